@@ -1,4 +1,4 @@
-// Prints one line per group of every stream: consumers, lag, pending entries, and the age of the oldest.
+// Prints one line per group of every stream: consumers, lag, pending entries, and how long the oldest has been idle.
 
 import { connect } from './connection.mjs';
 
@@ -21,7 +21,7 @@ async function groups(redis, stream) {
       consumers: group.consumers,
       lag: group.lag,
       pending: group.pending,
-      'oldest pending, s': oldest ? Math.floor(oldest.millisecondsSinceLastDelivery / 1000) : null,
+      'oldest idle, s': oldest ? Math.floor(oldest.millisecondsSinceLastDelivery / 1000) : null,
     });
   }
   return rows;

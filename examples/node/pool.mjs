@@ -90,7 +90,7 @@ async function main() {
   await pool.scale(0);
 
   const total = [...done.values()].reduce((sum, count) => sum + count, 0);
-  console.log(`most workers at a time: ${most}; jobs done: ${total}`);
+  console.log(`peak workers: ${most}; jobs done: ${total}`);
   const [group] = await redis.xInfoGroups(STREAM);
   console.log(`left behind: ${group.consumers} consumers, ${group.pending} pending`);
   await redis.close();

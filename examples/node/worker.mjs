@@ -9,7 +9,7 @@ const STREAM = 'example:worker';
 const GROUP = 'mailers';
 const NAME = 'mailer-1';
 
-/** Yields entries until `signal` is aborted: first its pending entries, then new ones. */
+/** Yields entries until `signal` is aborted: first the consumer's own pending entries, then new ones. */
 async function* entries(redis, signal) {
   let id = '0';
   while (!signal.aborted) {
@@ -61,7 +61,7 @@ async function main() {
     sent.push(mail.to);
     if (sent.length === 30) again.abort();
   }, again.signal);
-  console.log(`after a restart: sent ${sent.length}, every one once: ${new Set(sent).size === 30}`);
+  console.log(`after a restart: sent ${sent.length}, each exactly once: ${new Set(sent).size === 30}`);
   await redis.close();
 }
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A pool that is scaled by lag: more workers while entries are waiting, fewer when there are none.
 
-The lag is the number of entries that the group has still to deliver. XINFO GROUPS returns it. Redis may return null
+The lag is the number of entries that the group has not delivered yet. XINFO GROUPS returns it. Redis may return null
 instead, for example after deletions; Millstream always returns a number.
 """
 
@@ -50,7 +50,7 @@ def main():
         time.sleep(0.05)
     pool.scale(0)
 
-    print(f"most workers at a time: {max(sizes)}, at the end: {sizes[-1]}")
+    print(f"peak workers: {max(sizes)}, at the end: {sizes[-1]}")
     (group,) = redis.xinfo_groups(STREAM)
     print(f"entries read: {group['entries-read']}, pending: {group['pending']}, lag: {group['lag']}")
 

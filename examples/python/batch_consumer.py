@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Processing in batches: collect entries up to a number or for a short time, then handle them together.
+"""Processing in batches: collect entries until the batch is full or a short time has passed, then handle them together.
 
 One XACK acknowledges the whole batch. An entry that failed is not acknowledged. It stays pending and is read again
 with a later batch.
@@ -28,7 +28,7 @@ def collect(redis):
 
 
 def retries(redis):
-    """Returns entries that this consumer has read before and not acknowledged."""
+    """Returns entries that this consumer has already read but not acknowledged."""
     return redis.xreadgroup(GROUP, CONSUMER, {STREAM: "0"}, count=BATCH_SIZE)[STREAM]
 
 
@@ -57,7 +57,7 @@ def main():
     while batch := collect(redis) or retries(redis):
         loaded = load(batch, database)
         acknowledged = redis.xack(STREAM, GROUP, *loaded)
-        print(f"a batch of {len(batch)}: {acknowledged} loaded, {len(batch) - acknowledged} to try again")
+        print(f"a batch of {len(batch)}: {acknowledged} loaded, {len(batch) - acknowledged} to retry")
 
     print(f"rows loaded: {len(database['rows'])}, still pending: {redis.xpending(STREAM, GROUP)['pending']}")
 

@@ -15,8 +15,8 @@ MAX_DELIVERIES = 3
 
 def dead_letter(redis, id, fields, deliveries, reason):
     with redis.pipeline(transaction=True) as transaction:
-        about = {"dlq.id": id, "dlq.group": GROUP, "dlq.deliveries": deliveries, "dlq.reason": reason}
-        transaction.xadd(DEAD, {**fields, **about})
+        details = {"dlq.id": id, "dlq.group": GROUP, "dlq.deliveries": deliveries, "dlq.reason": reason}
+        transaction.xadd(DEAD, {**fields, **details})
         transaction.xack(STREAM, GROUP, id)
         transaction.execute()
 
@@ -26,7 +26,7 @@ def deliveries_of(redis, ids):
     return {row["message_id"]: row["times_delivered"] for row in rows}
 
 
-def work_off(redis, entries, handle):
+def process(redis, entries, handle):
     """Handles entries that the worker owns. An entry that fails stays pending and is claimed again."""
     counts = deliveries_of(redis, [id for id, _ in entries])
     for id, fields in entries:
@@ -58,7 +58,7 @@ def main():
 
     (entries,) = redis.xreadgroup(GROUP, "worker", {STREAM: ">"}).values()
     while entries:
-        work_off(redis, entries, handle)
+        process(redis, entries, handle)
         # A real worker would pass a minimum idle time instead of 0, and wait before it tries again.
         _, entries, _ = redis.xautoclaim(STREAM, GROUP, "worker", 0)
 

@@ -43,13 +43,13 @@ class GroupManager:
         self.redis.xgroup_setid(self.stream, self.group, to)
 
     def remove_idle_consumers(self, idle_ms):
-        """Removes consumers that have been idle for `idle_ms` and have no pending entries; those would be lost."""
-        gone = []
+        """Removes consumers that have been idle for `idle_ms`, unless pending entries would be lost with them."""
+        removed = []
         for row in self.redis.xinfo_consumers(self.stream, self.group):
             if row["idle"] >= idle_ms and row["pending"] == 0:
                 self.redis.xgroup_delconsumer(self.stream, self.group, row["name"])
-                gone.append(row["name"])
-        return gone
+                removed.append(row["name"])
+        return removed
 
     def destroy(self):
         return bool(self.redis.xgroup_destroy(self.stream, self.group))

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """At-least-once delivery, applied exactly once.
 
-A message can arrive twice: its producer was not sure and sent it again, or its consumer died before it acknowledged.
+A message can arrive twice: its producer got no reply and sent it again, or its consumer died before the XACK.
 So one transaction applies the payment, stores a marker that it was applied, and acknowledges the message. WATCH makes
-the transaction fail if another consumer applied the same payment in between.
+the transaction fail if another consumer applied the same payment in the meantime.
 """
 
 import redis as redis_py
@@ -19,7 +19,7 @@ def marker(payment):
 
 
 def apply_once(redis, id, fields):
-    """Books a payment unless it was booked before. Returns whether it was booked now."""
+    """Applies a payment unless it was applied before. Returns whether this call applied it."""
     applied = marker(fields["payment"])
     while True:
         try:
@@ -41,11 +41,11 @@ def main():
     redis = connect()
     redis.delete(STREAM, BALANCES, *(marker(payment) for payment in ("p1", "p2", "p3")))
     redis.xgroup_create(STREAM, GROUP, mkstream=True)
-    # The producer is not sure whether p2 arrived, and sends it again.
+    # The producer does not know whether p2 arrived, and sends it again.
     for payment, amount in (("p1", 10), ("p2", 20), ("p2", 20), ("p3", 30)):
         redis.xadd(STREAM, {"payment": payment, "account": "anna", "amount": amount})
 
-    # The first consumer books p1 and dies before it handles the other entries.
+    # The first consumer applies p1 and dies before it handles the other entries.
     (entries,) = redis.xreadgroup(GROUP, "first", {STREAM: ">"}).values()
     apply_once(redis, *entries[0])
 
@@ -53,8 +53,8 @@ def main():
     _, entries, _ = redis.xautoclaim(STREAM, GROUP, "second", 0)
     # Every entry is handled twice, as if the first consumer had only been slow.
     for id, fields in entries + entries:
-        happened = "booked" if apply_once(redis, id, fields) else "seen before, skipped"
-        print(f"{fields['payment']}: {happened}")
+        result = "applied" if apply_once(redis, id, fields) else "already applied, skipped"
+        print(f"{fields['payment']}: {result}")
 
     print(f"balance of anna: {redis.hget(BALANCES, 'anna')}")
     print(f"still pending: {redis.xpending(STREAM, GROUP)['pending']}")

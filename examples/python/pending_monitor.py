@@ -30,11 +30,11 @@ def report(redis, stream, group, idle_ms):
     by_consumer = defaultdict(list)
     for row in stuck(redis, stream, group, idle_ms):
         by_consumer[row["consumer"]].append(row)
-    print(f"{'consumer':<10} {'stuck':>5} {'oldest':>8} {'deliveries':>10}")
+    print(f"{'consumer':<10} {'stuck':>5} {'max idle':>8} {'deliveries':>10}")
     for consumer, rows in sorted(by_consumer.items()):
-        oldest = max(row["time_since_delivered"] for row in rows) // 1000
+        idle = max(row["time_since_delivered"] for row in rows) // 1000
         deliveries = max(row["times_delivered"] for row in rows)
-        print(f"{consumer:<10} {len(rows):>5} {oldest:>6} s {deliveries:>10}")
+        print(f"{consumer:<10} {len(rows):>5} {idle:>6} s {deliveries:>10}")
 
 
 def main():

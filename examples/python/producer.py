@@ -37,7 +37,7 @@ def main():
     ((_, fields),) = redis.xrevrange(STREAM, count=1)
     print(f"its body is {json.loads(fields['body'])}")
     kept = redis.xlen(STREAM)
-    print(f"kept {kept} entries: the limit of {KEEP} and less than one block more")
+    print(f"kept {kept} entries: the limit is {KEEP}, and less than one block may exceed it")
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 """Takes over the entries of a consumer that died.
 
 XAUTOCLAIM scans the pending entries of the whole group and claims those that have been idle for long enough. Follow
-its cursor until it is `0-0`. If you start at the beginning every time, you may never reach entries behind busy ones.
+its cursor until it is `0-0`. If you start at the beginning every time, you may never reach the later entries.
 """
 
 from connection import connect
@@ -11,13 +11,13 @@ STREAM, GROUP = "example:recovery", "crew"
 
 
 def recover(redis, stream, group, consumer, idle_ms, page=10):
-    """Claims every entry that has been idle for `idle_ms` for `consumer`, and yields it."""
+    """Claims for `consumer` every entry that has been idle for at least `idle_ms`, and yields it."""
     cursor = "0-0"
     while True:
         cursor, entries, deleted = redis.xautoclaim(stream, group, consumer, idle_ms, cursor, count=page)
         if deleted:
             # These entries were trimmed or deleted meanwhile. The server has removed them from the pending list.
-            print(f"gone from the stream: {len(deleted)}")
+            print(f"deleted from the stream: {len(deleted)}")
         yield from entries
         if cursor == "0-0":
             return
@@ -45,7 +45,7 @@ def main():
         recovered += 1
     print(f"recovered and finished: {recovered}")
     for row in redis.xpending(STREAM, GROUP)["consumers"]:
-        print(f"still at work: {row['name']} with {row['pending']}")
+        print(f"still pending: {row['pending']} of consumer {row['name']}")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 //! Effects: the changes that commands make, as values.
 //!
-//! A request is decided once (`decide_*`, on `&self`) and becomes an effect, which `apply` applies. Every
-//! change of state is described completely by an effect or a rearrangement. Replaying all of them in order
+//! A `decide_*` method, which takes `&self`, turns a request into an effect. `apply` then applies the effect.
+//! An effect or a rearrangement describes a change of state completely. Replaying all of them in order
 //! rebuilds the state.
 //!
 //! So an effect holds outcomes, never intentions: "XADD * at noon" becomes `Append { id, .. }`, and `MAXLEN ~
@@ -50,7 +50,7 @@ pub enum ListEnd {
 }
 
 /// A change to one stream. Groups and consumers are given by name, so the log record of a change needs no
-/// other context.
+/// other context. `at_ms` is the time of the request (Unix milliseconds).
 #[expect(missing_docs, reason = "the comment on a variant describes its fields")]
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum StreamEffect<'a> {
@@ -80,29 +80,29 @@ pub enum StreamEffect<'a> {
     ConsumerCreate { group: &'a [u8], consumer: &'a [u8], at_ms: u64 },
     /// Deletes a consumer and its pending entries.
     ConsumerDelete { group: &'a [u8], consumer: &'a [u8] },
-    /// Records that a consumer tried to read and got no entry.
+    /// Records the time at which a consumer asked for entries and got none.
     ConsumerSeen { group: &'a [u8], consumer: &'a [u8], at_ms: u64 },
     /// Delivers the next `count` live entries after the group's position to a consumer. The last of them is
     /// `last`, which becomes the group's position. If `pending` is true, the entries become pending.
     Deliver { group: &'a [u8], consumer: &'a [u8], last: StreamId, count: u64, at_ms: u64, pending: bool },
-    /// Delivers entries again to the consumer with which they are pending.
+    /// Delivers pending entries again to the consumer that owns them.
     Redeliver { group: &'a [u8], consumer: &'a [u8], ids: &'a [StreamId], at_ms: u64 },
-    /// Removes those of these ids that are pending from the group: acknowledged, or their entry no longer
-    /// exists.
+    /// Removes these ids from the pending entries of the group, because they were acknowledged or their
+    /// entries no longer exist. Ids that are not pending are ignored.
     Ack { group: &'a [u8], ids: &'a [StreamId] },
     /// Assigns pending entries to a consumer with these delivery times and counts. Creates rows that do not
     /// exist.
     Claim { group: &'a [u8], consumer: &'a [u8], rows: &'a [ClaimedRow], at_ms: u64 },
-    /// Releases pending entries: they have no owner and queue up in this order to be claimed. Creates rows
-    /// that do not exist.
+    /// Removes the owner of pending entries and queues them, in this order, to be claimed. Creates rows that
+    /// do not exist.
     Release { group: &'a [u8], rows: &'a [ReleasedRow] },
     /// Moves all pending entries of one consumer to another, which is created if needed, and deletes the
     /// first consumer.
     Adopt { group: &'a [u8], from: &'a [u8], to: &'a [u8], at_ms: u64 },
-    /// Sets how long and how many entries of each producer the producer history keeps. Clears the history if
-    /// the limits change.
+    /// Sets the limits of the producer history: how long it remembers an entry, and how many entries it
+    /// remembers per producer. Clears the history if the limits change.
     IdempotenceConfigure { duration_s: u64, max_size: u64 },
-    /// Records in the producer history that `iid` of this producer is the entry `id`.
+    /// Records in the producer history that the producer sent the entry `id` with the idempotent id `iid`.
     Remember { producer: &'a [u8], iid: &'a [u8], id: StreamId, at_ms: u64 },
     /// Counts a duplicate: a producer sent an `iid` again, and no entry was added.
     Repeat,
@@ -111,20 +111,20 @@ pub enum StreamEffect<'a> {
 /// A pending entry after it was claimed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClaimedRow {
-    /// The entry.
+    /// The id of the entry.
     pub id: StreamId,
-    /// The time from which the entry counts as delivered (Unix milliseconds).
+    /// The time to record as its last delivery (Unix milliseconds). XCLAIM can set any time.
     pub delivered_at_ms: u64,
-    /// The number of deliveries the entry counts as having had.
+    /// The delivery count to record.
     pub deliveries: u64,
 }
 
 /// A pending entry after it was released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReleasedRow {
-    /// The entry.
+    /// The id of the entry.
     pub id: StreamId,
-    /// The number of deliveries the entry counts as having had.
+    /// The delivery count to record.
     pub deliveries: u64,
 }
 

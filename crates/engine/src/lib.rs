@@ -1,14 +1,15 @@
-//! What a stream is: entries, groups and pending entries. Also the plain values that keys can hold besides
-//! streams.
+//! The data model: streams with their entries, consumer groups and pending entries, and the other types of
+//! values that keys can hold.
 //!
 //! The engine is pure. It reads no clock, no file, no socket and no random source, and it fails only for
 //! reasons that are in its input.
 //!
-//! A request is decided on `&self` and becomes an [`Effect`], which [`Keyspace::apply`] applies. The three
-//! most common changes are decided and applied in one step: [`Keyspace::append_at`], [`Keyspace::deliver_at`]
-//! and [`Keyspace::acknowledge`]. Each makes the change that applying its effect would make, and returns what
-//! the effect needs. A [`Rearrangement`] moves whole values between keys or databases. Nothing else changes
-//! the content of a key. Reading a key only records when the key was last used.
+//! A change takes two steps. A `decide_*` method, which takes `&self`, turns a request into an [`Effect`].
+//! [`Keyspace::apply`] then applies the effect. The three most common changes are decided and applied in one
+//! step: [`Keyspace::append_at`], [`Keyspace::deliver_at`] and [`Keyspace::acknowledge`]. Each makes the
+//! same change as its effect, and returns the data from which the caller can build the effect. A
+//! [`Rearrangement`] moves whole values between keys or databases. Nothing else changes the content of a
+//! key. Reading a key only records when the key was last used.
 pub mod bytes;
 mod effect;
 mod id;

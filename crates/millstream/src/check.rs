@@ -25,13 +25,14 @@ Exit codes:
   4  the folder contains no store
   5  the folder is damaged; with --salvage, data was lost
 
-A folder with a torn tail is sound: a torn tail is an unfinished write that the server acknowledged to no client.";
+A folder with a torn tail is sound: a torn tail is an unfinished write at the end of the log that the server never \
+acknowledged.";
 
 /// Verify a data folder, or salvage the intact records of a damaged one
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Check {
-    /// Data folder; it is only read
+    /// Data folder; it is never modified
     dir: PathBuf,
     /// Copy the intact records to this new folder
     #[arg(long, value_name = "OUT")]

@@ -45,7 +45,7 @@ fn apply_toml(settings: &Settings, path: &Path, text: &str) -> Result<(), Failur
     Ok(())
 }
 
-/// Converts a TOML value to the syntax of flags. `None` if no setting accepts a value of this type.
+/// Converts a TOML value to the text that the flag would take. `None` if no setting accepts a value of this type.
 fn toml_text(value: &toml::Value) -> Option<String> {
     match value {
         toml::Value::String(text) => Some(text.clone()),
@@ -59,10 +59,10 @@ fn toml_text(value: &toml::Value) -> Option<String> {
     }
 }
 
-/// Applies environment variables, and refuses misspelt names of settings.
+/// Applies environment variables. Rejects a variable whose name looks like a misspelled setting.
 ///
-/// Other variables with our prefix are ignored, because not all of them are ours. For a service called `millstream`,
-/// Kubernetes sets `MILLSTREAM_SERVICE_HOST` and `MILLSTREAM_PORT=tcp://…`.
+/// Other variables with this prefix are ignored, because other software sets some of them. For a service called
+/// `millstream`, Kubernetes sets `MILLSTREAM_SERVICE_HOST` and `MILLSTREAM_PORT=tcp://…`.
 fn apply_environment(
     settings: &Settings,
     variables: impl Iterator<Item = (String, String)>,
@@ -82,18 +82,18 @@ fn apply_environment(
     Ok(())
 }
 
-/// Returns the error for an unknown setting. `place` is the file and the key, or the variable.
-fn unknown(place: &str, suggestion: Option<&str>) -> Failure {
+/// Returns the error for an unknown setting. `source` is the file and the key, or the variable.
+fn unknown(source: &str, suggestion: Option<&str>) -> Failure {
     let hint = match suggestion {
         Some(suggestion) => format!("Did you mean {suggestion}?"),
         None => "`millstream serve --help` lists all settings.".to_owned(),
     };
-    Failure::Usage(format!("{place}: unknown setting. {hint}"))
+    Failure::Usage(format!("{source}: unknown setting. {hint}"))
 }
 
-/// Sets a setting. `place` is the text in front of the value, such as `--port ` or `MILLSTREAM_PORT=`.
-fn set(settings: &Settings, id: Id, place: &str, text: &str) -> Result<(), Failure> {
-    settings.set(id, text).map_err(|why| Failure::Usage(format!("{place}{text}: {why}")))
+/// Sets a setting. `prefix` is the text that precedes the value in the error, such as `--port ` or `MILLSTREAM_PORT=`.
+fn set(settings: &Settings, id: Id, prefix: &str, text: &str) -> Result<(), Failure> {
+    settings.set(id, text).map_err(|why| Failure::Usage(format!("{prefix}{text}: {why}")))
 }
 
 #[cfg(test)]
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn misspelt_variables_are_refused_and_kubernetes_variables_are_ignored() {
+    fn misspelled_variables_are_rejected_and_kubernetes_variables_are_ignored() {
         assert_eq!(
             environment(&[("MILLSTREAM_MAX_CLIENTS", "5")]).err().unwrap(),
             "MILLSTREAM_MAX_CLIENTS: unknown setting. Did you mean MILLSTREAM_MAXCLIENTS?"
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn unsupported_values_are_refused() {
+    fn unsupported_values_are_rejected() {
         let refused = toml("maxmemory = 1000").err().unwrap();
         assert!(refused.starts_with("m.toml: maxmemory 1000: "), "{refused}");
         assert!(toml("maxmemory = 0").is_ok());

@@ -1,7 +1,7 @@
 //! Every error that a command can return, with Redis' texts.
 //!
 //! A text begins with its code (`ERR`, `WRONGTYPE`, `NOGROUP`…). The reply writer adds the `-` before it and the line
-//! end after it. Arguments that an error quotes are made safe here: they are cut at a NUL, and line ends become spaces.
+//! end after it. An error that quotes an argument cuts it at its first NUL byte and replaces line ends with spaces.
 
 use std::fmt;
 
@@ -23,7 +23,7 @@ impl CommandError {
         CommandError(Text::Fixed(text))
     }
 
-    /// Returns an error whose text, code included, is the concatenation of `parts`. Line ends become spaces.
+    /// Returns an error whose text is the concatenation of `parts`, which include the code. Line ends become spaces.
     pub fn composed(parts: &[&[u8]]) -> CommandError {
         let mut text = parts.concat();
         for byte in &mut text {
@@ -42,7 +42,7 @@ impl CommandError {
         }
     }
 
-    /// Returns the first word, such as `ERR`. INFO counts errors by it.
+    /// Returns the code, which is the first word, such as `ERR`. INFO counts errors per code.
     pub fn code(&self) -> &[u8] {
         let text = self.as_bytes();
         text.iter().position(|&byte| byte == b' ').map_or(text, |end| &text[..end])
@@ -64,7 +64,7 @@ impl fmt::Debug for CommandError {
 impl std::error::Error for CommandError {}
 
 impl From<Refusal> for CommandError {
-    /// For [`Refusal::NoGroup`], prefer the errors that name key and group: [`no_key_or_group`],
+    /// For [`Refusal::NoGroup`], prefer the errors that name the key and the group: [`no_key_or_group`],
     /// [`no_group_in_xreadgroup`] and [`no_group_for_key`].
     fn from(refusal: Refusal) -> CommandError {
         CommandError::fixed(match refusal {
@@ -145,14 +145,14 @@ texts! {
     TIMEOUT_NOT_A_FLOAT = "ERR timeout is not a float or out of range";
     /// A negative timeout.
     TIMEOUT_NEGATIVE = "ERR timeout is negative";
-    /// A timeout whose end does not fit in 64 bits.
+    /// A timeout so long that its deadline does not fit in 64 bits.
     TIMEOUT_OUT_OF_RANGE = "ERR timeout is out of range";
     /// A database number that does not exist.
     DB_OUT_OF_RANGE = "ERR DB index is out of range";
 
     // Streams.
 
-    /// An argument that should be a stream id and is not.
+    /// An argument that is not a valid stream id.
     INVALID_STREAM_ID = "ERR Invalid stream ID specified as stream command argument";
     /// A range that begins after the greatest possible id.
     INVALID_INTERVAL_START = "ERR invalid start ID for the interval";
@@ -218,7 +218,7 @@ texts! {
     MAXCOUNT_NOT_POSITIVE = "ERR MAXCOUNT must be a positive integer";
     /// XREAD, XREADGROUP: MAXSIZE is not a positive integer.
     MAXSIZE_NOT_POSITIVE = "ERR MAXSIZE must be a positive integer";
-    /// XREAD, XREADGROUP: MAXCOUNT (all streams) is less than COUNT (each stream).
+    /// XREAD, XREADGROUP: MAXCOUNT, the limit for all streams together, is less than COUNT, the limit per stream.
     MAXCOUNT_BELOW_COUNT = "ERR MAXCOUNT must be greater than or equal to COUNT";
     /// XREADGROUP: CLAIM is not an integer.
     CLAIM_NOT_AN_INTEGER = "ERR min-idle-time is not an integer or out of range";
@@ -344,7 +344,7 @@ texts! {
     UNBLOCK_REASON = "ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR";
     /// CLIENT PAUSE with an unknown mode.
     PAUSE_MODE = "ERR CLIENT PAUSE mode must be WRITE or ALL";
-    /// The reply of a blocked command that CLIENT UNBLOCK … ERROR has ended.
+    /// The reply to a blocked command after CLIENT UNBLOCK … ERROR.
     UNBLOCKED = "UNBLOCKED client unblocked via CLIENT UNBLOCK";
     /// CLIENT TRACKING ON.
     NO_TRACKING = "ERR client-side caching is not supported: CLIENT TRACKING can only be OFF";
@@ -383,7 +383,7 @@ texts! {
     NO_CLUSTER = "ERR This instance has cluster support disabled";
     /// REPLICAOF with an address.
     NO_REPLICATION = "ERR replication is not supported by this server";
-    /// EVAL, EVAL_RO, SCRIPT LOAD.
+    /// EVAL, EVAL_RO and SCRIPT LOAD.
     NO_SCRIPTING = "ERR scripts are not supported by this server. To run several commands atomically, send them \
                     between MULTI and EXEC; to run them only if certain keys have not changed, WATCH these keys \
                     first";
@@ -411,7 +411,7 @@ pub fn wrong_arity(name: &str) -> CommandError {
     CommandError::composed(&[b"ERR wrong number of arguments for '", name.as_bytes(), b"' command"])
 }
 
-/// An unknown command, with at most about 128 bytes of its arguments.
+/// An unknown command. The text quotes at most about 128 bytes of the arguments.
 pub fn unknown_command(argv: &[&[u8]]) -> CommandError {
     const QUOTED_BYTES_MAX: usize = 128;
     let (name, args) = argv.split_first().map_or((&b""[..], argv), |(name, args)| (*name, args));
@@ -505,7 +505,7 @@ quoting! {
     unknown_argument = "ERR Unknown argument ", "";
 }
 
-/// An expiry time that is out of range.
+/// An expiry time in this command that is out of range.
 pub fn invalid_expire_time(command: &str) -> CommandError {
     CommandError::composed(&[b"ERR invalid expire time in '", command.as_bytes(), b"' command"])
 }
@@ -520,7 +520,7 @@ pub fn not_saved(reason: &str) -> CommandError {
     CommandError::composed(&[b"ERR ", reason.as_bytes()])
 }
 
-/// An EXEC that is itself invalid, for this reason. The transaction is discarded.
+/// EXEC itself is invalid for this reason, so the server discards the transaction.
 pub fn exec_aborted_because(reason: &CommandError) -> CommandError {
     let text = reason.as_bytes();
     let text = text.strip_prefix(b"ERR ").unwrap_or(text);
@@ -537,12 +537,12 @@ pub fn invalid_setting(name: &[u8], reason: &str) -> CommandError {
     ])
 }
 
-/// Returns an argument as errors quote it: up to its first NUL.
+/// Returns the part of an argument that errors quote: the bytes before its first NUL byte.
 fn quoted(arg: &[u8]) -> &[u8] {
     arg.iter().position(|&byte| byte == 0).map_or(arg, |end| &arg[..end])
 }
 
-/// Returns at most `len` bytes of an argument as errors quote it.
+/// Returns the part of an argument that errors quote, but at most `len` bytes.
 fn quoted_prefix(arg: &[u8], len: usize) -> &[u8] {
     let arg = quoted(arg);
     &arg[..arg.len().min(len)]

@@ -3,7 +3,7 @@
 //! ```text
 //! *      any number of bytes           [abc]   one of these bytes
 //! ?      any one byte                  [a-z]   one byte of this range; [z-a] is the same range
-//! \x     x itself                      [^a]    any byte but these
+//! \x     x itself                      [^a]    any byte except these
 //! ```
 //!
 //! A set without its closing bracket extends to the end of the pattern. The matcher backtracks to the last `*` only,
@@ -20,12 +20,12 @@ pub fn matches_ignoring_case(pattern: &[u8], text: &[u8]) -> bool {
 }
 
 fn matches_with(pattern: &[u8], text: &[u8], fold: impl Fn(u8) -> u8) -> bool {
-    // In Redis an empty text matches only an empty pattern, or a single star, which means "all".
+    // In Redis, only two patterns match an empty text: the empty pattern and a single star.
     if text.is_empty() {
         return pattern.is_empty() || pattern == b"*";
     }
     let (mut pattern_at, mut text_at) = (0, 0);
-    // Of the last star: the position after it in the pattern, and the end of the text that it matches so far.
+    // The last star: the position after it in the pattern, and the end of the text that the star matches so far.
     let mut star: Option<(usize, usize)> = None;
     while text_at < text.len() {
         if pattern.get(pattern_at) == Some(&b'*') {
@@ -47,7 +47,8 @@ fn matches_with(pattern: &[u8], text: &[u8], fold: impl Fn(u8) -> u8) -> bool {
     pattern[pattern_at..].iter().all(|&byte| byte == b'*')
 }
 
-/// Matches one byte of the text. Returns the position of the next pattern element, or `None` without a match.
+/// Matches one byte of the text. Returns the position of the next pattern element, or `None` if the byte does not
+/// match.
 fn match_one(pattern: &[u8], at: usize, byte: u8, fold: impl Fn(u8) -> u8) -> Option<usize> {
     match *pattern.get(at)? {
         b'?' => Some(at + 1),
@@ -57,9 +58,9 @@ fn match_one(pattern: &[u8], at: usize, byte: u8, fold: impl Fn(u8) -> u8) -> Op
     }
 }
 
-/// Matches a folded byte against the set whose first element is at `at`, after its bracket.
+/// Matches a byte, already folded, against a set. `at` is the position after the opening bracket.
 ///
-/// Returns the position after the set, or `None` without a match.
+/// Returns the position after the set, or `None` if the byte does not match.
 fn match_set(pattern: &[u8], mut at: usize, byte: u8, fold: impl Fn(u8) -> u8) -> Option<usize> {
     let negated = pattern.get(at) == Some(&b'^');
     at += usize::from(negated);
@@ -129,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn case_can_be_ignored() {
+    fn matching_can_ignore_case() {
         assert!(matches_ignoring_case(b"X[a-c]*\\D", b"xB..d"));
         assert!(!matches(b"X*", b"xyz"));
     }

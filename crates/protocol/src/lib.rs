@@ -5,8 +5,9 @@
 //! - [`commands`]: the arguments of each command as a typed value.
 //! - [`ids`]: stream ids as text.
 //! - [`errors`]: every error text that a client can receive.
+//! - [`glob`] and [`number`]: patterns and numbers as Redis reads them.
 //!
-//! This crate knows no sockets, has no list of commands, and runs none.
+//! This crate does no I/O and runs no commands. The command table is in the server.
 
 pub mod args;
 pub mod commands;

@@ -4,15 +4,15 @@
 //! sync, for all connections of a round:
 //!
 //! ```text
-//! round:  every connection that has input runs its batch; if its replies must wait, its task waits here
+//! round:  every connection that has input runs its batch; if its replies must wait, it becomes a waiter
 //!         -> the first waiter wakes the flush task, which runs after all connections that were ready
 //!         -> the flush task writes or syncs the log once, for all waiters
-//!         -> it wakes the waiters, and they send
+//!         -> it wakes the waiters, and they send their replies
 //! ```
 //!
 //! Only the flush task waits for the log. So when another thread syncs, this thread is woken once, not once per
 //! connection. After a sync, the flush task gives the woken clients time to send their next requests. Otherwise the
-//! clients would split into two halves that wait for each other's syncs.
+//! clients would split into two groups, each of which waits for the other's syncs.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -23,10 +23,10 @@ use std::time::{Duration, Instant};
 
 use crate::state::Server;
 
-/// Maximum number of waiters woken in a row. Then the thread polls its other connections.
+/// Maximum number of waiters woken before the thread polls its other connections.
 const WAKES_PER_YIELD: usize = 32;
-/// After a batch that needs no sync, the thread expects more of them for this long and leaves syncs to the syncing
-/// thread.
+/// After a batch that needs no sync, the thread expects more such batches for this long. A sync on this thread would
+/// delay them, so it leaves syncs to the syncing thread.
 const NO_SYNC_BATCHES_EXPECTED_FOR: Duration = Duration::from_secs(1);
 
 thread_local! {
@@ -49,8 +49,8 @@ pub(crate) fn note_batch_without_sync() {
     RAN_WITHOUT_SYNC.set(true);
 }
 
-/// Waits until the log is durable up to `position`. Returns false if the log has ended before: the replies must not
-/// be sent.
+/// Waits until the log is durable up to `position`. Returns false if the log failed or was closed before that: the
+/// replies must not be sent.
 pub(crate) async fn wait_durable(server: &Server, position: u64) -> bool {
     let mut was_added = false;
     poll_fn(|context| {
@@ -68,7 +68,7 @@ pub(crate) async fn wait_durable(server: &Server, position: u64) -> bool {
     .await
 }
 
-/// The flush task of a thread: makes the log durable for the thread's connections, again and again. Never returns.
+/// The flush task of a thread: whenever connections wait, makes the log durable for them. Never returns.
 pub(crate) async fn run_flush_task(server: Arc<Server>) {
     let store = &server.store;
     let mut woken = 0;
@@ -83,7 +83,7 @@ pub(crate) async fn run_flush_task(server: Arc<Server>) {
             }
             let delays_no_client =
                 without_sync_at.is_none_or(|at| at.elapsed() > NO_SYNC_BATCHES_EXPECTED_FOR);
-            // A failure needs no handling here: each waiter asks the store itself.
+            // A failure needs no handling here: each waiter checks the result itself.
             let _ = if delays_no_client {
                 store.wait_durable_syncing_here(position).await
             } else {
@@ -102,7 +102,7 @@ pub(crate) async fn run_flush_task(server: Arc<Server>) {
     }
 }
 
-/// Lets the thread serve its connections until as many wait as were woken last, for at most `time_max`.
+/// Lets the thread serve its connections for at most `time_max`, until as many connections wait as were last woken.
 async fn gather(woken: usize, time_max: Duration) {
     let are_all_back = || DEFERRED.with_borrow(|deferred| deferred.waiters.len() >= woken);
     if time_max.is_zero() || are_all_back() {
@@ -266,7 +266,7 @@ mod tests {
         assert_eq!(positions, [1, 4, 7]);
     }
 
-    /// Unlike [`Waker::noop`], two of these are different wakers.
+    /// A waker that does nothing. Unlike [`Waker::noop`], [`Waker::will_wake`] tells two of them apart.
     struct NoopWake;
 
     impl std::task::Wake for NoopWake {
@@ -274,8 +274,8 @@ mod tests {
     }
 
     #[test]
-    fn wait_fails_after_the_log_has_ended() {
-        let (running, dir) = server("ended", "always");
+    fn wait_fails_after_the_log_was_closed() {
+        let (running, dir) = server("closed", "always");
         let server = Arc::clone(running.server());
         server.store.close().unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

@@ -1,8 +1,8 @@
-//! The steps that every request passes, from its arguments to its reply.
+//! The steps that every request goes through, from its arguments to its reply.
 //!
 //! ```text
 //! find in the table -> check arity -> check password -> check CLIENT PAUSE -> queue, if in MULTI
-//!    -> check free disk space, if it writes -> lock its keys, unless the command before has locked them
+//!    -> check free disk space, if it writes -> lock its keys, unless the previous command locked them
 //!    -> parse and run -> serve blocked readers -> count
 //! ```
 //!
@@ -21,7 +21,7 @@ use crate::settings::Id;
 use crate::state::Server;
 use crate::table;
 
-/// Maximum time that consecutive commands keep a lock, in nanoseconds: other threads may wait for it.
+/// Maximum nanoseconds for which consecutive commands keep a lock. Other threads may wait for it.
 const LOCK_KEPT_NS_MAX: u64 = 100_000;
 /// A command with a larger reply is always timed.
 const BRIEF_REPLY_BYTES_MAX: usize = 4 << 10;
@@ -34,7 +34,7 @@ pub(crate) enum AfterRequest {
     Block(Box<BlockedClient>),
     /// It sends the rest of the reply in slices.
     SendLongReply(Box<LongReply>),
-    /// It keeps the request, which has not run, until this uptime, because of CLIENT PAUSE.
+    /// Because of CLIENT PAUSE, the request has not run. It runs when the server's uptime is `until_ns`.
     Pause { until_ns: u64 },
 }
 
@@ -44,7 +44,7 @@ enum Admission {
     Run(&'static CommandSpec),
     /// The session queues it for EXEC, because MULTI has begun.
     Queue(&'static CommandSpec),
-    /// It waits until this uptime, because of CLIENT PAUSE.
+    /// Because of CLIENT PAUSE, it waits until the server's uptime is `until_ns`.
     Pause { until_ns: u64 },
 }
 
@@ -116,8 +116,8 @@ impl<'d> CommandContext<'d> {
         !self.server.settings.is_empty(Id::RequirePass)
     }
 
-    /// Returns until when CLIENT PAUSE delays a command, if it does. CLIENT UNPAUSE is never delayed, so that an
-    /// operator can end a pause.
+    /// If CLIENT PAUSE delays the command, returns the uptime at which the pause ends. CLIENT UNPAUSE is never delayed,
+    /// so that an operator can end a pause.
     fn paused_until_ns(&self, spec: &CommandSpec) -> Option<u64> {
         if spec.name == "client|unpause" {
             return None;
@@ -127,7 +127,8 @@ impl<'d> CommandContext<'d> {
         self.server.pause.paused_until_ns(writes, self.server.uptime_ns())
     }
 
-    /// Replies with an error. In a transaction, EXEC then fails; if EXEC itself is rejected, the transaction ends.
+    /// Replies with an error. In a transaction, the EXEC that follows will fail. If EXEC itself is rejected, the
+    /// transaction ends.
     #[cold]
     fn reject(&mut self, rejection: Rejection, argv: &[&[u8]], out: &mut Writer) {
         let Rejection { spec, error } = rejection;
@@ -221,7 +222,7 @@ impl<'d> CommandContext<'d> {
         self.server.check_writable(bytes)
     }
 
-    /// Makes `open` a transaction with the locks that the command needs. Returns true if it already was.
+    /// Ensures that `open` is a transaction with the locks that the command needs. Returns true if it already had them.
     fn lock(&mut self, spec: &CommandSpec, argv: &[&[u8]], open: &mut Option<Txn<'d>>) -> bool {
         let server: &'d Server = self.server;
         let (store, db, now_ms) = (&server.store, self.session.db, self.batch.now_ms);

@@ -11,11 +11,11 @@
 //! server                            starts and stops everything
 //! accept                            new connections; assigns each to a thread
 //! connection                        bytes in, requests, bytes out
-//! dispatch                          the steps every request passes
+//! dispatch                          the steps every request goes through
 //! table                             one row per command: its properties and the function that runs it
-//! exec   admin   blocked            what commands do; a client in a blocking command
+//! exec   admin   blocked            commands on data; commands on the server; clients in a blocking command
 //! command   io_thread               CommandSpec, Call, Outcome; threads and their buffers
-//! session   deferred_replies        state of a connection; replies kept back until the log is durable
+//! session   deferred_replies        state of a connection; replies held until the log is durable
 //! snapshots   housekeeping          taking snapshots; periodic work
 //! state                             Server: what all threads share
 //! settings stats registry slowlog pause persistence shutdown …   parts of Server, independent of each other

@@ -71,7 +71,7 @@ impl fmt::Display for ListenError {
             }
             ListenError::InUse { at } => write!(
                 f,
-                "cannot listen on {at}: another process already does.\n\
+                "cannot listen on {at}: another process already uses this address.\n\
                  Stop that process, or choose another port with --port (0 lets the system choose)"
             ),
             ListenError::System { at, source } => write!(f, "cannot listen on {at}: {source}"),

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use millstream_store::SnapshotFailed;
 use parking_lot::Mutex;
 
-/// Why a snapshot is taken. The snapshot is the same, but Redis has two commands and reports them separately in INFO.
+/// Why a snapshot is taken. Both purposes produce the same snapshot, but INFO reports them separately, as in Redis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SnapshotPurpose {
     /// For SAVE or BGSAVE.
@@ -14,7 +14,7 @@ pub(crate) enum SnapshotPurpose {
     Rewrite,
 }
 
-/// The answer to a request for a snapshot in the background.
+/// The result of requesting a snapshot in the background.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BackgroundSave {
     /// The snapshot has started.
@@ -28,7 +28,7 @@ pub(crate) enum BackgroundSave {
 /// The result of the last snapshot for one purpose.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LastSnapshot {
-    /// How long it took; `None` if there was none since the start.
+    /// How long it took; `None` if no snapshot was attempted since the server started.
     pub(crate) took: Option<Duration>,
     /// Whether it failed.
     pub(crate) failed: bool,
@@ -45,7 +45,7 @@ pub(crate) struct SnapshotState {
     pub(crate) last_save: LastSnapshot,
     /// The last snapshot for [`SnapshotPurpose::Rewrite`].
     pub(crate) last_rewrite: LastSnapshot,
-    /// The number of successful snapshots since the start.
+    /// The number of successful snapshots since the server started.
     pub(crate) taken: u64,
     /// When the last successful snapshot was taken, or when the server started, in Unix seconds.
     pub(crate) last_save_s: u64,
@@ -88,7 +88,9 @@ impl Persistence {
         self.state.lock().last_save_s
     }
 
-    /// Decides whether a snapshot can start. If so, marks it as running.
+    /// Marks a snapshot as running, unless another is running.
+    ///
+    /// If one for the other purpose is running and `schedule` is true, the snapshot is scheduled after it.
     pub(crate) fn begin(&self, purpose: SnapshotPurpose, schedule: bool) -> BackgroundSave {
         let mut state = self.state.lock();
         match state.running {
@@ -104,7 +106,7 @@ impl Persistence {
         }
     }
 
-    /// Records the result of a snapshot: on success, the time in Unix seconds.
+    /// Records how long a snapshot took, and its result: on success, when it was taken, in Unix seconds.
     pub(crate) fn note(
         &self,
         purpose: SnapshotPurpose,
@@ -124,7 +126,7 @@ impl Persistence {
         }
     }
 
-    /// Marks the running snapshot as not running: its thread could not be started.
+    /// Marks no snapshot as running. Called if the thread of a snapshot could not be started.
     pub(crate) fn cancel(&self) {
         self.state.lock().running = None;
     }

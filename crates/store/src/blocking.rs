@@ -5,8 +5,8 @@
 //! of one group form their own queue. The thread stops as soon as the group has no more entries to deliver. So XADD
 //! costs the same with ten blocked readers as with ten thousand.
 //!
-//! Pending entries become idle as time passes, without any change to the key. So a reader that claims has a time at
-//! which it must be tried again ([`BlockedToken::retry_at_ms`]). Its owner calls [`Store::retry_blocked`] then.
+//! Pending entries become idle as time passes, without any change to the key. So the owner of a reader that claims must
+//! call [`Store::retry_blocked`] at [`BlockedToken::retry_at_ms`]. The owner is the caller of [`Txn::block`].
 //!
 //! A reader of several keys is in several queues. It is served with all its keys locked and then leaves all queues.
 
@@ -37,8 +37,8 @@ pub struct BlockedToken {
 }
 
 impl BlockedToken {
-    /// Returns when to call [`Store::retry_blocked`], in Unix milliseconds of the store's clock: a pending entry can be
-    /// idle for long enough then. `None` for readers that do not claim.
+    /// Returns when to call [`Store::retry_blocked`], in Unix milliseconds of the store's clock: the earliest time at
+    /// which a pending entry can reach the reader's minimum idle time. `None` for readers that do not claim.
     pub fn retry_at_ms(&self) -> Option<u64> {
         self.retry_at_ms
     }
@@ -48,7 +48,7 @@ impl BlockedToken {
 type BlockedCommand = Mutex<Box<dyn FnMut(&mut Txn<'_>) -> ServeResult + Send>>;
 
 impl Txn<'_> {
-    /// Blocks a reader on keys of the selected database. This transaction has them locked.
+    /// Blocks a reader on keys of the selected database. The keys must be locked by this transaction.
     ///
     /// Other threads call `command` later, inside their own transactions, when a key may have become ready.
     pub fn block(
@@ -84,7 +84,8 @@ impl Txn<'_> {
         })
     }
 
-    /// Returns when a pending entry can be idle for long enough for a reader; `None` if the reader does not claim.
+    /// Returns the earliest time, in Unix milliseconds, at which a pending entry can reach the reader's minimum idle
+    /// time; `None` if the reader does not claim.
     fn retry_at(&self, reader: &BlockedReader) -> Option<u64> {
         let at_ms = self.claims(reader).filter_map(|(queue, min_idle_ms)| {
             let (Some(Value::Stream(stream)), QueueName::Group(group)) = (self.value_of(queue), &queue.name)
@@ -101,13 +102,13 @@ impl Txn<'_> {
         self.shards().map(|shard| shard.blocked.key_count()).sum()
     }
 
-    /// Returns the number of keys in the locked shards that group readers are blocked on. Deleting such a key wakes
-    /// them, too.
+    /// Returns the number of keys in the locked shards that group readers are blocked on. Deleting such a key also
+    /// wakes its readers.
     pub fn blocking_group_key_count(&self) -> usize {
         self.shards().map(|shard| shard.blocked.group_key_count()).sum()
     }
 
-    /// Serves the readers of all keys that were made ready, including keys made ready by these readers.
+    /// Serves the readers of all ready keys, including keys that become ready because a reader was served.
     pub(crate) fn serve_blocked(&mut self) {
         while !self.ready.is_empty() {
             let (db, key) = self.ready.remove(0);
@@ -120,8 +121,8 @@ impl Txn<'_> {
         }
     }
 
-    /// Serves the readers of one queue in order, until there is nothing left to read. Returns false if more shards
-    /// had to be locked: nothing was locked in between, so any data may have changed.
+    /// Serves the readers of one queue in order, until there is nothing left to read. Returns false if it had to lock
+    /// more shards. All locks were released in between, so any data may have changed.
     fn serve_queue(&mut self, db: u32, id: QueueId) -> bool {
         let next_number = self.store().reader_numbers.load(Ordering::Relaxed);
         let mut last_tried = None;
@@ -168,7 +169,7 @@ impl Txn<'_> {
         }
     }
 
-    /// Returns the value under a queue's key.
+    /// Returns the value at a queue's key.
     fn value_of(&self, queue: &Queue) -> Option<&Value> {
         self.shard(&queue.key.key).keys.get(queue.key.db, &queue.key.key, self.now_ms())
     }
@@ -329,7 +330,8 @@ mod tests {
         Acknowledge { key: KEY, group: GROUP, ids: [id] }.run(&mut fixture.txn()).unwrap();
         let token = fixture.block_reader("a", Some(200));
         assert_eq!(token.retry_at_ms(), Some(1200));
-        // A pending entry that was deleted from the stream stays idle without limit and must not cause retries.
+        // An entry that was deleted from the stream can stay pending, however long it is idle. It must not cause
+        // retries.
         let mut txn = fixture.txn();
         let force = NackOptions { mode: NackMode::Fail, deliveries: None, force: true };
         Nack { key: KEY, group: GROUP, ids: [id], options: force }.run(&mut txn).unwrap();

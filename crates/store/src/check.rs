@@ -203,7 +203,7 @@ fn check_is_folder(dir: &Path) -> Result<(), CheckError> {
 /// Checks that a store was written to the folder. A wrong path must not pass as a sound store.
 fn check_is_store(dir: &Path, candidates: &Candidates) -> Result<(), CheckError> {
     match candidates.manifest {
-        Ok(None) => no_store(dir, "nothing was ever written to it; is it the right folder?"),
+        Ok(None) => no_store(dir, "it contains no files of a store; is it the right folder?"),
         _ => Ok(()),
     }
 }

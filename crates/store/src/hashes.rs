@@ -9,7 +9,7 @@ use crate::keys::expect;
 use crate::txn::Txn;
 
 impl Txn<'_> {
-    /// Returns the hash under `key`; `None` if the key does not exist.
+    /// Returns the hash at `key`; `None` if the key does not exist.
     pub fn hash(&self, key: &[u8]) -> Result<Option<&Hash>, Refusal> {
         expect(self.get(key), |value| match value {
             Value::Hash(hash) => Some(&**hash),

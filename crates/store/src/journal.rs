@@ -1,8 +1,10 @@
-//! The journal: the log as the store uses it. It decides which thread syncs and when, and wakes the waiters.
+//! The journal wraps the log for the store. It decides which thread syncs and when, and wakes the tasks that wait for
+//! it.
 //!
-//! No reply, to a read or to a write, may depend on data that the sync policy does not cover yet. So a thread that has
-//! run commands asks for the last position in the log ([`Store::appended_position`](crate::Store::appended_position))
-//! and waits until that position is durable enough.
+//! No reply, to a read or to a write, may depend on data that is less durable than the sync policy requires. So a
+//! thread that has run commands asks for the last position in the log
+//! ([`Store::appended_position`](crate::Store::appended_position)) and waits until that position is durable enough:
+//! synced with `always`, written to the file with `no`, and usually written with `everysec` (see [`LossWindow`]).
 //!
 //! Which thread syncs depends on how long a sync takes:
 //!
@@ -13,7 +15,7 @@
 //! ```
 //!
 //! After each sync, the syncing thread waits a moment, so that the clients it has woken can send their next requests.
-//! Otherwise the clients would split into two halves that wait for each other's syncs.
+//! Otherwise the clients would split into two groups, and each group would wait for the other group's sync.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -31,13 +33,13 @@ use crate::snapshot::SnapshotTaken;
 
 /// If a sync takes longer than this, the syncing thread does it.
 const SLOW_SYNC: Duration = Duration::from_micros(50);
-/// The same limit for a thread that has no clients that can be served without a sync.
+/// The same limit for a thread whose clients all need a sync.
 const SLOW_SYNC_IF_ALLOWED: Duration = Duration::from_millis(1);
-/// Maximum delay of a sync, while the clients of the last sync send their next requests.
+/// Maximum delay of a sync. Meanwhile, the clients that the last sync woke can send their next requests.
 const COMMIT_DELAY_MAX: Duration = Duration::from_micros(500);
 /// Delay before the next snapshot after one has failed. Each attempt writes the whole data set.
 const SNAPSHOT_RETRY_AFTER_MS: u64 = 60_000;
-/// How often the syncing thread wakes up by itself: for `everysec`, and to try again after the disk was full.
+/// How often the syncing thread wakes up without a request: for `everysec`, and to retry after the disk was full.
 const TICK: Duration = Duration::from_millis(100);
 /// How often the syncing thread checks that the data folder has not been moved or replaced.
 const FOLDER_CHECK_INTERVAL: Duration = Duration::from_secs(1);
@@ -62,7 +64,7 @@ pub(crate) struct Journal {
     sync_ns: AtomicU64,
     /// Number of changes that a running snapshot cannot follow: moved or copied values, swapped or cleared databases.
     pub(crate) rearrangements: AtomicU64,
-    /// Number of records since the last snapshot that only count repeated reads of pending entries.
+    /// Number of records since the last snapshot that contain only redeliveries: repeated reads of pending entries.
     pub(crate) redelivery_records: AtomicU64,
     /// Locked by the thread that takes a snapshot.
     pub(crate) snapshotting: Mutex<()>,
@@ -73,9 +75,9 @@ pub(crate) struct Journal {
     pub(crate) window: LossWindow,
     /// Time of the last sync, in Unix milliseconds; 0 before the first sync.
     pub(crate) synced_at_ms: AtomicU64,
-    /// Whether there is no syncing thread: the journal is closed, or the thread could not be started.
+    /// True if no syncing thread runs: the journal is closed, or the thread could not be started.
     closed: AtomicBool,
-    /// Whether a running snapshot must stop.
+    /// Whether `close` was called. A running snapshot then stops.
     closing: AtomicBool,
 }
 
@@ -103,7 +105,7 @@ impl Journal {
         journal
     }
 
-    /// Creates a journal without a syncing thread, as if it were closed: every waiter syncs by itself.
+    /// Creates a journal without a syncing thread, as if it were closed: every thread that needs a sync does it itself.
     pub(crate) fn without_syncing_thread(
         log: Log,
         disk: Arc<dyn Disk>,
@@ -148,7 +150,7 @@ impl Journal {
         self.timed(self.clock.now_ms(), |log| log.commit().map(|_| ()))
     }
 
-    /// Runs `work`, records how long its sync took, and wakes the waiters.
+    /// Runs `work`, records the duration of its sync, and wakes the waiters.
     fn timed(&self, now_ms: u64, work: impl FnOnce(&Log) -> Result<(), LogError>) -> Result<(), LogError> {
         let (before, started) = (self.log.durable(), Instant::now());
         self.window.begin();
@@ -174,9 +176,9 @@ impl Journal {
         Duration::from_nanos(self.sync_ns.load(Ordering::Relaxed))
     }
 
-    /// Returns how long to delay a sync, so that the clients of the last sync can send their next requests.
+    /// Returns how long to delay a sync, so that the clients that the last sync woke can send their next requests.
     ///
-    /// That is at most the duration of one sync: a client that misses this sync waits about that long for it to end.
+    /// The delay is never longer than a sync, because a client that misses a sync waits about that long for the next.
     pub(crate) fn commit_delay(&self) -> Duration {
         self.sync_time().min(COMMIT_DELAY_MAX)
     }
@@ -239,7 +241,7 @@ impl Journal {
             || self.reply_limit() < self.log.appended()
             || self.is_behind()
         {
-            // The log keeps an error, and every waiter gets it.
+            // The log stores the error and returns it to every waiter.
             let _ = self.flush();
         } else {
             // Another thread, for example a snapshot, has synced after these waiters had checked their position.

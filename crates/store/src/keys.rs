@@ -9,7 +9,7 @@ use millstream_engine::{Effect, KeyPlace, Rearrangement, Refusal, Value};
 use crate::shard::Shard;
 use crate::txn::Txn;
 
-/// The condition under which a new expiry time is set. A key without expiry counts as expiring infinitely late.
+/// The condition under which a new expiry time is set. A key without an expiry counts as expiring after any time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ExpireIf {
     /// Always.
@@ -135,7 +135,7 @@ impl Txn<'_> {
 
     // ---- Names and databases ----------------------------------------------------------------
 
-    /// Renames the key `from` to `to` and replaces a value under `to`. If `only_if_free` is set and `to` exists, does
+    /// Renames the key `from` to `to` and replaces any value at `to`. If `only_if_free` is set and `to` exists, does
     /// nothing. Returns whether the key was renamed.
     pub fn rename(&mut self, from: &[u8], to: &[u8], only_if_free: bool) -> Result<bool, Refusal> {
         if !self.exists(from) {
@@ -228,9 +228,10 @@ impl Txn<'_> {
         self.shards().for_each(|shard| shard.keys.visit_keys(self.db(), self.now_ms(), |key, _| visit(key)));
     }
 
-    /// Visits about `budget` keys of the selected database from a cursor on, and returns the next cursor.
+    /// Visits about `budget` keys of the selected database, starting at `cursor`, and returns the next cursor.
     ///
-    /// A scan starts with cursor 0 and ends when this returns 0. It visits a key that exists throughout exactly once.
+    /// A scan starts with cursor 0 and ends when this returns 0. A key that exists during the whole scan is visited
+    /// exactly once.
     pub fn scan(&self, cursor: u64, budget: usize, mut visit: impl FnMut(&[u8], Kind)) -> u64 {
         let Cursor { shard: first, slot } = Cursor::decode(cursor);
         let mut left = budget.max(1);

@@ -9,9 +9,9 @@
 //! freed. When the transaction is dropped, it appends its record to the log and serves the blocked readers, first come,
 //! first served.
 //!
-//! Programs that want a database and not its parts open a [`Millstream`]: see [`embedded`].
+//! To use the database as a library, open a [`Millstream`]: see [`embedded`].
 //!
-//! This crate knows no sockets, no RESP, no argument order and no replies to clients.
+//! This crate does not handle sockets, RESP, command arguments or replies. The server does.
 
 /// Compiles the Rust code of the documentation page as a test.
 #[cfg(doctest)]

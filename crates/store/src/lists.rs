@@ -9,7 +9,7 @@ use crate::keys::expect;
 use crate::txn::Txn;
 
 impl Txn<'_> {
-    /// Returns the list under `key`; `None` if the key does not exist.
+    /// Returns the list at `key`; `None` if the key does not exist.
     pub fn list(&self, key: &[u8]) -> Result<Option<&List>, Refusal> {
         expect(self.get(key), |value| match value {
             Value::List(list) => Some(&**list),

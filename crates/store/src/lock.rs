@@ -35,7 +35,7 @@ impl Store {
 
     /// Locks all shards, for EXEC and for commands over all keys.
     pub fn lock_all(&self, db: u32, now_ms: u64) -> Txn<'_> {
-        let mut txn = Txn::of_everything(self, db, now_ms);
+        let mut txn = Txn::of_all_shards(self, db, now_ms);
         while txn.expire_due(usize::MAX) > 0 {}
         txn
     }

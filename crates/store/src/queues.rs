@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! (db, key) -> Entries: XREAD readers; an added entry serves all of them
-//!              Group g: XREADGROUP readers, served while g has undelivered entries; those that also claim,
-//!                       also while a pending entry has been idle for long enough
+//!              Group g: XREADGROUP readers, served while g has undelivered entries; readers that claim are
+//!                       also served while a pending entry has been idle for long enough
 //!              List:    BLPOP readers, served while the list has values
 //! ```
 //!
@@ -18,7 +18,7 @@ use smallvec::SmallVec;
 
 use crate::dbkey::{DbKey, DbKeyMap, DbKeyRef};
 
-/// What a reader is blocked on under one key.
+/// What a reader is blocked on at one key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Interest {
     /// New entries of a stream.
@@ -37,11 +37,11 @@ pub enum Interest {
     List,
 }
 
-/// The keys of a blocking command, and what it is blocked on under each. Most commands have one key.
+/// The keys of a blocking command, and what it is blocked on at each of them. Most commands have one key.
 pub type Interests = SmallVec<[(Box<[u8]>, Interest); 1]>;
 
-/// A blocked reader. The type of its command is erased: a command runs in a transaction, and transactions use this
-/// module.
+/// A blocked reader. The type of its command is erased to avoid a dependency cycle: commands run in transactions, and
+/// transactions use this module.
 pub(crate) struct BlockedReader<C: ?Sized = dyn Any + Send + Sync> {
     /// Readers are served in ascending order of this number.
     pub(crate) number: u64,
@@ -50,7 +50,7 @@ pub(crate) struct BlockedReader<C: ?Sized = dyn Any + Send + Sync> {
     pub(crate) command: C,
 }
 
-/// A queue: the number of its shard, and its own number there.
+/// Identifies a queue by the number of its shard and its number within the shard.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct QueueId {
     pub(crate) shard: usize,
@@ -58,7 +58,7 @@ pub(crate) struct QueueId {
 }
 
 impl BlockedReader {
-    /// Returns the numbers of the shards of its queues, sorted and distinct.
+    /// Returns the numbers of the shards that its queues are in, sorted and distinct.
     pub(crate) fn shards(&self) -> SmallVec<[usize; 4]> {
         let mut shards: SmallVec<[usize; 4]> = self.queues.iter().map(|queue| queue.shard).collect();
         shards.sort_unstable();
@@ -156,7 +156,7 @@ impl Queue {
         self.len += 1;
     }
 
-    /// Removes a reader. Returns false if the queue does not have it.
+    /// Removes a reader. Returns false if it is not in the queue.
     fn remove(&mut self, number: u64) -> bool {
         let Some(at) = self.position(number) else { return false };
         if self.readers[at].1.take().is_none() {
@@ -173,7 +173,7 @@ impl Queue {
         true
     }
 
-    /// Returns the index of a reader in `readers`. Usually that is the first one, or the reader has left: both are fast.
+    /// Returns the index of a reader in `readers`. Fast if the reader is the first one or has left, which is usual.
     fn position(&self, number: u64) -> Option<usize> {
         let (first, _) = self.readers.front()?;
         match number.checked_sub(*first)? {
@@ -210,7 +210,7 @@ impl BlockedReaders {
         self.numbers.len()
     }
 
-    /// Returns the number of keys that group readers are blocked on. Deleting such a key wakes them, too.
+    /// Returns the number of keys that group readers are blocked on. Deleting such a key also wakes its readers.
     pub(crate) fn group_key_count(&self) -> usize {
         let of_group = |queue: &QueueName| matches!(queue, QueueName::Group(_));
         self.numbers.values().filter(|queues| queues.keys().any(of_group)).count()
@@ -225,8 +225,8 @@ impl BlockedReaders {
         &self.queues[number]
     }
 
-    /// Returns the number of the queue for an interest. Creates the queue if the key has none; the caller joins it
-    /// next.
+    /// Returns the number of the queue for an interest. Creates the queue if it does not exist; the caller must then
+    /// add a reader to it.
     pub(crate) fn queue_for(&mut self, db: u32, key: &[u8], interest: &Interest) -> usize {
         let (at, name) = (DbKeyRef { db, key }, interest.queue());
         match self.numbers.get(&at).and_then(|queues| queues.get(&name)) {
@@ -261,8 +261,8 @@ impl BlockedReaders {
         }
     }
 
-    /// Removes a reader from a queue. Returns false if the queue does not have it, for example because the queue is
-    /// used for another key now.
+    /// Removes a reader from a queue. Returns false if it is not in the queue, for example because the queue is now
+    /// used for another key.
     pub(crate) fn leave(&mut self, queue: usize, reader: u64) -> bool {
         let left = self.queues[queue].remove(reader);
         if left && self.queues[queue].is_empty() {

@@ -1,4 +1,4 @@
-//! Deferred drops: a background thread frees large removed values in pieces, so that no client waits for it.
+//! Deferred drops: a background thread frees large removed values in pieces, so that no client waits for that.
 //!
 //! The thread runs only while there is something to free. Closing the store does not wait for it.
 
@@ -26,14 +26,14 @@ pub(crate) struct Reclaimer {
 
 #[derive(Default)]
 struct DropQueue {
-    /// Values and databases to free, without the one that the thread is freeing now.
+    /// Values and databases to free, except the one that the background thread is freeing.
     queued: VecDeque<DeferredDrop>,
-    /// Whether the thread runs.
+    /// Whether the background thread is running.
     is_running: bool,
 }
 
 impl Reclaimer {
-    /// Queues removed values to be freed by the background thread.
+    /// Queues removed values for the background thread, and starts the thread if it is not running.
     pub(crate) fn take(&self, removed: impl IntoIterator<Item = DeferredDrop>) {
         // Values that do not fit into the queue are dropped with this iterator, after the queue is unlocked.
         let mut removed = removed.into_iter();
@@ -80,7 +80,7 @@ impl Reclaimer {
     }
 }
 
-/// Frees a value in pieces with pauses between them: all threads share the locks of the allocator.
+/// Frees a value in pieces, with pauses in which other threads can get the allocator's locks.
 fn free(mut value: Value, slices: &mut TimeSlices) {
     while value.free_some(BLOCKS_PER_SLICE) {
         slices.pause();

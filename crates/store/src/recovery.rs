@@ -1,7 +1,7 @@
 //! Opens a data folder: loads the snapshot, replays the log after it, and starts the journal.
 //!
 //! Every key of the snapshot has a stamp: the position of the last record whose changes it contains. Recovery applies
-//! only later records to this key. To keys that are not in the snapshot it applies every record.
+//! only later records to this key. If a key is not in the snapshot, recovery applies every record to it.
 
 use std::cell::Cell;
 use std::ops::ControlFlow;
@@ -34,9 +34,9 @@ pub struct FolderOptions {
     pub policy: Policy,
     /// Size at which a segment of the log is full and the next one begins.
     pub segment_bytes: u64,
-    /// Maximum size of blocks of stream entries, from the first record on.
+    /// Maximum size of blocks of stream entries. Replay uses it too.
     pub block_limits: BlockLimits,
-    /// Called from time to time with the progress of recovery.
+    /// Called regularly with the progress of recovery.
     pub progress: Box<dyn FnMut(RecoveryProgress)>,
 }
 
@@ -65,7 +65,7 @@ impl FolderOptions {
     }
 }
 
-/// What a folder contains before it is opened. Opening creates files, which belong only into the folder of a store.
+/// What a folder contains before it is opened. Callers check this first, because opening creates files in the folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FolderContents {
     /// A store, or parts of one.
@@ -87,7 +87,7 @@ impl FolderContents {
         for file in listed {
             match file?.file_name().to_str() {
                 Some(name) if log::is_store_file(name) => return Ok(FolderContents::Store),
-                // These files exist before the first data.
+                // Opening creates these files before it stores any data.
                 Some(LOCK_FILE | log::NEW_MANIFEST) => {}
                 _ => contents = FolderContents::Foreign,
             }
@@ -119,7 +119,7 @@ impl Recovered {
 /// Why a folder was not opened. Nothing in it was changed.
 #[derive(Debug)]
 pub enum FolderError {
-    /// The log, the manifest or the disk.
+    /// The log or the manifest is damaged, or the disk failed.
     Log(OpenError),
     /// The current snapshot is damaged or cannot be read.
     Snapshot {
@@ -239,7 +239,8 @@ pub(crate) struct Rebuild<'s> {
     pub(crate) txn: Txn<'s>,
     /// Stamps of the keys in the snapshot.
     pub(crate) stamps: DbKeyMap<u64>,
-    /// Up to this position, a record can change a key that had been removed when the snapshot captured its slot.
+    /// Records up to this position can change a key that was removed before the snapshot captured its slot. Such a
+    /// change may not fit.
     pub(crate) captured_until: u64,
     pub(crate) hashing: Hashing,
     /// Latest time in the snapshot or in any record. The clock must not start before it.
@@ -249,7 +250,7 @@ pub(crate) struct Rebuild<'s> {
 }
 
 impl<'s> Rebuild<'s> {
-    /// Starts to rebuild into an empty store. The store stays locked.
+    /// Starts to rebuild an empty store. The store stays locked until the rebuild is dropped.
     pub(crate) fn of(store: &'s Store) -> Rebuild<'s> {
         let (txn, hashing) = (store.lock_all(0, 0), store.hashing());
         Rebuild {
@@ -341,7 +342,8 @@ impl<'s> Rebuild<'s> {
     pub(crate) fn replay(&mut self, position: u64, payload: &[u8]) -> Result<(), String> {
         let mut fits = Ok(());
         let read = replay(payload, &mut |change| {
-            // If a database is missing, changes need not fit any more. The rest is only searched for higher databases.
+            // After a missing database was found, changes are no longer applied, so they need not fit. The rest of the
+            // log is only searched for higher databases.
             if fits.is_ok() && self.must_apply(position, &change) && self.missing_db.is_none() {
                 match check_fits(&mut self.txn, &change) {
                     Ok(()) => self.apply(change),
@@ -558,7 +560,7 @@ mod tests {
         let sink = Arc::clone(&reports);
         let clock = Arc::new(FastClock(ManualClock::new(1_000)));
         drop(opened(clock, Box::new(move |progress| sink.lock().unwrap().push(progress))));
-        let reports: Vec<(&str, u64, u64, u64)> = reports.lock().unwrap().iter().map(of_progress).collect();
+        let reports: Vec<(&str, u64, u64, u64)> = reports.lock().unwrap().iter().map(summarize).collect();
         assert_eq!(
             reports,
             [("key", 0, 5, 16), ("key", 0, 10, 16), ("key", 0, 15, 16), ("record", 5, 4, 8)],
@@ -569,7 +571,7 @@ mod tests {
     }
 
     /// Returns what is counted, the count, and the mebibytes read and in total.
-    fn of_progress(progress: &RecoveryProgress) -> (&'static str, u64, u64, u64) {
+    fn summarize(progress: &RecoveryProgress) -> (&'static str, u64, u64, u64) {
         let (what, counts) = match progress {
             RecoveryProgress::Snapshot { keys } => ("key", keys),
             RecoveryProgress::Log { records } => ("record", records),
@@ -597,7 +599,7 @@ mod tests {
             if with_snapshot {
                 store.take_snapshot().unwrap().unwrap();
             }
-            // A value from a missing database: later changes to it do not fit.
+            // Without database 5, nothing is moved, so the later change to `moved` does not fit.
             let (from, to) = (KeyPlace { db: 5, key: b"k" }, KeyPlace { db: 0, key: b"moved" });
             store.lock_all(0, 1_000).rearrange(&Rearrangement::Move(from, to));
             let pop = Effect::ListPop { end: ListEnd::Head, count: 1 };

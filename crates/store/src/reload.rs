@@ -46,7 +46,7 @@ impl Store {
     pub fn reload(&self) -> Result<(), ReloadFailed> {
         let _no_snapshot = self.journal().map(|journal| journal.snapshotting.lock());
         // Without removing expired keys, which would change the data in memory before the log has the change.
-        let mut txn = Txn::of_everything(self, 0, self.now_ms());
+        let mut txn = Txn::of_all_shards(self, 0, self.now_ms());
         let fresh = self.sibling();
         match self.journal() {
             Some(journal) => fresh.read_folder(journal)?,

@@ -8,7 +8,7 @@ use crate::keys::expect;
 use crate::txn::Txn;
 
 impl Txn<'_> {
-    /// Returns the set under `key`; `None` if the key does not exist.
+    /// Returns the set at `key`; `None` if the key does not exist.
     pub fn members(&self, key: &[u8]) -> Result<Option<&Set>, Refusal> {
         expect(self.get(key), |value| match value {
             Value::Set(set) => Some(&**set),

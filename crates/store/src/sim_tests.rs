@@ -1,4 +1,4 @@
-//! Power cuts under the whole store: random transactions on keys of every type, snapshots, a failing disk, one thread,
+//! Power cuts with the whole store: random transactions on keys of every type, snapshots, a failing disk, one thread,
 //! one seed.
 //!
 //! An episode records the state of the store after every record. After recovery, the store must be exactly in the state

@@ -3,11 +3,11 @@
 //! 1. Begin a new segment of the log, so that all earlier ones can be removed later, and note the log's position.
 //!    Recovery will replay the records after it.
 //! 2. Visit the shards one by one, a slice of keys at a time. Under the shard's lock, clone the values and stamp them
-//!    with the log's position. (The blocks of a stream are shared, not copied.) Write them without the lock.
-//! 3. Sync the file, let the manifest name it, and remove the segments and snapshots that it covers.
+//!    with the log's position. (The blocks of a stream are shared, not copied.) Write them after the lock is released.
+//! 3. Sync the file, write a manifest that names it, and remove the segments and snapshots that it replaces.
 //!
-//! A value that moves between keys meanwhile could be missed under both. Such a rearrangement therefore restarts the
-//! snapshot. After several restarts the snapshot is taken with all shards locked.
+//! If a value moves from one key to another meanwhile, the snapshot could miss it under both. Such a rearrangement
+//! therefore restarts the snapshot. After several restarts the snapshot is taken with all shards locked.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -23,7 +23,7 @@ use crate::shard::Shard;
 use crate::snapshot::{SnapshotTaken, SnapshotWriter, name, remove_others};
 use crate::store::Store;
 
-/// Number of keys captured under one lock.
+/// Number of keys captured each time a shard is locked.
 const KEYS_PER_LOCK: usize = 128;
 /// Number of attempts before a snapshot is taken with all shards locked.
 const ATTEMPTS: usize = 3;
@@ -81,18 +81,19 @@ impl Store {
         meanwhile: &mut dyn FnMut(),
     ) -> Result<Option<SnapshotTaken>, SnapshotFailed> {
         if let Some(error) = journal.log.error() {
-            // The manifest on disk may name a snapshot that this process does not know to be current. Touch none.
+            // The manifest on disk may name a snapshot that this process does not know to be current. So
+            // write and remove none.
             return Err(SnapshotFailed::Log(error.clone()));
         }
         if journal.log.manifest().snapshot == Some(journal.log.appended()) {
             return Ok(None);
         }
-        // Appends wait while a segment begins. Listing fails before that if no file descriptor is left.
+        // Appends wait while the log begins a segment. If no file descriptor is left, listing fails first.
         journal.disk.list().map_err(|error| SnapshotFailed::File(io::Error::other(error)))?;
         let rotated = journal.log.rotate();
         journal.wake_waiters();
         match rotated {
-            // Without space for another segment, the last one stays until the next snapshot.
+            // If there is no space for another segment, the last one stays until the next snapshot.
             Ok(()) | Err(LogError::Full(_) | LogError::Exhausted(_)) => {}
             Err(error) => return Err(SnapshotFailed::Log(error)),
         }
@@ -102,7 +103,7 @@ impl Store {
         journal.wake_waiters();
         if let Err(error) = released {
             if let LogError::Full(_) | LogError::Exhausted(_) = error {
-                // The previous snapshot is certainly current. This one only takes space.
+                // The manifest still names the previous snapshot, so this one only takes space.
                 let _ = journal.disk.remove(&name(taken.position));
             }
             return Err(SnapshotFailed::Log(error));
@@ -166,13 +167,13 @@ impl Store {
     }
 }
 
-/// Clones a slice of keys. Returns the slot from which to continue.
+/// Clones a slice of keys; `at` is the database and the first slot. Returns the slot from which to continue.
 fn capture(shard: &Shard, journal: &Journal, at: (u32, u32), into: &mut Vec<Captured>) -> Option<u32> {
     // Transactions append under the lock that is held here. So the values contain all records up to this position.
     let stamp = journal.log.appended();
     let (db, from) = at;
-    // At time 0 no key has expired. An expired key that was not removed yet is captured too: otherwise a later record
-    // that changes it would create it again, without its expiry.
+    // At time 0 no key has expired. So the scan also captures expired keys that were not removed yet. Otherwise a
+    // later record that changes such a key would create it again, without its expiry.
     shard.keys.scan(db, from, KEYS_PER_LOCK, 0, |key, value| {
         let found = shard.keys.find_including_expired(db, key);
         let expires_at_ms = found.and_then(|at| shard.keys.expires_at_ms_at(at));
@@ -187,7 +188,7 @@ fn put_all(writer: &mut SnapshotWriter<'_>, keys: Vec<Captured>) -> io::Result<(
     })
 }
 
-/// Writes a whole snapshot file and makes it durable. Removes an unfinished file.
+/// Writes a whole snapshot file and makes it durable. If this fails, removes the file.
 fn write_file(
     journal: &Journal,
     position: u64,
@@ -217,10 +218,10 @@ fn write_file(
     written
 }
 
-/// Bytes written after which the disk is asked to begin writing them. A sync of a whole snapshot would delay the syncs
-/// of the log for its whole duration.
+/// Start writeback after this many bytes. Otherwise the sync at the end would write the whole snapshot, and the log's
+/// syncs would have to wait for it.
 const WRITEBACK_EVERY_BYTES: u64 = 1 << 20;
-/// Bytes written after which the file is synced, to limit how much is not on disk yet.
+/// Sync the file after this many bytes, to limit how much is not on disk yet.
 const SYNC_EVERY_BYTES: u64 = 64 << 20;
 
 /// Returns the disk space that a snapshot leaves free, so that writes to the log continue.
@@ -238,14 +239,14 @@ struct FileWriter<'d> {
     kept_bytes: u64,
     file: Arc<dyn File>,
     at: u64,
-    /// Offset up to which the disk was asked to begin writing.
+    /// Offset up to which writeback was started.
     writeback_until: u64,
     synced: u64,
 }
 
 impl FileWriter<'_> {
-    /// Returns an error if the disk has too little free space. If the disk does not report it, the write itself will
-    /// fail on a full disk.
+    /// Returns an error if the disk has too little free space. If the disk does not report its free space, a write to a
+    /// full disk will fail instead.
     fn check_free_space(&self, bytes: usize) -> io::Result<()> {
         let (free, kept) = (self.disk.free_bytes().unwrap_or(u64::MAX), self.kept_bytes);
         if free >= kept.saturating_add(bytes as u64) {
@@ -318,13 +319,13 @@ mod tests {
             self.disk.set_capacity(Some(used as u64 + bytes));
         }
 
-        fn is_deferred(&self) -> bool {
+        fn is_delayed(&self) -> bool {
             self.store.journal().unwrap().is_snapshot_delayed()
         }
     }
 
     #[test]
-    fn snapshot_that_needs_the_reserve_fails_and_is_deferred() {
+    fn snapshot_that_needs_the_reserve_fails_and_delays_the_next_one() {
         let test = SnapshotTest::new();
         test.set(0..100);
         test.leave_free(RESERVE_BYTES + 50_000);
@@ -332,15 +333,16 @@ mod tests {
         assert!(refused.contains("10000 are kept in reserve"), "{refused}");
         assert!(test.disk.contents().keys().all(|name| !name.starts_with(PREFIX)));
         assert!(test.store.check_writable(0).is_ok());
-        assert!(test.is_deferred());
+        assert!(test.is_delayed());
         test.clock.advance(60_000);
-        assert!(!test.is_deferred());
+        assert!(!test.is_delayed());
         test.leave_free(RESERVE_BYTES + 120_000);
         test.store.take_snapshot().unwrap().unwrap();
-        assert!(!test.is_deferred());
+        assert!(!test.is_delayed());
     }
 
-    /// The manifest on disk may name a snapshot that this process does not know to be current, so none must be touched.
+    /// The manifest on disk may name a snapshot that this process does not know to be current. It must not write or
+    /// remove any.
     #[test]
     fn no_snapshot_is_taken_after_the_log_has_failed() {
         for failed_before in [true, false] {
@@ -364,7 +366,7 @@ mod tests {
     #[test]
     fn snapshot_is_due_sooner_if_little_space_is_free() {
         let test = SnapshotTest::new();
-        // More than 1 MiB, and less than would justify a snapshot otherwise.
+        // More than 1 MiB, but too little for a snapshot while much space is free.
         test.set(0..1_100);
         assert!(!test.store.snapshot_is_due());
         for (free_bytes, is_due) in [(2 * RESERVE_BYTES, false), (2 * RESERVE_BYTES - 1, true), (0, true)] {

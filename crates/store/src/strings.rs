@@ -21,7 +21,7 @@ pub enum SetIf {
     Present,
 }
 
-/// The expiry of a string that is set.
+/// The expiry to give a string when it is set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SetExpiry {
     /// No expiry, even if the old value had one.
@@ -34,7 +34,7 @@ pub enum SetExpiry {
 }
 
 impl Txn<'_> {
-    /// Returns the string under `key`; `None` if the key does not exist.
+    /// Returns the string at `key`; `None` if the key does not exist.
     pub fn string(&self, key: &[u8]) -> Result<Option<&[u8]>, Refusal> {
         expect(self.get(key), |value| match value {
             Value::String(text) => Some(Text::as_bytes(text)),
@@ -42,7 +42,7 @@ impl Txn<'_> {
         })
     }
 
-    /// Sets a key to a string and replaces a value of any type. Returns whether the condition allowed it.
+    /// Sets a key to a string and replaces a value of any type. Returns false if `only_if` does not hold.
     pub fn set(&mut self, key: &[u8], value: &[u8], only_if: SetIf, expiry: SetExpiry) -> bool {
         let allowed = match only_if {
             SetIf::Always => true,
@@ -69,7 +69,7 @@ impl Txn<'_> {
         }
     }
 
-    /// Sets several strings: key, value, key, value…
+    /// Sets several strings. `pairs` contains key, value, key, value…
     pub fn set_many(&mut self, pairs: &[&[u8]]) {
         for pair in pairs.chunks_exact(2) {
             self.set(pair[0], pair[1], SetIf::Always, SetExpiry::Never);
@@ -85,7 +85,7 @@ impl Txn<'_> {
         all_absent
     }
 
-    /// Adds to the integer under `key`, or to 0 if the key does not exist. Returns the sum.
+    /// Adds `by` to the integer at `key`, or to 0 if the key does not exist. Returns the sum.
     pub fn increment(&mut self, key: &[u8], by: i64) -> Result<i64, Refusal> {
         let current = match self.string(key)? {
             Some(text) => parse_integer(text).ok_or(Refusal::NotAnInteger)?,
@@ -96,7 +96,7 @@ impl Txn<'_> {
         Ok(sum)
     }
 
-    /// Adds to the number under `key`, or to 0 if the key does not exist. Returns the sum as text.
+    /// Adds `by` to the number at `key`, or to 0 if the key does not exist. Returns the sum as text.
     pub fn increment_float(&mut self, key: &[u8], by: Float80) -> Result<String, Refusal> {
         let current = match self.string(key)? {
             Some(text) => Float80::parse(text).ok_or(Refusal::NotAFloat)?,
@@ -107,7 +107,7 @@ impl Txn<'_> {
         Ok(sum)
     }
 
-    /// Appends to the string under `key`, or creates it. Returns the new length in bytes.
+    /// Appends `tail` to the string at `key`, or creates it. Returns the new length in bytes.
     pub fn append(&mut self, key: &[u8], tail: &[u8]) -> Result<u64, Refusal> {
         let length = self.string(key)?.map_or(0, <[u8]>::len) as u64 + tail.len() as u64;
         if length > self.settings().string_max_bytes.load(Ordering::Relaxed) {

@@ -1,9 +1,10 @@
-//! The timekeeper: the one thread of a store that does what is due at a time.
+//! The timekeeper: the thread of a store that runs all timed work.
 //!
 //! ```text
-//! timers of blocked calls   at their deadlines
-//! expired keys              every tick
-//! duties of the owner       every tick; a server: idle clients, statistics, snapshots; an embedded store: snapshots
+//! fire timers of blocked calls   at their deadlines
+//! remove expired keys            every tick
+//! run the owner's function       every tick; a server: idle clients, statistics, snapshots;
+//!                                an embedded store: snapshots
 //! ```
 
 use std::io;
@@ -23,7 +24,7 @@ const EXPIRY_SLICE: usize = 256;
 const EXPIRY_TIME_MAX: Duration = Duration::from_millis(10);
 
 impl Store {
-    /// Starts the timekeeper's thread, unless it runs already.
+    /// Starts the timekeeper's thread, unless it is already running.
     ///
     /// The thread removes expired keys, wakes blocked calls whose deadline has passed, and takes a snapshot when the
     /// log has grown. It ends when the store is closed.
@@ -36,12 +37,13 @@ impl Store {
         .map(|_| ())
     }
 
-    /// Like [`Store::start_timekeeper`], but runs `duties` at every tick and takes no snapshots.
+    /// Like [`Store::start_timekeeper`], but calls `on_tick` at every tick and takes no snapshots.
     ///
-    /// `duties` gets true once per second, at every tenth tick. Returns `None` if a timekeeper runs already.
+    /// The argument of `on_tick` is true at every tenth tick, once per second. Returns `None` if a timekeeper is
+    /// already running.
     pub fn start_timekeeper_with(
         self: &Arc<Self>,
-        mut duties: impl FnMut(&Arc<Store>, bool) + Send + 'static,
+        mut on_tick: impl FnMut(&Arc<Store>, bool) + Send + 'static,
     ) -> io::Result<Option<JoinHandle<()>>> {
         let (timers, weak) = (Arc::clone(&self.timers), Arc::downgrade(self));
         let mut thread = None;
@@ -51,7 +53,7 @@ impl Store {
                 while timers.run_until(Instant::now() + TICK) {
                     let Some(store) = weak.upgrade() else { return };
                     expire(&store);
-                    duties(&store, ticks.is_multiple_of(TICKS_PER_SECOND));
+                    on_tick(&store, ticks.is_multiple_of(TICKS_PER_SECOND));
                     ticks += 1;
                 }
             };

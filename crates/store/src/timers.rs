@@ -30,7 +30,8 @@ struct TimersState {
 }
 
 impl Timers {
-    /// Calls `start`, which starts the timekeeper's thread, unless that was done before or the store is closed.
+    /// Calls `start`, which starts the timekeeper's thread, unless the thread was already started or the store is
+    /// closed.
     pub(crate) fn start_once<E>(&self, start: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
         let mut state = self.state.lock();
         if !state.has_thread && !self.is_stopped() {
@@ -40,7 +41,7 @@ impl Timers {
         Ok(())
     }
 
-    /// Creates a timer. It fires at `at`, if given, and when the store or the call's database is closed.
+    /// Creates a timer. It fires at `at`, if given, and when the store or the call's database handle is closed.
     pub(crate) fn timer(self: &Arc<Self>, at: Option<Instant>) -> Timer {
         let mut state = self.state.lock();
         state.last_number += 1;
@@ -66,7 +67,8 @@ impl Timers {
         self.stopped.load(Ordering::Relaxed)
     }
 
-    /// Fires timers that are due, until the time `until`. Returns false if the store was closed meanwhile.
+    /// Fires timers as they become due, and returns at the time `until`. Returns false if the store was closed
+    /// meanwhile.
     pub(crate) fn run_until(&self, until: Instant) -> bool {
         let mut state = self.state.lock();
         while !self.is_stopped() {
@@ -119,7 +121,7 @@ impl Timer {
         }
     }
 
-    /// Arms the timer: when it fires, it wakes `waker` and no earlier waker.
+    /// Arms the timer: when it fires, it wakes `waker`. This replaces the waker of an earlier call.
     pub(crate) fn arm(&self, waker: &Waker) {
         let mut state = self.timers.state.lock();
         let before = state.wakers.insert(self.number, waker.clone());

@@ -11,8 +11,8 @@
 //! All changes of a transaction are in one log record, even if they are in several shards. After a crash either all of
 //! them exist or none.
 //!
-//! Consecutive transactions under one lock may share a record. A blocked reader that was served meanwhile takes the
-//! same lock before it returns its result, and so waits until the record has its place in the log.
+//! Consecutive transactions under one lock may share a record. A blocked reader that one of them served takes the same
+//! lock before it returns its result. So it waits until the record has been appended to the log.
 
 mod change;
 mod locked;
@@ -46,7 +46,7 @@ pub struct Txn<'s> {
     pub(crate) ready: SmallVec<[(u32, Box<[u8]>); 1]>,
     /// The record of the changes that are not in the log yet; `None` if nothing was changed.
     record: Option<Box<Record>>,
-    /// Number of rearrangements in `record`.
+    /// Number of rearrangements (moves, copies, swaps, clears) in `record`.
     rearrangements: u64,
 }
 
@@ -60,7 +60,7 @@ impl<'s> Txn<'s> {
     }
 
     /// Begins a transaction that locks all shards.
-    pub(crate) fn of_everything(store: &'s Store, db: u32, now_ms: u64) -> Txn<'s> {
+    pub(crate) fn of_all_shards(store: &'s Store, db: u32, now_ms: u64) -> Txn<'s> {
         let all: Vec<usize> = (0..store.shard_count()).collect();
         Txn::new(store, db, now_ms, &all)
     }
@@ -76,10 +76,10 @@ impl<'s> Txn<'s> {
         Txn { locked, db, now_ms, ready: SmallVec::new(), record: None, rearrangements: 0 }
     }
 
-    /// Ends the transaction like dropping it, but keeps the locks for a next transaction, which may share its record.
+    /// Ends the transaction as dropping it does, but keeps the locks. The next transaction may share the record.
     ///
-    /// Returns false if the caller must drop it instead: a served reader waits for the lock, or several shards are
-    /// locked.
+    /// Returns false if the caller must drop the transaction now, because a served reader waits for the lock or several
+    /// shards are locked.
     #[inline]
     pub fn end(&mut self) -> bool {
         let served = !self.ready.is_empty();
@@ -92,8 +92,8 @@ impl<'s> Txn<'s> {
         !served && (self.locked.only_shard().is_some() || self.locked.is_empty())
     }
 
-    /// Begins the next transaction, over one key and at the same time, under the lock of the last one. Returns false
-    /// if other shards than that of the key are locked.
+    /// Begins the next transaction, on one key, under the lock of the last one and with the same `now_ms`. Returns
+    /// false unless the shard of the key is the only locked shard.
     #[inline]
     pub fn begin_next(&mut self, db: u32, key: &[u8]) -> bool {
         if self.locked.only_shard() != Some(self.store().shard_of(key)) {
@@ -141,12 +141,12 @@ impl<'s> Txn<'s> {
         self.store().settings()
     }
 
-    /// Returns the value under `key`; `None` if the key does not exist.
+    /// Returns the value at `key`; `None` if the key does not exist.
     pub fn get(&self, key: &[u8]) -> Option<&Value> {
         self.shard(key).keys.get(self.db, key, self.now_ms)
     }
 
-    /// Returns the stream under `key`; `None` if the key does not exist.
+    /// Returns the stream at `key`; `None` if the key does not exist.
     pub fn stream(&self, key: &[u8]) -> Result<Option<&Stream>, Refusal> {
         match self.get(key) {
             None => Ok(None),
@@ -195,13 +195,13 @@ impl<'s> Txn<'s> {
         outcome
     }
 
-    /// Notifies the watchers and blocked readers of a changed key, and the reclaimer.
+    /// Handles the consequences of a change to one key for its watchers, its blocked readers and the reclaimer.
     #[inline(always)]
     fn notify(&mut self, at: KeyPlace<'_>, consequences: Consequences) {
         if consequences.touches_watchers {
             self.shard(at.key).watched.touch(at.db, at.key);
         }
-        if consequences.may_free_much {
+        if consequences.may_free_large_value {
             let drops = self.locked.shard_mut(at.key).keys.for_change().take_deferred_drops();
             if !drops.is_empty() {
                 self.store().reclaimer.take(drops);
@@ -222,7 +222,7 @@ impl<'s> Txn<'s> {
         if consequences.touches_watchers {
             watched.iter().for_each(|(db, key)| self.shard(key).watched.touch(*db, key));
         }
-        if consequences.may_free_much {
+        if consequences.may_free_large_value {
             let drops =
                 self.locked.shards_mut().flat_map(|shard| shard.keys.for_change().take_deferred_drops());
             let drops: Vec<_> = drops.collect();
@@ -245,7 +245,7 @@ impl<'s> Txn<'s> {
             if record.is_only_redelivery() {
                 journal.redelivery_records.fetch_add(1, Ordering::Relaxed);
             }
-            // Counted after the record has its position: a snapshot that began before must see the count change.
+            // Count after the append, so that a snapshot that began before it sees the count change.
             let rearrangements = std::mem::take(&mut self.rearrangements);
             if rearrangements > 0 {
                 journal.rearrangements.fetch_add(rearrangements, Ordering::AcqRel);
@@ -254,7 +254,7 @@ impl<'s> Txn<'s> {
         record.recycle();
     }
 
-    /// Raises `flag` when `key` is changed from now on.
+    /// Watches `key`: every later change to it sets `flag`.
     pub fn watch(&mut self, key: &[u8], flag: &WatchFlag) {
         let db = self.db;
         self.locked.shard_mut(key).watched.add(db, key, flag);
@@ -331,7 +331,7 @@ impl<'s> Txn<'s> {
         self.locked.holds(shards)
     }
 
-    /// Locks more shards. All shards are unlocked in between, so any data may have changed.
+    /// Locks more shards. Releases all locks first, so any data may have changed.
     pub(crate) fn lock_more(&mut self, shards: &[usize]) {
         self.log_changes();
         self.locked.lock_more(shards);

@@ -40,6 +40,6 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let decisions = pool.decisions();
     decisions.iter().for_each(|decision| println!("{decision}"));
     let most = decisions.iter().map(|decision| decision.to).max().unwrap_or_default();
-    println!("{report}; grew beyond one: {}, at the end: {}", most > 1, pool.slots());
+    println!("{report}; scaled up: {}, slots at the end: {}", most > 1, pool.slots());
     Ok(())
 }

@@ -21,7 +21,7 @@ struct Row {
     n: u32,
 }
 
-/// Loads a batch of rows. Every tenth row is locked at its first attempt, and is retried.
+/// Loads a batch of rows. Every tenth row is locked on the first attempt and is retried.
 async fn load(rows: Vec<(Json<Row>, Attempt)>) -> Vec<Outcome> {
     let locked = |(row, Attempt(attempt)): &(Json<Row>, Attempt)| row.n % 10 == 0 && *attempt == 1;
     println!("{} rows, {} of them locked", rows.len(), rows.iter().filter(|row| locked(row)).count());

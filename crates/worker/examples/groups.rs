@@ -28,12 +28,12 @@ async fn main() -> Result<(), Box<dyn Error>> {
         backend.read(&read).await?;
     }
     for consumer in backend.consumers(STREAM, GROUP).await? {
-        println!("{} holds {}", consumer.name, consumer.pending);
+        println!("{} has {} pending messages", consumer.name, consumer.pending);
     }
 
     let groups = GroupManager::new(backend.clone());
     let removed = groups.remove_consumer(STREAM, GROUP, "anna", Some("ben")).await?;
-    println!("removed {}: {} has its {} messages", removed.consumer, removed.heir, removed.adopted);
+    println!("removed {}, moved {} messages to {}", removed.consumer, removed.adopted, removed.heir);
 
     let reset = groups.preview_reset(STREAM, GROUP, Position::Beginning).await?;
     println!("after a reset, {} entries are unread instead of {}", reset.after.lag, reset.before.lag);

@@ -32,7 +32,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     backend.create_group(STREAM, GROUP, Start::Beginning).await?;
     Producer::new(backend.clone(), STREAM).send_all((1..=5).map(|n| [("order", n.to_string())])).await?;
 
-    // The previous process of this name read three orders and died.
+    // The previous process with this name read three orders and died.
     let name = WorkerName::stable(1);
     let read = Read {
         stream: STREAM,

@@ -33,7 +33,8 @@ async fn book(Json(Payment { payment, amount }): Json<Payment>, balance: Data<Ar
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let backend = fresh::store(STREAM).await?;
-    // The run's number makes the keys unique: the store remembers them for an hour, longer than the example runs.
+    // The process id makes the keys unique to this run. Otherwise a second run within an hour would only find
+    // duplicates.
     let run = std::process::id();
     let payments = [("p1", "10"), ("p2", "20"), ("p2", "20"), ("p3", "30"), ("p1", "10")];
     let entries =

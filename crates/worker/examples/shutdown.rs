@@ -33,8 +33,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     // In production: worker.run_until(async { let _ = tokio::signal::ctrl_c().await; })
     let first = worker(4)?;
-    let at_work = |handle: WorkerHandle| async move { wait::until(|| handle.busy() == 4).await };
-    let signal = at_work(first.handle());
+    let all_busy = |handle: WorkerHandle| async move { wait::until(|| handle.busy() == 4).await };
+    let signal = all_busy(first.handle());
     let first = first.run_until(signal).await?;
     println!(
         "the first worker shut down: {} done, all settled: {}",

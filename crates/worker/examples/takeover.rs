@@ -1,4 +1,5 @@
-//! When a worker dies, another worker takes over its messages after the lease. This needs no code in the handler.
+//! When a worker dies, another worker takes over its messages after their leases expire. The handler needs no code
+//! for this.
 //!
 //! ```text
 //! cargo run -p millstream-worker --example takeover
@@ -20,7 +21,7 @@ const GROUP: &str = "crew";
 
 async fn work(Text(job): Text, Attempt(attempt): Attempt) {
     if attempt > 1 {
-        println!("job {job} was delivered to another consumer before");
+        println!("job {job} had already been delivered to another consumer");
     }
 }
 
@@ -33,7 +34,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     // A consumer that reads four jobs and never acknowledges them.
     let read =
         Read { stream: STREAM, group: GROUP, consumer: "doomed", count: 4, block: None, claim_idle: None };
-    println!("doomed took {} and died", backend.read(&read).await?.len());
+    println!("the consumer doomed read {} jobs and died", backend.read(&read).await?.len());
 
     let worker = Worker::builder(backend)
         .stream(STREAM)

@@ -5,11 +5,11 @@
 //! cargo run --release -p millstream-worker --example throughput -- --idle SECONDS URL
 //! ```
 //!
-//! The messages are added first, and that time is not counted. Leases, retries and metrics are on, as always.
+//! The messages are added before the measurement starts. Leases, retries and metrics are enabled, as always.
 //!
-//! On a server every worker is a process of its own, with one connection for calls and one for blocking reads. On an
+//! On a server every worker runs in its own process, with one connection for calls and one for blocking reads. On an
 //! embedded store all workers share this process. `no:FOLDER` and `everysec:FOLDER` are embedded stores that never
-//! sync, or sync once a second.
+//! fsync, or fsync once a second.
 
 use std::error::Error;
 use std::io::{BufRead, BufReader, Write, stdin};
@@ -53,7 +53,7 @@ async fn measure(url: &str, messages: usize, workers: usize) -> BoxResult<()> {
     backend.create_group(STREAM, GROUP, Start::Beginning).await?;
     fill(&backend, messages).await?;
     let (elapsed, processor) = if url.contains("://") {
-        by_processes(&backend, url, workers).await?
+        in_child_processes(&backend, url, workers).await?
     } else {
         in_this_process(&backend, messages, workers).await?
     };
@@ -113,7 +113,7 @@ async fn in_this_process(
 }
 
 /// Runs each worker as a process; all of them start to read together. Returns the elapsed time and the CPU time.
-async fn by_processes(
+async fn in_child_processes(
     backend: &Arc<dyn Admin>,
     url: &str,
     workers: usize,
@@ -165,8 +165,8 @@ impl WorkerProcess {
     }
 }
 
-/// Runs one worker as a child process: prints `ready`, starts to read at the first line of standard input, and ends
-/// when the input is closed.
+/// Runs one worker as a child process: prints `ready`, starts to read after the first line on standard input, and
+/// ends after the next line or when the input is closed.
 async fn join(url: &str) -> BoxResult<()> {
     let worker = worker(&open(url).await?)?;
     println!("ready");
@@ -174,7 +174,7 @@ async fn join(url: &str) -> BoxResult<()> {
     let before = cpu_time()?;
     let (end, ended) = oneshot::channel::<()>();
     std::thread::spawn(move || {
-        // A line and the end of the input both mean: stop.
+        // A line or the end of the input stops the worker.
         let _ = stdin().read_line(&mut String::new());
         drop(end);
     });
@@ -188,20 +188,20 @@ async fn idle(url: &str, time: Duration) -> BoxResult<()> {
     let backend = open(url).await?;
     backend.delete_stream(STREAM).await?;
     let measured = async {
-        // Skip the start of the worker.
+        // Let the worker start up before the measurement.
         tokio::time::sleep(Duration::from_secs(1)).await;
         let before = cpu_time();
         tokio::time::sleep(time).await;
         if let (Ok(before), Ok(after)) = (before, cpu_time()) {
             let share = (after - before).as_secs_f64() / time.as_secs_f64();
-            println!("a waiting worker: {:.2} % of a processor", share * 100.0);
+            println!("an idle worker: {:.2} % of one CPU", share * 100.0);
         }
     };
     worker(&backend)?.run_until(measured).await?;
     Ok(())
 }
 
-/// The user and system CPU time of this process.
+/// Returns the user and system CPU time of this process.
 ///
 /// Linux reports them in hundredths of a second as fields 14 and 15 of `/proc/self/stat`. Field 2, the name, can
 /// contain spaces and ends with the last `)`.

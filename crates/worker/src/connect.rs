@@ -12,12 +12,12 @@ use crate::backend::{Admin, Certificates, Embedded, Error, ErrorKind, Redis};
 /// | `redis://[user:password@]host[:port][/database]` | a server that speaks the Redis protocol |
 /// | `rediss://…` | the same over TLS; `#insecure` at the end accepts any certificate |
 /// | `redis+cluster://[user:password@]host:port,host:port…`, `rediss+cluster://…` | a Redis or Valkey Cluster |
-/// | `unix:///path/of/socket[?db=N&user=NAME&pass=PASSWORD]` | a server on this machine, over its Unix socket |
-/// | `embedded:FOLDER` | the embedded store in a folder, which only one process can open |
+/// | `unix:///path/to/socket[?db=N&user=NAME&pass=PASSWORD]` | a server on this machine, over its Unix socket |
+/// | `embedded:FOLDER` | the embedded store in a folder, which only one process at a time can open |
 /// | `memory:` | an embedded store in memory, which is lost when the process ends |
 ///
-/// Parameters for TLS, all of them PEM files: `?ca=FILE` is the authority that signs the server's certificate;
-/// `&cert=FILE&key=FILE` are the client's certificate and key. For servers, `?protocol=3` selects RESP3.
+/// TLS parameters name PEM files: `?ca=FILE` is the certificate of the authority that signed the server's
+/// certificate; `&cert=FILE&key=FILE` are the client's certificate and key. For servers, `?protocol=3` selects RESP3.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -72,7 +72,7 @@ fn node_urls(url: &str) -> Vec<String> {
     hosts.map(|host| format!("{scheme}://{user}{host}{suffix}")).collect()
 }
 
-/// Reads the certificates that the parameters of a URL name.
+/// Reads the certificate files named by a URL's parameters.
 fn certificates(url: &str) -> Result<Certificates, Error> {
     let file = |name: &str| parameter(url, name).map(read_file).transpose();
     let ca = file("ca")?;
@@ -80,16 +80,13 @@ fn certificates(url: &str) -> Result<Certificates, Error> {
         (Some(certificate), Some(key)) => Some((certificate, key)),
         (None, None) => None,
         _ => {
-            return Err(Error::new(
-                ErrorKind::BadUrl,
-                "invalid URL: cert= and key= need each other; give both or neither",
-            ));
+            return Err(Error::new(ErrorKind::BadUrl, "invalid URL: cert= and key= must be given together"));
         }
     };
     Ok(Certificates { ca, client })
 }
 
-/// Returns a parameter of a URL's query.
+/// Returns the value of a parameter in a URL's query.
 fn parameter<'u>(url: &'u str, name: &str) -> Option<&'u str> {
     let (_, query) = url.split('#').next()?.split_once('?')?;
     query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='))
@@ -115,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_match_by_their_whole_name() {
+    fn parameters_are_matched_by_full_name() {
         let url = "rediss://host/?xca=1&ca=/etc/ca.pem&key=k#insecure";
         assert_eq!(parameter(url, "ca"), Some("/etc/ca.pem"));
         assert_eq!(parameter(url, "key"), Some("k"));

@@ -1,9 +1,9 @@
 //! The worker runtime: you write a handler, and the runtime does the rest.
 //!
 //! A group of workers shares the messages of a stream. You write a function that handles one message. The runtime
-//! reads messages, retries and dead-letters them, extends leases, recovers from crashes, scales and shuts down. It
-//! works on Redis and Valkey servers, on clusters, on Millstream's own server, and on a store embedded in your
-//! process.
+//! reads messages, retries and dead-letters them, extends leases, recovers from crashes, scales the number of
+//! concurrent handlers, and shuts down gracefully. It works with Redis and Valkey servers, with clusters, with
+//! Millstream's own server, and with a store embedded in your process.
 //!
 //! ```
 //! use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,7 +24,7 @@
 //!
 //! async fn charge(Json(order): Json<Order>, bank: Data<Bank>) -> Result<(), HandlerError> {
 //!     if order.amount == 0 {
-//!         return Err(HandlerError::reject("nothing to pay")); // to the dead letters
+//!         return Err(HandlerError::reject("nothing to pay")); // dead-letters the message
 //!     }
 //!     bank.balance.fetch_add(order.amount, Ordering::Relaxed);
 //!     Ok(())
@@ -54,10 +54,10 @@
 //!
 //! * [`Worker`] describes the guarantees; [`WorkerBuilder`] has the settings.
 //! * [`handler`] describes the arguments of handlers; [`outcome`] describes their return values.
-//! * [`dead_letter`] and [`redrive`]: messages that failed for good, and how to deliver them again.
+//! * [`dead_letter`] and [`redrive`]: messages that failed permanently, and how to deliver them again.
 //! * [`producer`], [`group_manager`] and [`monitor`]: send messages, manage groups, watch streams and groups.
 
-/// Compiles the Rust examples of these pages.
+/// Compiles the Rust examples in these pages.
 #[cfg(doctest)]
 mod pages {
     #[doc = include_str!("../../../README.md")]

@@ -1,7 +1,7 @@
 //! Redrives dead letters: returns their messages to the group that gave up on them, or adds them to the stream again.
 //!
-//! A dead letter is deleted only after its message is back, so an interrupted redrive loses nothing. The next redrive
-//! may then return the last few messages a second time. To stop a redrive, drop its future.
+//! A dead letter is deleted only after its message has been redriven, so an interrupted redrive loses nothing. The next
+//! redrive may then redrive the last few messages a second time. To stop a redrive, drop its future.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime};
@@ -30,7 +30,7 @@ pub struct Redrive {
     pub filter: Filter,
     /// Where the messages go.
     pub to: Destination,
-    /// Maximum number of messages per second. `None` is unlimited.
+    /// Maximum number of messages per second. `None` means unlimited.
     pub rate: Option<f64>,
     /// Maximum number of messages in total. Dead letters that cannot be redriven do not count.
     pub limit: Option<u64>,
@@ -83,7 +83,7 @@ impl Filter {
     }
 }
 
-/// The progress of a redrive, in numbers of dead letters.
+/// The progress of a redrive, as counts of dead letters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
     /// Dead letters in the stream when the redrive started.
@@ -94,12 +94,12 @@ pub struct Progress {
     pub matched: u64,
     /// Messages redriven.
     pub redriven: u64,
-    /// Not redriven because the original entry is no longer in the stream. The dead letters stay.
+    /// Dead letters not redriven because the original entry is no longer in its stream. They are kept.
     pub gone: u64,
-    /// Those of `gone` whose payload is lost too. The others can still be redriven to all groups.
+    /// The part of `gone` whose payload is lost too. The rest can still be redriven to all groups.
     pub payload_gone: u64,
-    /// Not redriven because the group does not exist. The dead letters stay. To redrive them, create the group again or
-    /// redrive to all groups.
+    /// Dead letters not redriven because their group does not exist. They are kept. To redrive them, recreate the group
+    /// or redrive to all groups.
     pub no_group: u64,
     /// Entries of the dead-letter stream that are not dead letters.
     pub foreign: u64,
@@ -185,13 +185,13 @@ pub async fn redrive(
     Ok(progress)
 }
 
-/// Returns messages to their groups or streams.
+/// Redrives messages to their groups or streams.
 struct Redriver<'a> {
     backend: &'a dyn Admin,
     /// The name of the dead-letter stream.
     dead_letters: &'a str,
     request: &'a Redrive,
-    /// The groups of each original stream, as they were at its first dead letter.
+    /// The groups of each original stream, cached when its first dead letter is redriven.
     groups: BTreeMap<String, BTreeSet<String>>,
 }
 
@@ -215,7 +215,7 @@ impl Redriver<'_> {
                 }
             }
         }
-        // Also after an error: otherwise the next redrive would return these messages again.
+        // Delete them after an error too. Otherwise the next redrive would redrive these messages again.
         if !redriven.is_empty() && !self.request.dry_run {
             self.backend.delete_entries(self.dead_letters, &redriven).await?;
             progress.redriven += redriven.len() as u64;
@@ -223,7 +223,7 @@ impl Redriver<'_> {
         outcome
     }
 
-    /// Redrives one message. Returns why it could not, or `None` if it is back, or would be without the dry run.
+    /// Redrives one message; in a dry run, only checks whether it could. Returns `None`, or the reason for skipping it.
     async fn redrive_one(&mut self, dead_letter: &DeadLetter) -> Result<Option<SkipReason>, Error> {
         let all_groups = self.request.to == Destination::AllGroups;
         if dead_letter.reason == Some(Reason::PayloadGone) || (all_groups && dead_letter.fields.is_empty()) {
@@ -249,7 +249,7 @@ impl Redriver<'_> {
         match exists {
             Ok(true) => Ok(None),
             Ok(false) => Ok(Some(SkipReason::EntryGone)),
-            // The group was deleted in between.
+            // The group was deleted after `has_group` checked it.
             Err(error) if error.kind() == ErrorKind::NoGroup => Ok(Some(SkipReason::NoGroup)),
             Err(error) => Err(error),
         }
@@ -294,12 +294,13 @@ async fn add_to_stream(
     Ok(())
 }
 
-/// Returns how often each message was redriven: the greater of its `dlq.redrives` field and the keys in the store.
+/// Returns how often each message was redriven: the greater of its `dlq.redrives` field and
+/// the number of its redrive keys in the store.
 pub(crate) async fn redrive_counts(backend: &dyn Backend, messages: &[&Message]) -> Result<Vec<u64>, Error> {
     let key = |message: &Message, n| {
         names::redrive_key(&message.stream, &message.group, &message.id.to_string(), n)
     };
-    // Most messages were never redriven: check one key for each first.
+    // Most messages were never redriven, so first check only one key for each.
     let first: Vec<String> = messages.iter().map(|message| key(message, 1)).collect();
     let redriven = backend.seen(&first).await?;
     let mut counts = Vec::with_capacity(messages.len());
@@ -317,7 +318,7 @@ pub(crate) async fn redrive_counts(backend: &dyn Backend, messages: &[&Message])
 
 /// Spreads messages evenly over time.
 struct RateLimiter {
-    /// Messages per second. `None` is unlimited.
+    /// Messages per second. `None` means unlimited.
     rate: Option<f64>,
     next: Instant,
 }

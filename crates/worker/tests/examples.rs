@@ -8,7 +8,7 @@ use std::thread;
 
 /// Names of the programs, and the last line of their output.
 const EXAMPLES: &[(&str, &str)] = &[
-    ("autoscaling", "600 received, 600 acknowledged; grew beyond one: true, at the end: 1"),
+    ("autoscaling", "600 received, 600 acknowledged; scaled up: true, slots at the end: 1"),
     ("batches", "120 rows loaded, 12 tried again"),
     ("dead_letters", "redriven: 1 received, 1 acknowledged"),
     ("fan_out", "analytics: 35 received, 30 acknowledged, 5 skipped"),

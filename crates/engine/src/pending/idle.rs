@@ -140,7 +140,7 @@ impl PendingList {
     /// Returns every page with the oldest time it has recorded, and the tail.
     fn candidates(&self) -> impl Iterator<Item = Candidate> {
         let pages = self.pages.iter().enumerate().map(|(index, page)| Candidate {
-            oldest_ms: page.oldest_ms_at_least(),
+            oldest_ms: page.oldest_ms_lower_bound(),
             page: index,
             first_chunk: 0,
             chunks: page.chunk_count(),
@@ -160,7 +160,7 @@ impl PendingList {
         // needed only if the recorded time is older than the exact time of another page.
         let tail_ms = if self.tail.is_empty() { u64::MAX } else { self.tail.oldest_ms() };
         let oldest_ms = self.pages.iter().fold(tail_ms, |oldest_ms, page| {
-            if page.oldest_ms_at_least() < oldest_ms { oldest_ms.min(page.oldest_ms()) } else { oldest_ms }
+            if page.oldest_ms_lower_bound() < oldest_ms { oldest_ms.min(page.oldest_ms()) } else { oldest_ms }
         });
         (self.len() > self.released_len()).then_some(oldest_ms)
     }

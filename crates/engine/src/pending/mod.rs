@@ -1,10 +1,11 @@
 //! The pending entries of one consumer group: which entry was delivered to which consumer, when and how
 //! often.
 //!
-//! Designed for millions of pending entries (rows) at a few bytes each. Three levels, all ordered by id:
+//! The list is designed for millions of pending entries (rows) at a few bytes each. It has three levels, all
+//! ordered by id:
 //!
 //! ```text
-//! PendingList   pages of up to 512 chunks with a summary of each chunk; then the tail, one chunk
+//! PendingList   pages of up to 512 chunks, with a summary of each chunk; then the tail, a single chunk
 //!   Page        dense arrays over its chunks: first id, oldest delivery time, consumers
 //!     Chunk     up to 256 rows in columns, each number in the fewest bytes that fit
 //! ```
@@ -13,7 +14,8 @@
 //! memory. So a group that never has more than a few pending entries has no pages, and does not allocate for
 //! each delivery.
 //!
-//! A released row has no owner until it is claimed. A separate queue keeps the order of the releases.
+//! A released row has no owner until it is claimed. A separate queue keeps the order of the releases. Each
+//! release gets a number, its stamp, which the row stores in place of its delivery time.
 //!
 //! The summaries (oldest delivery time, consumers) let the queries "idle at least X" and "of this consumer"
 //! skip whole pages and chunks. Rows are usually added at the end and removed anywhere. The tail has no
@@ -40,13 +42,13 @@ use page::Page;
 use pages::Pages;
 use released::Released;
 
-/// A consumer, as a small number that its group assigned. Handles should be dense, because a summary can
-/// distinguish only 64 consecutive handles.
+/// The number by which a group refers to one of its consumers. Groups should assign small, consecutive
+/// numbers, because a summary can distinguish only 64 consecutive handles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ConsumerHandle(pub u32);
 
-/// Returns the bit of this consumer in a summary, which it shares with every 64th other handle. Rows without
-/// an owner get an arbitrary bit, because summaries are never used to find them.
+/// Returns the bit of this consumer in a summary. Handles that differ by a multiple of 64 share a bit. Rows
+/// without an owner get an arbitrary bit, because summaries are never used to find them.
 #[inline]
 fn owner_bit(owner: Option<ConsumerHandle>) -> u64 {
     1 << owner.map_or(0, |handle| handle.0 % u64::BITS)
@@ -55,13 +57,13 @@ fn owner_bit(owner: Option<ConsumerHandle>) -> u64 {
 /// An entry that was delivered and not acknowledged yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PendingEntry {
-    /// The entry.
+    /// The id of the entry.
     pub id: StreamId,
     /// The consumer it was last delivered to; `None` if it was released and has no owner.
     pub consumer: Option<ConsumerHandle>,
     /// Time of the last delivery (Unix milliseconds); 0 if it has no owner.
     pub delivered_at_ms: u64,
-    /// How often it was delivered.
+    /// Number of times it was delivered.
     pub deliveries: u64,
 }
 
@@ -93,13 +95,14 @@ impl NewRows<'_> {
 pub struct Filter {
     /// Only rows of this consumer. This excludes rows without an owner.
     pub consumer: Option<ConsumerHandle>,
-    /// Only rows last delivered at this time or earlier, and rows without an owner.
+    /// Only rows last delivered at this time or earlier (Unix milliseconds). Does not exclude rows without an
+    /// owner.
     pub delivered_at_or_before_ms: Option<u64>,
 }
 
 impl Filter {
-    /// Returns a time limit and a mask. A page or chunk can contain matching rows only if its oldest time is
-    /// at most the limit and its mask has a bit in common.
+    /// Returns a time limit and a mask. A page or chunk can contain matching rows that have an owner only if
+    /// its oldest time is not after the limit and the two masks have a bit in common.
     fn bounds(&self) -> (u64, u64) {
         let limit = self.delivered_at_or_before_ms.unwrap_or(u64::MAX);
         (limit, self.consumer.map_or(u64::MAX, |consumer| owner_bit(Some(consumer))))
@@ -122,7 +125,7 @@ pub struct PendingList {
     /// The first id in the tail; `None` if the tail is empty.
     tail_first_id: Option<StreamId>,
     len: u64,
-    /// No row has a greater id. Rows with greater ids can be appended without reading the last row.
+    /// No row has a greater id than this. So a greater id can be appended without looking at the last row.
     upper_bound_id: StreamId,
     /// The rows without an owner, in the order of their release.
     released: Released,
@@ -160,7 +163,7 @@ impl PendingList {
         if self.tail.is_empty() { self.pages.last_id() } else { Some(self.tail.last_id()) }
     }
 
-    /// Returns whether all ids are smaller than this one.
+    /// Returns whether the ids of all rows are smaller than `id`.
     #[inline]
     pub fn ends_before(&self, id: StreamId) -> bool {
         self.upper_bound_id < id || self.last_id().is_none_or(|last| last < id)
@@ -176,7 +179,7 @@ impl PendingList {
         Some(self.finish_removal(replaced))
     }
 
-    /// Appends a row for each of these ids, as delivered to this consumer at this time for the first time.
+    /// Appends a row for each of these ids, with this consumer, this delivery time and a delivery count of 1.
     /// The ids ascend and are greater than all ids in the list.
     #[inline]
     pub fn push_run(&mut self, ids: &[StreamId], consumer: ConsumerHandle, delivered_at_ms: u64) {
@@ -245,7 +248,7 @@ impl PendingList {
     }
 
     /// Visits the rows that `filter` selects in the order of their ids, starting at the id `from`, until the
-    /// visitor breaks.
+    /// visitor returns `Break`.
     pub fn walk(
         &self,
         from: StreamId,
@@ -253,7 +256,7 @@ impl PendingList {
         mut visit: impl FnMut(PendingEntry) -> ControlFlow<()>,
     ) {
         if self.pages.walk(from, &filter, &mut visit).is_continue() {
-            // Nothing follows, so it does not matter whether the visitor broke.
+            // The tail is the end of the list, so it does not matter whether the visitor stopped.
             let _ = self.tail.walk(self.tail.seek(from), &filter, &mut visit);
         }
     }
@@ -317,7 +320,7 @@ impl PendingList {
         }
     }
 
-    /// Appends a row after the last row, which is in the tail.
+    /// Appends a row. The tail must not be empty.
     #[inline]
     fn push(&mut self, entry: &PendingEntry) {
         if self.tail.is_full() {
@@ -355,7 +358,7 @@ impl PendingList {
         stored.without_stamp()
     }
 
-    /// Returns a time similar to those of the rows around `id`.
+    /// Returns a time close to the delivery times of the rows around `id`.
     fn nearby_time_ms(&self, id: StreamId) -> u64 {
         match self.tail_first_id {
             Some(first) if first <= id || self.pages.is_empty() => self.tail.first_time_ms(),
@@ -370,7 +373,7 @@ impl PendingList {
         if let Some(first) = self.tail_first_id {
             self.tail.check()?;
             if self.pages.last_id().is_some_and(|last| last >= first) {
-                return Err(format!("a page has an id of {first} or greater, which belongs into the tail"));
+                return Err(format!("a page has an id of {first} or greater, which belongs in the tail"));
             }
         }
         if self.tail_first_id != self.tail.first().map(|row| row.id) {
@@ -397,7 +400,7 @@ impl PendingList {
         }
         for (stamp, id) in self.released.iter() {
             if self.stored(id).is_none_or(|row| row.consumer.is_some() || row.delivered_at_ms != stamp) {
-                return Err(format!("row {id} in the release queue has an owner or another stamp"));
+                return Err(format!("row {id} in the release queue is missing, owned or has another stamp"));
             }
         }
         Ok(())
@@ -410,7 +413,8 @@ impl fmt::Debug for PendingList {
     }
 }
 
-/// Returns the bytes that a common allocator uses for a request: plus a header of 8, rounded up to 16.
+/// Estimates how many bytes an allocator uses for a request: it adds a header of 8 bytes and rounds up to a
+/// multiple of 16.
 fn allocation_bytes(requested: usize) -> usize {
     if requested == 0 { 0 } else { (requested + 8).next_multiple_of(16).max(32) }
 }

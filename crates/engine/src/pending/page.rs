@@ -2,16 +2,19 @@
 //!
 //! ```text
 //! firsts:  [ id    | id    | id    | … ]   first id, exact: a binary search finds the chunk of an id
-//! oldest:  [ ms    | ms    | ms    | … ]   oldest delivery of an owned row, exact: skips younger chunks
-//! masks:   [ 64 b  | 64 b  | 64 b  | … ]   consumers, perhaps too many: skips chunks of other consumers
+//! oldest:  [ ms    | ms    | ms    | … ]   oldest delivery of an owned row, exact: skips chunks delivered later
+//! masks:   [ 64 b  | 64 b  | 64 b  | … ]   bits of the consumers, and possibly others: skips chunks that
+//!                                          have no row of a consumer
 //! chunks:  [ Chunk | Chunk | Chunk | … ]
 //! ```
 //!
-//! The page also keeps one summary of all its chunks. After removals its oldest time may be too old and its
-//! mask may have too many bits. The opposite never happens, so a search never skips a matching row. Both
-//! become exact when a chunk is re-fitted, dropped or inserted.
+//! The page also keeps totals: an oldest time and a mask for all its chunks. After removals, the oldest time
+//! may be too early and the mask may have too many bits. The opposite never happens, so a search never skips
+//! a matching row. When a chunk is re-fitted, dropped or inserted, the page computes both again from the
+//! summaries of its chunks.
 //!
-//! Rows without an owner match any age. A page that has such rows looks into its chunks for them.
+//! Rows without an owner match any time limit. If a page has such rows, a search looks for them in every
+//! chunk.
 //!
 //! Two neighbouring chunks together always hold more than [`MERGE_ROWS`] rows: chunks that shrink are merged.
 //! This limits the bytes per row, whichever rows are removed.
@@ -30,7 +33,7 @@ const MERGE_CHUNKS: usize = CHUNKS_MAX / 4 * 3;
 /// Neighbouring chunks are merged if they have this many rows or fewer in total.
 const MERGE_ROWS: usize = ROWS_MAX / 4 * 3;
 
-/// A run of chunks with their summaries. A page is empty only for the moment before its list removes it.
+/// Consecutive chunks with their summaries. If a page becomes empty, its list removes it at once.
 #[derive(Clone)]
 pub(super) struct Page {
     firsts: Vec<StreamId>,
@@ -40,12 +43,11 @@ pub(super) struct Page {
     rows: u64,
     /// Number of rows without an owner.
     unowned: u64,
-    /// Index of the chunk that was last searched for a change. Only a hint: changes are often near each
-    /// other.
+    /// Index of the chunk that was changed last. A cache: the next change is often in the same chunk.
     recent: usize,
     /// No owned row was delivered earlier than this.
     oldest_ms: u64,
-    /// The bits of all consumers that have a row here, perhaps with further bits.
+    /// The bits of all consumers that have a row here, and possibly others.
     mask: u64,
 }
 
@@ -122,7 +124,7 @@ impl Page {
         self.unowned
     }
 
-    /// Returns the position at which `id` is or would be inserted.
+    /// Returns the position of the row with this id, or the position at which it would be inserted.
     pub(super) fn seek(&self, id: StreamId) -> RowPosition {
         let chunk = self.chunk_of(id);
         let (Ok(row) | Err(row)) = self.find(chunk, id);
@@ -151,8 +153,8 @@ impl Page {
         self.oldest_ms <= limit && self.mask & mask != 0 || self.unowned > 0 && filter.consumer.is_none()
     }
 
-    /// Returns a lower bound of the delivery times of owned rows.
-    pub(super) fn oldest_ms_at_least(&self) -> u64 {
+    /// Returns a lower bound for the delivery times of owned rows.
+    pub(super) fn oldest_ms_lower_bound(&self) -> u64 {
         self.oldest_ms
     }
 
@@ -161,7 +163,7 @@ impl Page {
         self.oldest.iter().copied().fold(u64::MAX, u64::min)
     }
 
-    /// Returns the same for each chunk.
+    /// Returns the exact oldest delivery time of an owned row for each chunk.
     pub(super) fn oldest_by_chunk(&self) -> &[u64] {
         &self.oldest
     }
@@ -170,7 +172,7 @@ impl Page {
         &self.chunks[i]
     }
 
-    /// Returns a time similar to those of the rows around `id`.
+    /// Returns a time close to the delivery times of the rows around `id`.
     pub(super) fn nearby_time_ms(&self, id: StreamId) -> u64 {
         self.chunks[self.chunk_of(id)].first_time_ms()
     }
@@ -213,7 +215,7 @@ impl Page {
         self.oldest.push(chunk.oldest_ms());
         self.masks.push(chunk.consumer_mask());
         self.chunks.push(chunk);
-        // Adding can only widen the totals. Removals make them exact again.
+        // A new chunk can only make the oldest time earlier and add bits to the mask.
         self.oldest_ms = self.oldest_ms.min(self.oldest[self.chunks.len() - 1]);
         self.mask |= self.masks[self.chunks.len() - 1];
     }
@@ -283,7 +285,7 @@ impl Page {
         Some(removed)
     }
 
-    /// Updates the page after chunk `i` became empty or was re-fitted.
+    /// Updates the page after chunk `i` became empty or was re-fitted, that is, rebuilt with smaller columns.
     #[cold]
     fn update_after_refit_or_emptying(&mut self, i: usize) {
         if self.chunks[i].is_empty() {
@@ -348,7 +350,8 @@ impl Page {
         self.oldest_ms = self.oldest_ms.min(entry.delivered_at_ms);
     }
 
-    /// Keeps the oldest time of chunk `i` exact after a row was removed. `next` is the row that followed it.
+    /// Keeps the oldest time of chunk `i` exact after a row was removed or replaced. `next` is the current
+    /// index of the row that followed it.
     #[inline(always)]
     fn update_oldest_after_removal(&mut self, i: usize, removed: &PendingEntry, next: usize) {
         let was_oldest = removed.consumer.is_some() && removed.delivered_at_ms == self.oldest[i];
@@ -391,8 +394,8 @@ impl Page {
     }
 
     fn shrink(&mut self) {
-        // Keeps a quarter more than needed: chunks are often appended at the end while others are dropped at
-        // the front.
+        // Keeps a quarter more capacity than needed: chunks are often appended at the end while others are
+        // dropped at the front.
         let capacity = self.chunks.len() + self.chunks.len() / 4;
         self.firsts.shrink_to(capacity);
         self.oldest.shrink_to(capacity);
@@ -434,25 +437,25 @@ impl Page {
             + allocation(self.chunks.capacity() * size_of::<Chunk>())
     }
 
-    /// Verifies the invariants stated in the module and on the fields.
+    /// Verifies the invariants stated in the comments on this module and its fields.
     pub(super) fn check(&self) -> Result<(), String> {
         let count = self.chunks.len();
         if count == 0 || count > CHUNKS_MAX {
-            return Err(format!("page of {count} chunks"));
+            return Err(format!("a page has {count} chunks instead of 1 to {CHUNKS_MAX}"));
         }
         if [self.firsts.len(), self.oldest.len(), self.masks.len()] != [count; 3] {
-            return Err(format!("page of {count} chunks: its arrays differ in length"));
+            return Err(format!("the arrays of a page with {count} chunks differ in length"));
         }
         self.chunks.iter().try_for_each(Chunk::check)?;
         (0..count)
             .try_for_each(|i| self.check_chunk(i).map_err(|what| format!("chunk {i} of {count}: {what}")))?;
         let rows: u64 = self.chunks.iter().map(|chunk| chunk.len() as u64).sum();
         if rows != self.rows {
-            return Err(format!("page counts {} rows but has {rows}", self.rows));
+            return Err(format!("a page counts {} rows but has {rows}", self.rows));
         }
         let unowned: u64 = self.chunks.iter().map(|chunk| chunk.unowned() as u64).sum();
         if unowned != self.unowned {
-            return Err(format!("page counts {} rows without an owner but has {unowned}", self.unowned));
+            return Err(format!("a page counts {} rows without an owner but has {unowned}", self.unowned));
         }
         Ok(())
     }
@@ -474,7 +477,7 @@ impl Page {
             Some(next) if chunk.len() + next.len() <= MERGE_ROWS => {
                 Err("should be merged with the next chunk")
             }
-            Some(_) if chunk.is_half_empty() => Err("is half empty but was not re-refitted"),
+            Some(_) if chunk.is_half_empty() => Err("is half empty but was not re-fitted"),
             _ => Ok(()),
         }
     }

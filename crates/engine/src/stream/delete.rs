@@ -1,5 +1,7 @@
-//! Decides deletions of entries that groups may still refer to: XDELEX, XACKDEL, and trims that respect
-//! references.
+//! Decides deletions that take the references of groups into account: XDELEX, XACKDEL, and trims with DELREF
+//! or ACKED.
+//!
+//! A group refers to an entry if the group has not read it yet, or if the entry is pending in the group.
 
 use std::ops::ControlFlow;
 
@@ -8,43 +10,44 @@ use super::references::ReferenceView;
 use super::{EntryRef, Group, IdRange, Stream};
 use crate::{BlockLimits, Exactness, References, StreamId, Trim, TrimBy};
 
-/// The outcome for an id that was to be deleted.
+/// The outcome of the request to delete one id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deletion {
     /// The entry was deleted.
     Deleted,
-    /// No entry, or no pending entry, had this id.
+    /// XDELEX: no entry has this id. XACKDEL: the id is not pending in the group.
     NotFound,
-    /// A group has not read or not acknowledged the id yet. The entry stays, if it exists.
+    /// At least one group has not read or not acknowledged this id yet. If the entry exists, it is kept.
     Referenced,
 }
 
-/// The outcome of a request to delete.
+/// The changes that XDELEX or XACKDEL has to make, and its reply.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeleteDecision {
     /// The outcome for each id, in the order of the request.
     pub answers: Vec<Deletion>,
-    /// Ids that are acknowledged in the group of the request, ascending.
+    /// Ids to acknowledge in the group of XACKDEL, ascending.
     pub acknowledged: Vec<StreamId>,
-    /// Entries that are deleted, ascending.
+    /// Ids of the entries to delete, ascending.
     pub deleted: Vec<StreamId>,
-    /// Ids whose pending entries are removed from every group, ascending.
+    /// Ids to remove from the pending entries of every group, ascending.
     pub forgotten: Vec<StreamId>,
 }
 
-/// A trim that respects references and removes at least one entry.
+/// A trim with DELREF or ACKED that removes at least one entry.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReferencedTrim {
-    /// Entries that are removed, ascending.
+    /// Ids of the entries to remove, ascending.
     pub ids: Vec<StreamId>,
-    /// Whether an entry before the last removed one stays.
+    /// Whether the trim keeps an entry that is older than the newest removed one.
     pub has_gaps: bool,
-    /// Those of the ids whose pending entries are removed from every group.
+    /// The subset of `ids` to remove from the pending entries of every group, ascending.
     pub forgotten: Vec<StreamId>,
 }
 
 impl Stream {
-    /// Decides a deletion of these ids. If an id occurs again, it is not found any more.
+    /// Decides XDELEX. If an id occurs more than once, only its first occurrence can be
+    /// [deleted](Deletion::Deleted).
     pub fn decide_delete_referenced(&self, ids: &[StreamId], references: References) -> DeleteDecision {
         let mut decision =
             DeleteDecision { answers: vec![Deletion::NotFound; ids.len()], ..DeleteDecision::default() };
@@ -53,8 +56,8 @@ impl Stream {
         let mut near = None;
         for same in places.chunk_by(|a, b| ids[*a] == ids[*b]) {
             let id = ids[same[0]];
-            // Checks references first, as Redis does. So an id that never existed counts as referenced while
-            // a group has not read that far.
+            // Like Redis, check references first. So an id that never existed counts as referenced if it is
+            // greater than the position of some group.
             if references == References::Acked && view.is_referenced(id) {
                 same.iter().for_each(|place| decision.answers[*place] = Deletion::Referenced);
                 continue;
@@ -70,8 +73,8 @@ impl Stream {
         decision
     }
 
-    /// Decides an acknowledgement of these ids in a group, together with their deletion. If an id occurs
-    /// again, it is no longer pending.
+    /// Decides XACKDEL, which acknowledges ids in a group and deletes their entries. If an id occurs more
+    /// than once, the later occurrences are [not found](Deletion::NotFound).
     pub fn decide_ack_delete(
         &self,
         group: &Group,
@@ -104,7 +107,8 @@ impl Stream {
         decision
     }
 
-    /// Returns the references of all groups to a range of ids, or none if they do not matter.
+    /// Returns a view of the references to a range of ids, without the pending entries of `without`. With
+    /// KEEPREF, references do not matter and the view is empty.
     fn view(&self, references: References, range: IdRange, without: Option<&Group>) -> ReferenceView<'_> {
         match references {
             References::Keep => ReferenceView::default(),
@@ -112,11 +116,13 @@ impl Stream {
         }
     }
 
-    /// Decides a trim that respects references. It goes entry by entry, even if an approximate trim could
-    /// keep whole blocks. It skips entries that groups still need and removes newer entries instead.
+    /// Decides a trim with DELREF or ACKED.
     ///
-    /// Costs one look at each group, and one at each entry passed. It ends at the position of the group that
-    /// has read least.
+    /// Even an approximate trim decides for each entry, not for whole blocks. With ACKED, the trim keeps
+    /// entries that groups still refer to; to reach MAXLEN, it removes newer entries instead. It stops at the
+    /// smallest position of all groups, because some group has not read the entries after it.
+    ///
+    /// The cost is proportional to the number of groups plus the number of entries visited.
     pub fn decide_trim_referenced(
         &self,
         trim: &Trim,
@@ -138,7 +144,7 @@ impl Stream {
         };
         let max_count = self.entries.length.saturating_sub(keep) as usize;
         let mut found = ReferencedTrim::default();
-        let mut passed = false;
+        let mut has_kept = false;
         let mut first = self.entries.first_id;
         for block in self.entries.blocks.in_use() {
             let is_over = limit.is_some_and(|limit| found.ids.len() as u64 + block.live() > limit);
@@ -153,13 +159,13 @@ impl Stream {
                 }
                 let id = entry.id();
                 if references == References::Acked && view.is_referenced(id) {
-                    passed = true;
+                    has_kept = true;
                     return ControlFlow::Continue(());
                 }
                 if references == References::Delete && view.is_pending(id) {
                     found.forgotten.push(id);
                 }
-                found.has_gaps |= passed;
+                found.has_gaps |= has_kept;
                 found.ids.push(id);
                 ControlFlow::Continue(())
             });
@@ -170,8 +176,8 @@ impl Stream {
     }
 }
 
-/// Returns the indexes of ids in ascending order of ids, equal ids in the order given, and the range of the
-/// ids.
+/// Sorts the indexes of `ids` by id. Returns them, and the range from the smallest to the greatest id. Equal
+/// ids stay in the order given. Returns `None` if there are no ids.
 fn in_order(ids: &[StreamId]) -> Option<(Vec<usize>, IdRange)> {
     let mut places: Vec<usize> = (0..ids.len()).collect();
     places.sort_by_key(|place| ids[*place]);

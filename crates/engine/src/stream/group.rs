@@ -7,7 +7,7 @@ use crate::StreamId;
 use crate::bytes::short;
 use crate::pending::{ConsumerHandle, PendingEntry, PendingList};
 
-/// A group of a stream. Only the stream can change it.
+/// A consumer group of a stream. Only methods of the stream change it.
 #[derive(Clone, Debug)]
 pub struct Group {
     pub(super) last_id: StreamId,
@@ -67,17 +67,17 @@ impl Group {
         owner.map_or(&[], |handle| &self.consumers.get(handle).name)
     }
 
-    /// Adds a row or replaces the row with the same id. A row without a consumer is put at the end of the
-    /// release queue.
+    /// Adds a pending entry (row), or replaces the row with the same id. A row without a consumer is put at
+    /// the end of the release queue.
     pub(super) fn set_pending(&mut self, row: PendingEntry) {
         if let Some(owner) = row.consumer {
             self.consumers.get_mut(owner).pending += 1;
         }
         let before = self.pending.set(row);
-        self.count_out(before);
+        self.decrement_owner_count(before);
     }
 
-    /// Adds rows for entries that are delivered for the first time, in the order of their ids.
+    /// Adds a row for each of these entries, with a delivery count of 1. The ids ascend.
     #[inline]
     pub(super) fn set_pending_run(&mut self, ids: &[StreamId], owner: ConsumerHandle, at_ms: u64) {
         if ids.first().is_some_and(|first| self.pending.ends_before(*first)) {
@@ -88,7 +88,8 @@ impl Group {
         }
     }
 
-    /// Adds rows after the group was moved back, so some of these ids can be pending already.
+    /// Adds the rows one by one, because some of these ids can be pending already. This happens after the
+    /// group's position was moved back.
     #[inline(never)]
     fn set_pending_again(&mut self, ids: &[StreamId], owner: ConsumerHandle, at_ms: u64) {
         for &id in ids {
@@ -101,17 +102,18 @@ impl Group {
         }
     }
 
-    /// Removes a row and returns whether it existed. An acknowledgement needs only this search.
+    /// Removes a row and returns whether it existed. It searches once, so an acknowledgement need not look up
+    /// the row first.
     #[inline]
     pub(super) fn remove_pending(&mut self, id: StreamId) -> bool {
         let removed = self.pending.remove(id);
-        self.count_out(removed);
+        self.decrement_owner_count(removed);
         removed.is_some()
     }
 
-    /// Updates the pending count of the owner of a row that was removed or replaced.
+    /// Decrements the pending count of the owner of a row that was removed or replaced.
     #[inline]
-    fn count_out(&mut self, row: Option<PendingEntry>) {
+    fn decrement_owner_count(&mut self, row: Option<PendingEntry>) {
         if let Some(owner) = row.and_then(|row| row.consumer) {
             self.consumers.get_mut(owner).pending -= 1;
         }
@@ -153,9 +155,10 @@ impl Group {
         let total = counts.iter().sum::<u64>() + self.pending.released_len();
         match total == self.pending.len() {
             true => Ok(()),
-            false => {
-                Err(format!("there are {total} pending entries, but {} are counted", self.pending.len()))
-            }
+            false => Err(format!(
+                "consumers and the release queue have {total} pending entries, but the list has {}",
+                self.pending.len()
+            )),
         }
     }
 }
@@ -164,7 +167,7 @@ impl Group {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Consumer {
     name: Box<[u8]>,
-    /// Time of its last read, claim or similar request (Unix milliseconds).
+    /// Time of its last attempt to read, claim or extend entries (Unix milliseconds), even if it got none.
     pub seen_at_ms: u64,
     /// Time at which it last got an entry (Unix milliseconds); `None` if never.
     pub active_at_ms: Option<u64>,
@@ -173,7 +176,7 @@ pub struct Consumer {
 }
 
 impl Consumer {
-    /// Returns the time since it last used the group.
+    /// Returns the time since its last attempt to read, claim or extend entries.
     pub fn idle_ms(&self, now_ms: u64) -> u64 {
         now_ms.saturating_sub(self.seen_at_ms)
     }
@@ -190,7 +193,7 @@ pub(super) struct Consumers {
     by_name: BTreeMap<Box<[u8]>, ConsumerHandle>,
     slots: Vec<Option<Consumer>>,
     free: Vec<ConsumerHandle>,
-    /// Slot of the consumer that was used last. Only a hint: often it is used again.
+    /// Slot of the consumer that was looked up last. A cache: often the next lookup has the same name.
     recent: usize,
 }
 
@@ -199,7 +202,7 @@ impl Consumers {
         self.by_name.get(name).copied()
     }
 
-    /// Returns the handle of `name`, which is created if it does not exist.
+    /// Returns the handle of the consumer `name`. Creates the consumer if it does not exist.
     #[inline]
     pub(super) fn join(&mut self, name: &[u8], at_ms: u64) -> ConsumerHandle {
         if let Some(Some(recent)) = self.slots.get(self.recent)
@@ -254,7 +257,7 @@ impl Consumers {
     }
 
     fn memory_bytes(&self) -> usize {
-        /// Two copies of the name, a place in the tree, and a slot.
+        /// Allocator overhead of two copies of the name, plus an entry of a map that is two thirds full.
         const PER_CONSUMER: usize = 2 * 16 + size_of::<(Box<[u8]>, ConsumerHandle)>() * 3 / 2;
         let names: usize = self.by_name.keys().map(|name| 2 * name.len() + PER_CONSUMER).sum();
         names + self.slots.capacity() * size_of::<Option<Consumer>>() + self.free.capacity() * 4

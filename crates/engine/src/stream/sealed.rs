@@ -1,7 +1,7 @@
-//! The sealed blocks of a stream in order, in chunks that are shared by reference.
+//! The sealed blocks of a stream, in order. New entries are no longer appended to a sealed block.
 //!
-//! A copy of a long stream copies only the list of chunks. If a chunk is shared, the first stream that
-//! changes it makes its own copy.
+//! The blocks are grouped in reference-counted chunks. So a copy of a long stream copies only the list of
+//! chunks. A stream that changes a shared chunk copies the chunk first.
 //!
 //! ```text
 //! chunks   [  ■■■■■■] [■■■■■■■■] [■■■■■■■■] [■■      ]     all but the first and the last are full
@@ -14,15 +14,15 @@ use super::block::SealedBlock;
 use super::visit::IdRange;
 use crate::StreamId;
 
-/// Number of blocks in a full chunk. Copying a stream costs one reference per chunk; changing a shared chunk
-/// copies its list of blocks.
+/// Number of blocks in a full chunk. Larger chunks make it cheaper to copy a stream and more expensive to
+/// change a shared chunk.
 const CHUNK_BLOCKS: usize = if cfg!(test) { 4 } else { 256 };
 
 /// The sealed blocks of a stream. No chunk is empty.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SealedBlocks {
     chunks: VecDeque<Arc<Vec<SealedBlock>>>,
-    /// Number of blocks missing at the front of the first chunk.
+    /// Number of blocks that were removed from the front of the first chunk.
     missing_front: usize,
     len: usize,
 }
@@ -47,7 +47,7 @@ impl SealedBlocks {
         Arc::make_mut(self.chunks.get_mut(chunk)?).get_mut(at)
     }
 
-    /// Returns the chunk of a block, and the index of the block in it.
+    /// Returns the index of the chunk that contains a block, and the index of the block in that chunk.
     #[inline]
     fn locate(&self, index: usize) -> (usize, usize) {
         let counted = index + self.missing_front;
@@ -72,8 +72,8 @@ impl SealedBlocks {
         match self.chunks.back_mut() {
             Some(last) if has_room(last, missing_front) => Arc::make_mut(last).push(sealed),
             Some(_) => {
-                // A stream this long will fill the chunk. Growing the list in steps would leave gaps in
-                // memory between blocks.
+                // The stream has filled a chunk before and will probably fill this one. Allocate all of it
+                // now: growing it in steps would fragment the memory between blocks.
                 let mut chunk = Vec::with_capacity(CHUNK_BLOCKS);
                 chunk.push(sealed);
                 self.chunks.push_back(Arc::new(chunk));
@@ -134,12 +134,12 @@ impl SealedBlocks {
         }
     }
 
-    /// Returns the chunks that hold a range of ids, shared.
+    /// Returns the chunks that contain a range of ids. Shares the chunks instead of copying them.
     pub(super) fn around(&self, range: IdRange) -> SealedBlocks {
-        let begins_by =
+        let starts_at_or_before =
             |id: StreamId| move |chunk: &Arc<Vec<SealedBlock>>| chunk.first().is_some_and(|f| f.base() <= id);
-        let from = self.chunks.partition_point(begins_by(range.first)).saturating_sub(1);
-        let to = self.chunks.partition_point(begins_by(range.last)).max(from);
+        let from = self.chunks.partition_point(starts_at_or_before(range.first)).saturating_sub(1);
+        let to = self.chunks.partition_point(starts_at_or_before(range.last)).max(from);
         let chunks: VecDeque<_> = self.chunks.range(from..to).cloned().collect();
         let len = chunks.iter().map(|chunk| chunk.len()).sum();
         SealedBlocks { chunks, missing_front: if from == 0 { self.missing_front } else { 0 }, len }

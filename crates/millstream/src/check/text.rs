@@ -62,8 +62,8 @@ pub(super) fn of_salvage(report: &SalvageReport) -> String {
     }
     report.damaged_keys.iter().for_each(|damaged| write_damaged_key(&mut out, damaged));
     out.push_str(
-        "\nSalvage applied every intact record in order, including records after damage. It skipped changes that do not fit\n\
-         the salvaged data; their keys are listed above. A lost position may have changed any key.\n",
+        "\nSalvage applied every intact record in order, including records after damage. It skipped changes that cannot\n\
+         be applied to the salvaged data; their keys, if any, are listed above. A lost record may have changed any key.\n",
     );
     out
 }
@@ -82,7 +82,9 @@ fn write_report(out: &mut String, report: &Report) {
             write_row(
                 out,
                 "manifest",
-                format_args!("{snapshot}, log from {first}, durable up to at least {durable}"),
+                format_args!(
+                    "{snapshot}, log from position {first}, durable at least up to position {durable}"
+                ),
             );
         }
         None => write_row(out, "manifest", "missing or unusable"),
@@ -105,7 +107,7 @@ fn write_report(out: &mut String, report: &Report) {
         write_text(
             out,
             format_args!(
-                "{:12}an unfinished write, acknowledged to no client; the next start removes it",
+                "{:12}an unfinished write that was never acknowledged; the next start removes it",
                 ""
             ),
         );

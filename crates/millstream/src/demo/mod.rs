@@ -1,8 +1,8 @@
-//! `millstream demo`: shows in half a minute what workers do, on an in-memory store.
+//! `millstream demo`: shows in about 15 seconds what workers do, on an in-memory store.
 //!
 //! Producers send orders to a pool that grows. A second worker is killed with messages in flight, and the pool takes
-//! them over. Some messages fail, become dead letters, and are redriven after a fix. In the end, the ledger shows that
-//! every message is in exactly one state.
+//! them over. Some messages fail, become dead letters, and are redriven after a fix. At the end, the ledger shows that
+//! every message is either done, dead or pending.
 
 mod display;
 mod ledger;
@@ -31,11 +31,11 @@ use crate::ops::value::{count, counted};
 
 const STREAM: &str = "orders";
 const GROUP: &str = "billing";
-/// Consumer name of the worker that is killed.
-const DOOMED: &str = "doomed";
+/// Consumer name of the second worker, which is killed.
+const SECOND_WORKER: &str = "second";
 const PRODUCERS: u64 = 3;
 const MAX_DELIVERIES: u64 = 3;
-/// The error of messages that meet the bug, until it is fixed.
+/// Error of the messages that trigger the bug, until the bug is fixed.
 const BUG: &str = "cannot divide by zero: the tax table is empty";
 /// Interval at which the demo reads its progress and updates the display.
 const TICK: Duration = Duration::from_millis(50);
@@ -46,14 +46,14 @@ Examples:
   millstream demo --fast
   millstream demo --fast --json
 
-The demo takes about half a minute. Its store is in memory: nothing is written to disk.
+The demo takes about 15 seconds. Its store is in memory: nothing is written to disk.
 Exit code 5 means that a message was lost.";
 
 /// Show producers, workers, a crash, dead letters and a redrive on an in-memory store
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Demo {
-    /// Take only a few seconds, with fewer messages
+    /// Send fewer messages and finish in a few seconds
     #[arg(long)]
     fast: bool,
     /// Print the ledger as JSON
@@ -70,12 +70,12 @@ struct Plan {
     /// Time to handle one message.
     work: Duration,
     lease: Duration,
-    /// Interval at which the autoscaler decides.
+    /// Interval at which the autoscaler adjusts the size of the pool.
     autoscale_interval: Duration,
     slots_max: usize,
-    /// Every n-th message is invalid: no attempt can succeed.
+    /// Every n-th message is invalid: the handler rejects it.
     poison_every: u64,
-    /// Every n-th message meets the bug.
+    /// Every n-th message triggers the bug.
     bug_every: u64,
 }
 
@@ -158,13 +158,13 @@ impl Demo {
         }
         if ledger.balances() {
             print_line(&format!(
-                "{GOOD}Every message is in exactly one place.{GOOD:#} {} were redelivered, {} were handled more than once.",
+                "{GOOD}No message was lost: every one is either done, dead or pending.{GOOD:#} {} were redelivered, {} were handled more than once.",
                 count(report.redelivered),
                 count(ledger.finished_again)
             ))?;
         }
         print_line(
-            "Next: start a server with: millstream serve, and a worker as shown by: millstream work --help",
+            "Next: start a server with: millstream serve. To start a worker, see: millstream work --help",
         )
     }
 }
@@ -201,11 +201,12 @@ impl DemoRun {
         let mut producers = self.produce();
         self.wait_until(&handle, |figures| figures.produced >= plan.messages / 4).await?;
         self.display.detail(&format!("the pool has grown to {} slots", handle.slots()));
-        self.kill_a_worker(&handle).await?;
-        while self.pending_of_doomed().await? > 0 {
+        self.kill_second_worker(&handle).await?;
+        while self.pending_of_second_worker().await? > 0 {
             self.poll(&handle).await?;
         }
-        self.display.detail("its leases expired, and the pool has taken over its orders");
+        self.display
+            .detail("the leases of the killed worker expired, and the pool has taken over its orders");
         self.wait_for_producers(&handle, &mut producers).await?;
         self.wait_until(&handle, Figures::is_drained).await?;
         self.show_dead_letters().await?;
@@ -217,7 +218,7 @@ impl DemoRun {
         Ok((ledger, report))
     }
 
-    /// Returns the worker that handles the orders until the end.
+    /// Returns the worker that handles the orders for the whole demo.
     fn pool(&self) -> Result<Worker, Failure> {
         let (work, tracker, fixed) = (self.plan.work, Arc::clone(&self.tracker), Arc::clone(&self.fixed));
         let handler = move |message: Message| {
@@ -274,27 +275,28 @@ impl DemoRun {
     }
 
     /// Starts a second worker that reads messages and hangs, and kills it.
-    async fn kill_a_worker(&mut self, handle: &WorkerHandle) -> Result<(), Failure> {
+    async fn kill_second_worker(&mut self, handle: &WorkerHandle) -> Result<(), Failure> {
         self.display.step("A second worker joins, reads some orders, hangs, and is killed.");
         let hanging = |_: Message| async { std::future::pending::<()>().await };
-        let doomed = self.worker(DOOMED).handler(hanging).concurrency(4).build().map_err(build_failure)?;
-        let doomed = tokio::spawn(doomed.run());
-        while self.pending_of_doomed().await? < 4 {
+        let second =
+            self.worker(SECOND_WORKER).handler(hanging).concurrency(4).build().map_err(build_failure)?;
+        let second = tokio::spawn(second.run());
+        while self.pending_of_second_worker().await? < 4 {
             self.poll(handle).await?;
         }
-        // Like kill -9: its messages stay pending with it.
-        doomed.abort();
-        // The result is always that the task was aborted.
-        let _ = doomed.await;
-        self.left_behind = self.pending_of_doomed().await?;
+        // Like kill -9: the messages of the worker stay pending under its consumer name.
+        second.abort();
+        // Ignored: the result only says that the task was aborted.
+        let _ = second.await;
+        self.left_behind = self.pending_of_second_worker().await?;
         let left = counted(self.left_behind, "order", "orders");
         self.display.detail(&format!("killed with {left} in flight"));
         Ok(())
     }
 
-    async fn pending_of_doomed(&self) -> Result<u64, Failure> {
+    async fn pending_of_second_worker(&self) -> Result<u64, Failure> {
         let summary = self.backend.pending_summary(STREAM, GROUP).await?;
-        Ok(summary.consumers.iter().find(|(name, _)| name == DOOMED).map_or(0, |(_, rows)| *rows))
+        Ok(summary.consumers.iter().find(|(name, _)| name == SECOND_WORKER).map_or(0, |(_, rows)| *rows))
     }
 
     async fn wait_for_producers(
@@ -313,8 +315,7 @@ impl DemoRun {
 
     /// Prints the errors of the dead letters.
     async fn show_dead_letters(&mut self) -> Result<(), Failure> {
-        self.display
-            .step("Some orders cannot be handled. They become dead letters, which contain the reason:");
+        self.display.step("Some orders failed and became dead letters. Their errors:");
         let entries = self.backend.all_entries(&dead_letters_of(STREAM)).await?;
         let mut errors: BTreeMap<(String, u64), u64> = BTreeMap::new();
         for dead_letter in entries.iter().filter_map(DeadLetter::read) {
@@ -336,14 +337,11 @@ impl DemoRun {
         let done = redrive(&*self.backend, &dead_letters_of(STREAM), &request, |_| {}).await?;
         self.redriven = done.redriven;
         self.wait_until(handle, Figures::is_drained).await?;
-        self.display.detail(&format!(
-            "{} given back to the group and handled",
-            counted(done.redriven, "order", "orders")
-        ));
+        self.display.detail(&format!("{} redriven and handled", counted(done.redriven, "order", "orders")));
         Ok(())
     }
 
-    /// Polls until a condition holds.
+    /// Polls until the figures meet a condition.
     async fn wait_until(
         &mut self,
         handle: &WorkerHandle,

@@ -48,16 +48,16 @@ pub(crate) struct Add {
     /// Add this JSON document as the field 'data'
     #[arg(long, value_name = "JSON")]
     data: Option<String>,
-    /// Trim the stream to about N entries, the newest ones
+    /// Trim the stream to about the N newest entries
     #[arg(long, value_name = "N")]
     maxlen: Option<u64>,
     /// Make the limit of --maxlen exact
     #[arg(long, requires = "maxlen")]
     exact: bool,
-    /// Name of the producer, to add a message only once; requires --iid
+    /// Producer name; with --iid, the stream adds a repeated message only once
     #[arg(long, value_name = "NAME", requires = "iid")]
     producer: Option<String>,
-    /// Id of the message, unique for the producer: a message with a known id is not added again
+    /// Id of the message, unique per producer; if the stream already knows the id, it does not add the message again
     #[arg(long, value_name = "ID", requires = "producer")]
     iid: Option<String>,
     /// Number of messages to add; {i} in a value becomes the number of the message

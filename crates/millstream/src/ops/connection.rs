@@ -1,4 +1,4 @@
-//! The options common to all commands, and the connection to the store that they name.
+//! The options common to all tools, and the connection to the store that these options select.
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use millstream_worker::{Admin, Error};
 use super::failure::Failure;
 
 const DEFAULT_URL: &str = "redis://127.0.0.1:6379";
-/// Environment variables that replace `--url`, in order of precedence.
+/// Environment variables that set the URL if `--url` is missing, in order of precedence.
 const URL_VARIABLES: [&str; 2] = ["MILLSTREAM_URL", "REDIS_URL"];
 
-/// The options common to all commands.
+/// The options common to all tools.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct CommonOptions {
     /// Store to use: redis://HOST:PORT, rediss://HOST:PORT (TLS), redis+cluster://HOST,HOST,
@@ -54,7 +54,7 @@ impl CommonOptions {
 }
 
 fn cannot_open(url: &str, error: Error) -> Failure {
-    let message = format!("cannot open {}: {error}", without_password(url));
+    let message = format!("cannot open {}: {error}", redact_password(url));
     if error.kind() == ErrorKind::BadUrl {
         return Failure::Usage(message);
     }
@@ -71,20 +71,20 @@ fn cannot_open(url: &str, error: Error) -> Failure {
 }
 
 /// Returns the URL with its password replaced by `***`.
-fn without_password(url: &str) -> String {
+fn redact_password(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     match rest[..end].rsplit_once('@') {
         Some((credentials, host)) => {
             let user = credentials.split(':').next().unwrap_or_default();
-            format!("{scheme}://{user}:***@{host}{}", without_pass(&rest[end..]))
+            format!("{scheme}://{user}:***@{host}{}", redact_pass_parameter(&rest[end..]))
         }
-        None => format!("{scheme}://{}", without_pass(rest)),
+        None => format!("{scheme}://{}", redact_pass_parameter(rest)),
     }
 }
 
-/// Replaces the value of the `pass` parameter, in which the URL of a Unix socket has its password.
-fn without_pass(rest: &str) -> String {
+/// Replaces the value of the `pass` parameter, which holds the password in the URL of a Unix socket.
+fn redact_pass_parameter(rest: &str) -> String {
     let Some((before, secret)) = ["?pass=", "&pass="].iter().find_map(|name| {
         let at = rest.find(name)? + name.len();
         Some(rest.split_at(at))
@@ -101,11 +101,11 @@ mod tests {
 
     #[test]
     fn passwords_are_replaced() {
-        assert_eq!(without_password("redis://me:secret@host:1/2"), "redis://me:***@host:1/2");
-        assert_eq!(without_password("redis://:p@ss@host"), "redis://:***@host");
-        assert_eq!(without_password("redis://host:1"), "redis://host:1");
-        assert_eq!(without_password("embedded:/x@y"), "embedded:/x@y");
-        assert_eq!(without_password("unix:///a?pass=b&db=1"), "unix:///a?pass=***&db=1");
-        assert_eq!(without_password("unix:///a?user=c&pass=b"), "unix:///a?user=c&pass=***");
+        assert_eq!(redact_password("redis://me:secret@host:1/2"), "redis://me:***@host:1/2");
+        assert_eq!(redact_password("redis://:p@ss@host"), "redis://:***@host");
+        assert_eq!(redact_password("redis://host:1"), "redis://host:1");
+        assert_eq!(redact_password("embedded:/x@y"), "embedded:/x@y");
+        assert_eq!(redact_password("unix:///a?pass=b&db=1"), "unix:///a?pass=***&db=1");
+        assert_eq!(redact_password("unix:///a?user=c&pass=b"), "unix:///a?user=c&pass=***");
     }
 }

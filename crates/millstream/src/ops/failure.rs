@@ -1,4 +1,4 @@
-//! Why a command failed: a message, a hint how to fix it, and the exit code.
+//! Why a command failed: a message, a hint on how to fix the problem, and the exit code.
 
 use std::fmt;
 use std::io;
@@ -12,7 +12,7 @@ use millstream_worker::backend::ErrorKind;
 pub(crate) enum Failure {
     /// The store is unreachable or denied access.
     Connection(String),
-    /// The named thing does not exist. The message lists what exists.
+    /// A store, stream, group, consumer or dead letter does not exist. The message lists those that do.
     NotFound(String),
     /// The command line is invalid.
     Usage(String),
@@ -44,7 +44,7 @@ impl Failure {
         }
     }
 
-    /// Whether the failure needs no message.
+    /// Whether the command prints no message for this failure.
     pub(crate) fn is_silent(&self) -> bool {
         match self {
             Failure::Check | Failure::Interrupted(_) => true,
@@ -92,13 +92,13 @@ impl From<Error> for Failure {
         match error.kind() {
             ErrorKind::Unreachable => {
                 let text = error.to_string();
-                let default = "the connection broke: check that the server is running, and whether it requires TLS (rediss://)";
+                let default = "the connection was lost: check that the server is running, and whether it requires TLS (rediss://)";
                 let hint = hint(&text, &CONNECTION_HINTS, default);
                 Failure::Connection(format!("{text}\n{hint}"))
             }
             ErrorKind::NoStore => Failure::NotFound(error.to_string()),
             ErrorKind::Denied => Failure::Connection(format!(
-                "{error}\npass the user name and the password in the URL: --url redis://USER:PASSWORD@HOST"
+                "{error}\npass the correct user name and password in the URL: --url redis://USER:PASSWORD@HOST"
             )),
             ErrorKind::NotWritable if error.to_string().contains("OOM ") => Failure::Other(format!(
                 "{error}\ntrim or delete streams that are no longer needed, or raise the server's maxmemory"
@@ -112,7 +112,7 @@ impl From<Error> for Failure {
     }
 }
 
-/// Hints for an unreachable server, by a part of the error text of the system or of the client library.
+/// Hints for an unreachable server: a lower-case part of the error of the system or the client library, and the hint.
 const CONNECTION_HINTS: [(&str, &str); 7] = [
     ("connection refused", "start a server with: millstream serve, or choose another store with --url"),
     ("no such file", "start a server with: millstream serve, or choose another store with --url"),
@@ -129,16 +129,19 @@ const CONNECTION_HINTS: [(&str, &str); 7] = [
     ("timed out", "the host does not respond: check the host name, the port and the network"),
 ];
 
-/// Hints for a folder that cannot be opened, by a part of the error text of the store or of the system.
+/// Hints for a folder that cannot be opened: a lower-case part of the error of the store or the system, and the hint.
 const FOLDER_HINTS: [(&str, &str); 5] = [
-    ("in use by", "stop that process, or let all processes use a server: millstream serve --dir FOLDER"),
+    (
+        "in use by",
+        "stop that process; to share the folder, start a server with: millstream serve --dir FOLDER, and connect to it",
+    ),
     ("is damaged", "list the damage with: millstream check FOLDER"),
     ("permission denied", "run the command as the owner of the folder, or choose another store with --url"),
     ("read-only file system", "choose a folder on a writable disk with --url"),
     ("no space left", "free space on the disk, or choose a folder on another disk with --url"),
 ];
 
-/// Returns the first hint whose key is contained in the error text.
+/// Returns the first hint whose key occurs in the error text, or `default`.
 fn hint(text: &str, hints: &[(&str, &'static str)], default: &'static str) -> &'static str {
     let text = text.to_lowercase();
     hints.iter().find(|(part, _)| text.contains(part)).map_or(default, |(_, hint)| hint)

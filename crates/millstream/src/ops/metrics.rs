@@ -23,11 +23,11 @@ Examples:
   millstream metrics --once 'orders*' --no-consumers
   millstream metrics --listen 127.0.0.1:9121
 
-Streams and groups have the metric names of redis_exporter, such as redis_stream_group_lag. Metrics without a name there \
-begin with millstream_: ages, exactness of the lag, stuck messages, health, dead letters.
+Streams and groups have the metric names of redis_exporter, such as redis_stream_group_lag. Metrics \
+that redis_exporter does not have begin with millstream_: ages, exactness of the lag, stuck messages, health, dead letters.
 The address also serves /livez and /readyz.";
 
-/// Serve metrics of streams and groups for Prometheus
+/// Serve stream and group metrics for Prometheus
 #[derive(Args, Debug)]
 // The hidden --json gets an error message of its own.
 #[command(after_help = EXAMPLES, mut_arg("json", |json| json.hide(true)))]
@@ -41,7 +41,7 @@ pub(crate) struct Metrics {
     /// Address to listen on; port 0 chooses a free port
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:9121", value_parser = parse_address)]
     listen: String,
-    /// Omit the series of single consumers
+    /// Omit the per-consumer series
     #[arg(long)]
     no_consumers: bool,
     #[command(flatten)]

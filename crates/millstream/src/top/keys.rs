@@ -2,12 +2,12 @@
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
-/// An action of the user.
+/// A user action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
     /// Quit.
     Quit,
-    /// Quit as after Ctrl-C.
+    /// Quit with the exit code for Ctrl-C.
     Interrupt,
     /// Suspend the process until the shell continues it.
     Suspend,
@@ -33,7 +33,7 @@ pub(super) enum Action {
     KeepFilter,
     /// Sort by the next column.
     Sort,
-    /// Reverse the order.
+    /// Reverse the sort order.
     Reverse,
     /// Pause or resume polling.
     Pause,
@@ -52,20 +52,20 @@ pub(super) enum Action {
 pub(super) enum Mode {
     /// Keys are commands.
     Browse,
-    /// Keys are the text of the filter.
+    /// Keys are text for the filter.
     Typing,
 }
 
 /// The keys and their descriptions for the help.
 pub(super) const HELP: [(&str, &str); 13] = [
     ("j k ↓ ↑", "move to the next or the previous row"),
-    ("PgDn PgUp Home End", "move by a page, to the first row, to the last row"),
+    ("PgDn PgUp Home End", "move a page down or up, to the first or the last row"),
     ("Enter l →", "open a group: consumers, stuck messages, dead letters"),
     ("Esc h ←", "go back; in the overview, clear the filter"),
-    ("/", "filter by parts of names, or by ok, degraded, critical"),
+    ("/", "filter by part of a name, or by health: ok, degraded, critical"),
     ("s", "sort by the next column"),
-    ("r", "reverse the order"),
-    ("p", "pause or resume"),
+    ("r", "reverse the sort order"),
+    ("p", "pause or resume updates"),
     ("+ -", "update less often, more often"),
     ("Space", "update now"),
     ("?", "show this help"),
@@ -76,7 +76,7 @@ pub(super) const HELP: [(&str, &str); 13] = [
 /// Rows per page.
 const PAGE: isize = 10;
 
-/// Returns the action of a key. `None` if it has none.
+/// Returns the action for a key, or `None` if the key has no action.
 pub(super) fn action(key: KeyEvent, mode: Mode) -> Option<Action> {
     if key.kind == KeyEventKind::Release {
         return None;

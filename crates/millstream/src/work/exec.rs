@@ -10,8 +10,8 @@
 //! The process gets the message as JSON on standard input and as environment variables. The last line of its standard
 //! error becomes the error of the dead letter.
 //!
-//! For a batch, every message is one line of standard input, and the exit code applies to all of them. Retries run
-//! alone, so that a message that always fails does not take the rest of its batch to the dead letters.
+//! For a batch, every message is one line of standard input, and the exit code applies to all of them. A retried
+//! message gets a process of its own. Otherwise, a message that always fails would dead-letter the rest of its batch.
 
 use std::ffi::OsString;
 use std::future::pending;
@@ -29,7 +29,7 @@ use super::process::{Process, Shell};
 
 /// Time between SIGTERM and SIGKILL for a process that is stopped.
 pub(super) const STOP_GRACE: Duration = Duration::from_secs(1);
-/// Exit codes that reject a message: `EX_DATAERR`, and the code for permanent errors of qmail's programs.
+/// Exit codes that reject a message: `EX_DATAERR`, and qmail's code for permanent errors.
 const REJECT_CODES: [i32; 2] = [65, 100];
 
 /// Runs a command for each message or batch.
@@ -69,7 +69,7 @@ impl Exec {
         };
         tokio::select! {
             outcome = self.run_process(messages, batch_variables(messages)) => outcome,
-            // The worker ignores this outcome for lost messages. The rest of the batch must not wait for them.
+            // The worker ignores the outcome of messages that it lost. The rest of the batch must not wait for them.
             () = lost => retry("the lease was lost".to_owned(), "cancelled", Reason::Failed),
         }
     }
@@ -100,20 +100,21 @@ impl Exec {
             }
             RunEnd::Cancelled => {
                 process.terminate();
-                // This worker has lost all messages, so there is no outcome. Dropping this future kills the process.
+                // The worker no longer owns the messages, so there is no outcome. Dropping this
+                // future kills the process.
                 pending().await
             }
         }
     }
 
-    /// Writes the messages to the process and waits until it exits, times out or is cancelled.
+    /// Writes the messages to the process. Waits until the process exits or times out, or all messages are cancelled.
     async fn feed_and_wait(&self, process: &mut Process, messages: &[Message]) -> RunEnd {
         let stdin = process.take_stdin();
         let mut feed = pin!(async {
             if let Some(mut stdin) = stdin {
                 let lines: String =
                     messages.iter().map(|message| format!("{}\n", payload(message))).collect();
-                // Fails if the command exits without reading its input, which is fine.
+                // The write fails if the command exits without reading its input. That is not an error.
                 let _ = stdin.write_all(lines.as_bytes()).await;
             }
         });

@@ -2,12 +2,12 @@
 //!
 //! ```text
 //! worker -> Runner -> exec    a process for each message or batch; its exit code decides the outcome
-//!                  -> child   long-lived programs; a line of JSON decides
-//!                  -> http    a request for each message; the status of the response decides
+//!                  -> child   long-lived programs; a line of JSON decides the outcome
+//!                  -> http    a request for each message; the status of the response decides the outcome
 //! ```
 //!
-//! SIGTERM and SIGINT drain the worker: running messages finish, prefetched ones are released. A second signal stops it
-//! immediately.
+//! SIGTERM and SIGINT drain the worker: running handlers finish, and prefetched messages are released. A second signal
+//! stops the worker immediately.
 
 mod backlog;
 mod child;
@@ -52,13 +52,13 @@ use crate::ops::lookup;
 use crate::ops::output::{note, print_json_line};
 use crate::ops::time::parse_duration;
 
-/// Timeout of `--http` without `--timeout`. Without it, an endpoint that never responds would occupy a slot forever.
+/// Default timeout of `--http`. Without a timeout, an endpoint that never responds would occupy a slot forever.
 const HTTP_TIMEOUT: Duration = Duration::from_secs(30);
-/// Longest wait before a retry that a handler can ask for. The worker keeps the message and its lease meanwhile.
+/// Longest wait before a retry that a handler can request. During the wait, the worker keeps the message and its lease.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// Maximum time to release messages after the second signal.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
-/// Number of messages released per call.
+/// Maximum number of messages released per call.
 const PAGE: usize = 512;
 
 /// Heading of the handler options in the help.
@@ -83,10 +83,11 @@ Messages are JSON objects: {\"id\",\"stream\",\"group\",\"attempt\",\"fields\":{
   MILLSTREAM_ATTEMPT and MILLSTREAM_FIELD_<NAME>. Its exit code decides:
     0        acknowledge
     65, 100  reject: the message becomes a dead letter immediately
-    other    retry; the same if a signal kills the command
+    other    retry, also if a signal kills the command
   The last line of standard error becomes the error of the dead letter.
   With --batch, standard input has one line per message, MILLSTREAM_COUNT is
-  their number, and the exit code applies to all of them. Retries run alone.
+  the number of messages, and the exit code applies to all of them. A message
+  that is retried is passed alone.
 --child
   The program gets each message as a line on standard input, and answers with a
   line on standard output:
@@ -97,10 +98,10 @@ Messages are JSON objects: {\"id\",\"stream\",\"group\",\"attempt\",\"fields\":{
     408, 425, 429       retry
     other 4xx           reject: the message becomes a dead letter immediately
     other, no response  retry
-  A retry waits for the time in Retry-After, or else as set with --backoff.
+  A retry waits for the time in Retry-After. Without it, --backoff applies.
 
-SIGTERM and Ctrl-C drain the worker: running messages finish, and messages that have not started are \
-released. A second signal stops it immediately.";
+SIGTERM and Ctrl-C drain the worker: running handlers finish, and messages that have not started are \
+released. A second signal stops the worker immediately.";
 
 /// Handle the messages of a group with a command, a program or an HTTP endpoint
 #[derive(Args, Debug)]
@@ -120,7 +121,7 @@ pub(crate) struct Work {
     /// Pass up to N messages to one --exec command, one JSON line each; its exit code applies to all
     #[arg(long, value_name = "N", value_parser = parse_count, help_heading = HANDLER_HEADING)]
     batch: Option<usize>,
-    /// Maximum time to wait until a batch is full
+    /// Maximum time to wait for a batch to fill
     #[arg(long, value_name = "DURATION", default_value = "100ms", value_parser = parse_duration, requires = "batch", help_heading = HANDLER_HEADING)]
     batch_wait: Duration,
     #[command(flatten)]
@@ -128,10 +129,10 @@ pub(crate) struct Work {
     /// Exit about a second after the group has no unread and no pending messages left
     #[arg(long, help_heading = "Running")]
     until_empty: bool,
-    /// Print only warnings and errors: no status and no report, except the one of --json
+    /// Print only warnings and errors, no status and no report; --json still prints its report
     #[arg(short, long, help_heading = "Running")]
     quiet: bool,
-    /// Log level (error, warn, info, debug, trace) or a filter as in RUST_LOG [default: info, warn on a terminal]
+    /// Log level (error, warn, info, debug, trace) or a filter as in RUST_LOG [default: info; warn on a terminal]
     #[arg(long, value_name = "FILTER", help_heading = "Running")]
     log: Option<String>,
     #[command(flatten)]
@@ -202,7 +203,7 @@ impl Work {
                 let released = timeout(RELEASE_TIMEOUT, self.release_pending(&*backend, &consumer)).await;
                 if !matches!(released, Ok(Ok(()))) {
                     warn!(
-                        "cannot release the running messages: other workers take them over when their leases expire"
+                        "cannot release the messages of this worker: other workers take them over when their leases expire"
                     );
                 }
                 Err(Failure::Interrupted(signal.as_raw_value()))
@@ -287,7 +288,7 @@ impl Work {
         error.into()
     }
 
-    /// Releases all messages of this worker. Their attempts stay counted.
+    /// Releases all pending messages of this worker and keeps their delivery counts.
     async fn release_pending(&self, backend: &dyn Admin, consumer: &str) -> Result<(), Error> {
         for stream in &self.stream {
             let mut after = StreamId::MIN;
@@ -305,7 +306,7 @@ impl Work {
     }
 }
 
-/// Handles messages in one of three ways.
+/// The handler that the command line selects.
 enum Runner {
     Exec(Arc<Exec>),
     Child(ChildPool),

@@ -21,7 +21,7 @@ pub(super) struct HandlerOptions {
     /// Run a shell command for each message; its exit code decides the outcome
     #[arg(long, value_name = "CMD", value_parser = parse_command, help_heading = HANDLER_HEADING)]
     pub(super) exec: Option<String>,
-    /// Keep shell commands running that read messages as JSON lines and answer each with a JSON line
+    /// Run long-lived shell commands that read messages as JSON lines and answer each with a JSON line
     #[arg(long, value_name = "CMD", value_parser = parse_command, help_heading = HANDLER_HEADING)]
     pub(super) child: Option<String>,
     /// Post each message as JSON to a URL; the status of the response decides the outcome
@@ -41,11 +41,11 @@ pub(super) struct WorkerOptions {
     /// Maximum number of messages read ahead
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = parse_count, help_heading = "Pool")]
     prefetch: usize,
-    /// Time after which other workers take over the messages of a worker that crashed; use the same for all workers
-    /// of a group
+    /// Time after which other workers take over the messages of a worker that crashed; use the same lease for all
+    /// workers of a group
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = parse_lease, help_heading = "Pool")]
     lease: Duration,
-    /// Consumer name of this worker, kept over restarts [default: a name unique to this process]
+    /// Fixed consumer name of this worker, reused after a restart [default: a name unique to this process]
     #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new(), help_heading = "Pool")]
     consumer: Option<String>,
     /// Position at which a new group starts: earliest, latest, an id, a time, or a duration before now such as 10m
@@ -55,7 +55,8 @@ pub(super) struct WorkerOptions {
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = parse_reap, help_heading = "Pool")]
     reap: ReapAfter,
 
-    /// Maximum time to handle a message, after which it is stopped and retried [default: no limit, 30s for --http]
+    /// Maximum time to handle a message; then the handler is stopped and the message is retried [default: no limit;
+    /// 30s with --http]
     #[arg(long, value_name = "DURATION", value_parser = parse_limit, help_heading = "Failures")]
     pub(super) timeout: Option<Duration>,
     /// Wait before a retry: FIRST for the first retry, growing up to LONGEST
@@ -67,17 +68,18 @@ pub(super) struct WorkerOptions {
     /// Dead-letter stream [default: {STREAM}:dlq]
     #[arg(long, value_name = "STREAM", value_parser = NonEmptyStringValueParser::new(), help_heading = "Failures")]
     pub(super) dlq: Option<String>,
-    /// Maximum number of messages that wait in this worker for a retry
+    /// Maximum number of messages in this worker that wait for a retry
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = parse_count, help_heading = "Failures")]
     waiting: usize,
-    /// Skip duplicates: acknowledge messages that were handled within this time without handling them again
+    /// Skip duplicates: a message that was already handled within this time is acknowledged without being handled
+    /// again
     #[arg(long, value_name = "DURATION", value_parser = parse_limit, help_heading = "Failures")]
     dedupe: Option<Duration>,
     /// Field that identifies duplicates [default: the entry id]
     #[arg(long, value_name = "FIELD", value_parser = NonEmptyStringValueParser::new(), requires = "dedupe", help_heading = "Failures")]
     dedupe_field: Option<String>,
 
-    /// Maximum time for running messages to finish when the worker stops
+    /// Maximum time for running handlers to finish when the worker stops
     #[arg(long, value_name = "DURATION", default_value = "25s", value_parser = parse_duration, help_heading = "Running")]
     drain: Duration,
     /// Serve /livez, /readyz, /healthz and /metrics on this address; port 0 chooses a free port
@@ -188,7 +190,7 @@ mod tests {
     #[test]
     fn leases_and_commands_are_checked() {
         assert_eq!(parse_lease("50ms"), Ok(Duration::from_millis(50)));
-        assert!(parse_lease("49ms").unwrap_err().starts_with("a lease must be at least 50 ms"));
+        assert!(parse_lease("49ms").unwrap_err().contains("lease must be at least 50 ms"));
         assert!(parse_command(" ").is_err() && parse_command("true").is_ok());
     }
 

@@ -61,7 +61,7 @@ fn check_reports_a_folder_without_a_store() {
     for folder in [Folder::of(&Files::new()), Folder::of(&foreign)] {
         check(&folder, 4)
             .contains("there is no store in")
-            .contains("nothing was ever written")
+            .contains("it contains no files of a store")
             .lacks("sound");
         folder.run(&["--salvage", out.path()], 4).contains("there is no store in");
     }
@@ -153,7 +153,7 @@ fn check_finds_a_missing_segment() {
         .fail_to_serve()
         .contains(&format!(": {positions} of the log are missing, between {before} and {after}."))
         .contains(&format!("`millstream check {} --salvage OUT`", folder.path()))
-        .contains_once("was changed")
+        .contains_once("The folder was not changed")
         .lacks("is damaged");
     let (output, out) = salvage(&folder, 5);
     output.contains(&format!("lost: {positions} ({}/: {positions}", folder.path()));

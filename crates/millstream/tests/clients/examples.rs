@@ -27,26 +27,23 @@ const PYTHON: &[Example] = &[
     ("pending_monitor.py", &["example:monitor / crew: 300 pending", "ben 250 600 s 3"]),
     (
         "recovery.py",
-        &["gone from the stream: 1", "recovered and finished: 24", "still at work: alive with 15"],
+        &["deleted from the stream: 1", "recovered and finished: 24", "still pending: 15 of consumer alive"],
     ),
     (
         "dead_letters.py",
         &["delivered A", "delivered C", "dead-lettered B after 3 deliveries", "still pending: 0"],
     ),
-    ("autoscaler.py", &["most workers at a time: 6, at the end: 1", "entries read: 400, pending: 0, lag: 0"]),
-    ("idempotent_consumer.py", &["p2: seen before, skipped", "balance of anna: 60", "still pending: 0"]),
-    (
-        "batch_consumer.py",
-        &["a batch of 50: 45 loaded, 5 to try again", "rows loaded: 120, still pending: 0"],
-    ),
+    ("autoscaler.py", &["peak workers: 6, at the end: 1", "entries read: 400, pending: 0, lag: 0"]),
+    ("idempotent_consumer.py", &["p2: already applied, skipped", "balance of anna: 60", "still pending: 0"]),
+    ("batch_consumer.py", &["a batch of 50: 45 loaded, 5 to retry", "rows loaded: 120, still pending: 0"]),
 ];
 
 const NODE: &[Example] = &[
     (
         "worker.mjs",
-        &["sent 20, the first to user-0@example.org", "after a restart: sent 30, every one once: true"],
+        &["sent 20, the first to user-0@example.org", "after a restart: sent 30, each exactly once: true"],
     ),
-    ("pool.mjs", &["most workers at a time: 5; jobs done: 300", "left behind: 0 consumers, 0 pending"]),
+    ("pool.mjs", &["peak workers: 5; jobs done: 300", "left behind: 0 consumers, 0 pending"]),
     (
         "recovery.mjs",
         &[

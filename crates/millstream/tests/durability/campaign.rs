@@ -149,7 +149,7 @@ impl Campaign {
         check(&Evidence { base: &self.base, first: &self.numbers, ops, fault, found })
     }
 
-    /// Returns a fault at the present time, for checks without a fault.
+    /// Returns a fault at the current time, for checks without a fault.
     pub(crate) fn no_fault(&mut self) -> Fault {
         Fault { at: self.clock.now(), dead_ms: self.clock.latest_ms() }
     }
@@ -171,7 +171,7 @@ impl Campaign {
         Ok(())
     }
 
-    /// Sometimes restarts the server again. The recovered state has been read, so it must be recovered again.
+    /// Sometimes restarts the server again. The harness has read the recovered state, so it must not change.
     fn recover_again(&mut self, found: &State) {
         if !self.random.percent(20) {
             return;
@@ -200,7 +200,7 @@ impl Campaign {
         self.keep_evidence(&[], &findings);
     }
 
-    /// Replaces a folder that the server refuses to open by an empty one, and keeps a copy as evidence.
+    /// Replaces a folder that the server refuses to open with an empty one, and keeps a copy as evidence.
     fn replace_folder(&mut self, why: &str) {
         self.tally.add_refusal(why);
         let data = self.data();

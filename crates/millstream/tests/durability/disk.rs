@@ -102,7 +102,7 @@ impl Disk {
         self.unmount().and_then(|()| self.mount()).unwrap_or_else(|error| panic!("power up: {error}"));
     }
 
-    /// Fills the disk up to this free space.
+    /// Fills the disk until `bytes_left` bytes are free.
     pub(crate) fn fill(&self, bytes_left: u64) {
         let mut problem = String::new();
         // A server that writes at the same time may have used some of the measured space.
@@ -112,7 +112,7 @@ impl Disk {
                 Ok(()) => return,
                 Err(error) => problem = error,
             }
-            // fallocate may have allocated a part.
+            // fallocate may have allocated part of the space.
             let _ = fs::remove_file(self.ballast());
         }
         panic!("fill the disk: {problem}");

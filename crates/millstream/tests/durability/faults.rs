@@ -89,8 +89,8 @@ pub(crate) fn failing_sync(campaign: &mut Campaign) -> Result<(), String> {
     let tracer = Tracer::attach(campaign.running.pid(), SyncFault::Fail { nth }, &campaign.note_file())?;
     let load = campaign.load();
     wait_until(Duration::from_secs(5), || tracer.failed_at().is_some() || load.is_over());
-    let failed_at = tracer.failed_at().map(|seconds| campaign.clock.at_epoch_at_latest(seconds, beginning));
-    // Gives a server that ignores the failure the time to acknowledge writes.
+    let failed_at = tracer.failed_at().map(|seconds| campaign.clock.latest_campaign_time(seconds, beginning));
+    // Give a server that ignores the failure time to acknowledge writes.
     std::thread::sleep(Duration::from_millis(150));
     let Some(failed_at) = failed_at else {
         let fault = kill_now(campaign);
@@ -129,7 +129,7 @@ pub(crate) fn full_disk(campaign: &mut Campaign) -> FullDisk {
     std::thread::sleep(Duration::from_millis(200));
     load.stop();
     let ops = load.join();
-    if campaign.running.wait_for_end(Duration::ZERO).is_some() {
+    if campaign.running.wait_for_exit(Duration::ZERO).is_some() {
         campaign.disk().free_space();
         let fault = campaign.no_fault();
         campaign.restart_and_check(ops, fault);
@@ -156,7 +156,7 @@ pub(crate) fn full_disk(campaign: &mut Campaign) -> FullDisk {
     FullDisk::Refused
 }
 
-/// Takes nearly all disk space at a time when the server cannot notice it in advance, and frees it again.
+/// Fills nearly the whole disk at once, so that the server cannot notice it in advance, and frees the space again.
 pub(crate) fn disk_taken_by_others(campaign: &mut Campaign) {
     let load = campaign.load();
     std::thread::sleep(Duration::from_millis(100));

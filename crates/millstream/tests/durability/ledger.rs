@@ -46,7 +46,7 @@ pub(crate) struct Clock {
 impl Clock {
     /// Starts the clock.
     pub(crate) fn new() -> Clock {
-        Clock { start: monotonic(), start_epoch: since_1970() }
+        Clock { start: monotonic(), start_epoch: unix_time() }
     }
 
     /// Time since the start.
@@ -54,12 +54,12 @@ impl Clock {
         monotonic() - self.start
     }
 
-    /// Upper bound of the present wall-clock time, in milliseconds since 1970.
+    /// Upper bound of the current wall-clock time, in Unix milliseconds.
     ///
     /// A server may have read the wall clock before it was set back.
     pub(crate) fn latest_ms(&mut self) -> u64 {
         let elapsed = Duration::from_nanos(self.now());
-        self.start_epoch = self.start_epoch.max(since_1970().saturating_sub(elapsed));
+        self.start_epoch = self.start_epoch.max(unix_time().saturating_sub(elapsed));
         (self.start_epoch + elapsed).as_millis() as u64
     }
 
@@ -70,12 +70,12 @@ impl Clock {
 
     /// Start of the campaign by the wall clock as it is set now.
     pub(crate) fn beginning(&self) -> Duration {
-        since_1970().saturating_sub(Duration::from_nanos(self.now()))
+        unix_time().saturating_sub(Duration::from_nanos(self.now()))
     }
 
-    /// Upper bound of the campaign time of a wall-clock time, in seconds since 1970. `earlier` is an earlier result
-    /// of [`Clock::beginning`].
-    pub(crate) fn at_epoch_at_latest(&self, seconds: f64, earlier: Duration) -> Nanos {
+    /// Converts a wall-clock time, in Unix seconds, to campaign time. Returns an upper bound. `earlier` is an earlier
+    /// result of [`Clock::beginning`].
+    pub(crate) fn latest_campaign_time(&self, seconds: f64, earlier: Duration) -> Nanos {
         let moment = Duration::try_from_secs_f64(seconds).unwrap_or_default();
         moment.saturating_sub(earlier.min(self.beginning())).as_nanos() as Nanos
     }
@@ -87,7 +87,7 @@ pub(crate) fn monotonic() -> Nanos {
     time.tv_sec as Nanos * 1_000_000_000 + time.tv_nsec as Nanos
 }
 
-fn since_1970() -> Duration {
+fn unix_time() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).expect("a wall clock after 1970")
 }
 

@@ -3,7 +3,7 @@
 //!
 //! Clients under load keep a ledger outside the server's folder. After each fault the server is started again, and
 //! its state is compared with the ledger. The same harness runs on a real `redis-server`, to show that it finds
-//! losses if there are any. `kill -9` keeps the page cache, so it can never find a missing sync. Power cuts can. They
+//! losses if there are any. `kill -9` keeps the page cache, so it cannot reveal a missing sync. Power cuts can. They
 //! need root and loop devices; without these they are skipped with a message.
 //!
 //! `MILLSTREAM_KILLS` and `MILLSTREAM_CUTS` set the faults per test, `MILLSTREAM_SEED` the first seed, and
@@ -130,7 +130,7 @@ fn a_second_millstream_cannot_open_the_folder() {
     let Some(_turn) = millstream_turn() else { return };
     let mut campaign = Campaign::new(MILLSTREAM, seed(), Place::Folder);
     let mut second = MILLSTREAM.launch(&campaign.data(), &campaign.note_file());
-    let status = second.wait_for_end(Duration::from_secs(10));
+    let status = second.wait_for_exit(Duration::from_secs(10));
     assert!(status.is_some_and(|status| !status.success()), "a second process opened the folder: {status:?}");
     faults::kill(&mut campaign, round_mean());
     expect_no_findings(&campaign.tally);
@@ -299,20 +299,20 @@ fn finish(fault: &str, campaign: Campaign) -> Tally {
 }
 
 fn expect_no_findings(tally: &Tally) {
-    assert_eq!(tally.others(&[]), 0, "{tally}");
+    assert_eq!(tally.count_except(&[]), 0, "{tally}");
 }
 
 /// Redis does not log that a consumer has read its own pending entries again, so its delivery counts can be too
 /// small.
 fn expect_only_count_findings(tally: &Tally) {
-    assert_eq!(tally.others(&[Violation::Count]), 0, "{tally}");
+    assert_eq!(tally.count_except(&[Violation::Count]), 0, "{tally}");
 }
 
-/// Allows that recent writes are lost, but no half-done, reordered or invented ones.
+/// Asserts that at most recent writes were lost. Half-done, reordered and invented writes are not allowed.
 fn expect_only_recent_losses(tally: &Tally) {
     let allowed =
         [Violation::Lost, Violation::CameBack, Violation::WentBack, Violation::Count, Violation::Owner];
-    assert_eq!(tally.others(&allowed), 0, "{tally}");
+    assert_eq!(tally.count_except(&allowed), 0, "{tally}");
 }
 
 /// Lets one test run at a time, because tests measure time and share the machine's loop devices.

@@ -1,5 +1,5 @@
-//! Tests of the checker itself, on servers without a fault. It finds nothing in a sound state, and it finds every
-//! kind of damage that is done without the knowledge of the ledger.
+//! Tests of the checker itself, on servers without a fault. It finds nothing in a correct state, and it finds every
+//! kind of damage that the ledger does not explain.
 
 use std::time::Duration;
 

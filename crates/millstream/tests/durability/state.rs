@@ -55,7 +55,7 @@ pub(crate) struct Group {
 pub(crate) struct Pending {
     /// Its consumer.
     pub consumer: String,
-    /// Time of its last delivery, in milliseconds since 1970.
+    /// Time of its last delivery, in Unix milliseconds.
     pub delivered_ms: u64,
     /// Number of deliveries.
     pub count: u64,

@@ -144,21 +144,21 @@ impl Running {
         self.child.id()
     }
 
-    /// Sends SIGKILL and waits for the end.
+    /// Sends SIGKILL and waits until the process has exited.
     pub(crate) fn kill(&mut self) {
         // Both fail only if the process has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 
-    /// Sends SIGTERM and waits for the end. `None` if it does not end in time.
+    /// Sends SIGTERM and waits until the process has exited. `None` if it does not exit in time.
     pub(crate) fn stop(&mut self) -> Option<ExitStatus> {
         let _ = Command::new("kill").args(["-TERM", &self.pid().to_string()]).status();
-        self.wait_for_end(START_TIMEOUT)
+        self.wait_for_exit(START_TIMEOUT)
     }
 
     /// Waits for the process to exit.
-    pub(crate) fn wait_for_end(&mut self, within: Duration) -> Option<ExitStatus> {
+    pub(crate) fn wait_for_exit(&mut self, within: Duration) -> Option<ExitStatus> {
         let deadline = Instant::now() + within;
         loop {
             if let Ok(Some(status)) = self.child.try_wait() {

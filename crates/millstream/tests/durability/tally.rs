@@ -58,10 +58,10 @@ impl Tally {
         self.counts.get(&kind).copied().unwrap_or(0)
     }
 
-    /// Number of findings of all other kinds, plus refused starts.
-    pub(crate) fn others(&self, than: &[Violation]) -> u64 {
+    /// Number of findings of all kinds except these, plus refused starts.
+    pub(crate) fn count_except(&self, kinds: &[Violation]) -> u64 {
         let counted: u64 =
-            self.counts.iter().filter(|(kind, _)| !than.contains(kind)).map(|(_, count)| count).sum();
+            self.counts.iter().filter(|(kind, _)| !kinds.contains(kind)).map(|(_, count)| count).sum();
         counted + self.refused_starts
     }
 
@@ -74,8 +74,8 @@ impl Tally {
     pub(crate) fn json(&self, labels: &[(&str, String)], seconds: f64) -> String {
         let mut parts: Vec<String> =
             labels.iter().map(|(name, value)| format!("\"{name}\":\"{value}\"")).collect();
-        let other =
-            self.others(&[Violation::Lost, Violation::CameBack, Violation::Count]) - self.refused_starts;
+        let other = self.count_except(&[Violation::Lost, Violation::CameBack, Violation::Count])
+            - self.refused_starts;
         for (name, value) in [
             ("rounds", self.rounds),
             ("acknowledged", self.acknowledged),

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 pub(crate) enum SyncFault {
     /// The n-th sync of each thread is not executed and returns EIO. Later syncs work, as after a real failure.
     Fail { nth: u32 },
-    /// Each sync starts this much later.
+    /// Each sync is delayed by this time.
     Delay { millis: u64 },
 }
 
@@ -46,7 +46,7 @@ impl Tracer {
         }
     }
 
-    /// Returns the time at which the first sync was made to fail, in seconds since 1970.
+    /// Returns the time at which strace made the first sync fail, in Unix seconds.
     pub(crate) fn failed_at(&self) -> Option<f64> {
         let text = std::fs::read_to_string(&self.log).ok()?;
         let line = text.lines().find(|line| line.contains("(INJECTED)") && line.contains("EIO"))?;

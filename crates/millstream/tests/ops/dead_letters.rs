@@ -61,7 +61,7 @@ fn dlq_show_prints_every_field() {
 }
 
 #[test]
-fn redrive_gives_dead_letters_to_their_group_only() {
+fn redrive_returns_dead_letters_to_their_group_only() {
     for store in TestStore::servers() {
         store.run(&["group", "create", "orders", "mail", "--from", "latest"]).ok();
         let redrive = |more: &[&str]| store.run(&[&["dlq", "redrive", "orders"], more].concat()).ok();

@@ -81,7 +81,10 @@ fn a_folder_that_cannot_be_created_gets_no_server_advice() {
 #[test]
 fn a_wrong_password_exits_with_3() {
     let store = TestStore::empty(&["--requirepass", "right"]);
-    store.run(&["stream", "ls"]).exits(3).stderr_contains("pass the user name and the password in the URL");
+    store
+        .run(&["stream", "ls"])
+        .exits(3)
+        .stderr_contains("pass the correct user name and password in the URL");
     let with = |password: &str| store.url.replace("redis://", &format!("redis://:{password}@"));
     store.run(&["stream", "ls", "--url", &with("right")]).ok();
     let denied = store.run(&["stream", "ls", "--url", &with("wrong")]).exits(3);
@@ -135,7 +138,7 @@ fn invalid_arguments_exit_with_2() {
 }
 
 #[test]
-fn a_key_that_is_no_stream_is_refused() {
+fn a_key_that_is_not_a_stream_is_refused() {
     for store in TestStore::servers() {
         store.call(&["SET", "text", "x"]);
         for command in [

@@ -79,7 +79,7 @@ fn pending_claim_moves_idle_entries() {
 }
 
 #[test]
-fn pending_claim_reports_gone_entries_and_leaves_them_with_their_owner() {
+fn pending_claim_reports_deleted_entries_and_leaves_them_with_their_owner() {
     for store in TestStore::every_server() {
         for id in ["1-0", "2-0", "3-0"] {
             store.call(&["XADD", "s", id, "f", "v"]);

@@ -30,7 +30,7 @@ fn add_prints_the_id_of_its_entry() {
 }
 
 #[test]
-fn add_makes_an_entry_of_every_input_line() {
+fn add_adds_one_entry_per_input_line() {
     let store = TestStore::empty(&[]);
     let input = "{\"item\":\"book\",\"qty\":2}\n\nplain text\n[1]";
     let ids = store.run_with(&["add", "s", "-", "from=lines"], input).ok();
@@ -97,7 +97,10 @@ fn capabilities_of_a_server_that_cannot_write_are_unknown() {
     store.call(&["CONFIG", "SET", "maxmemory", "1"]);
     store.run(&["stream", "ls"]).ok().stdout_contains("orders");
     let facts = store.run(&["doctor"]).out;
-    assert!(facts.contains("unknown: the server refuses writes") && !facts.contains("missing"), "{facts}");
+    assert!(
+        facts.contains("unknown: the server currently rejects writes") && !facts.contains("missing"),
+        "{facts}"
+    );
     assert_eq!(store.run(&["doctor", "--json"]).json()["capabilities"]["idempotent_adds"], Value::Null);
     let once = ["add", "s", "item=book", "--producer", "shop", "--iid", "17"];
     store.run(&once).exits(1).stderr_contains("OOM");

@@ -119,7 +119,7 @@ fn doctor_reports_problems_and_remedies() {
 #[test]
 fn doctor_passes_a_healthy_store() {
     let store = TestStore::empty(&["--appendonly", "yes", "--appendfsync", "always"]);
-    store.run(&["doctor"]).ok().stdout_contains("verdict").stdout_contains("log, synced always");
+    store.run(&["doctor"]).ok().stdout_contains("verdict").stdout_contains("log, appendfsync always");
     let embedded = TestStore::embedded();
     embedded.run(&["add", "s", "a=b"]).ok();
     let output = embedded.run(&["doctor", "--json"]).ok().json();

@@ -62,7 +62,7 @@ fn auth_fails_if_no_password_is_set() {
 }
 
 #[test]
-fn protected_mode_refuses_clients_of_other_machines() {
+fn protected_mode_refuses_clients_from_other_machines() {
     let Some(address) = address_of_this_machine() else { return };
     let server = Server::start(&["--bind", "*"]);
     let outside = SocketAddr::new(address, server.port);
@@ -78,7 +78,7 @@ fn protected_mode_refuses_clients_of_other_machines() {
     Client::connect(SocketAddr::new(address, guarded.port)).call("AUTH secret", "+OK\r\n");
 }
 
-/// Returns an address of this machine other than loopback, if it has one. Sends nothing.
+/// Returns an address of this machine other than loopback, if it has one. Sends no packets.
 fn address_of_this_machine() -> Option<IpAddr> {
     let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
     socket.connect("192.0.2.1:9").ok()?;

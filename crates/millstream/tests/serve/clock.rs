@@ -1,4 +1,4 @@
-//! A server reports a clock that is far from the wall clock.
+//! A server reports that its clock is far from the wall clock.
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -11,8 +11,8 @@ use crate::process::{Server, TempDir, eventually};
 
 const HOUR_MS: u64 = 3_600_000;
 
-/// Creates a folder as a server leaves it whose wall clock was ahead by this much, with the times in the log or in a
-/// snapshot.
+/// Creates the folder of a server whose wall clock was ahead by `by_ms`. The times are in the log, or in a snapshot if
+/// `in_snapshot` is set.
 fn write_folder_ahead(dir: &TempDir, by_ms: u64, in_snapshot: bool) {
     let wall_ms = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_millis() as u64;
     let clock = Arc::new(ManualClock::new(wall_ms + by_ms));

@@ -130,7 +130,7 @@ fn restarts_keep_all_data_under_every_sync_policy() {
             let server = Server::start_in(&dir, &flags);
             assert_eq!(state(&server), before, "{policy} {signal}");
             assert!(server.greeting.contains("records replayed"), "{}", server.greeting);
-            // And again: the recovered server logs new writes too.
+            // Restart again: the recovered server must log new writes too.
             server.connect().call("XADD orders 9-9 item last", "$3\r\n9-9\r\n");
             let before = state(&server);
             end(server, signal);
@@ -332,7 +332,7 @@ fn debug_reload_loads_the_state_from_the_folder() {
     assert_eq!(client.ask(&["XINFO STREAM s FULL"]), polled, "the log contains the time of the empty read");
 }
 
-/// A command that blocks after a write of the same packet counts as blocked before that write is synced.
+/// A command that blocks after a write in the same packet counts as blocked before that write is synced.
 #[test]
 fn a_client_blocked_after_an_unsynced_write_can_be_unblocked() {
     let dir = TempDir::new();

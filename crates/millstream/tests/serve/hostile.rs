@@ -10,7 +10,7 @@ use crate::process::{Client, Server, TIMEOUT, eventually, request};
 const MIB: u64 = 1024 * 1024;
 
 #[test]
-fn malformed_requests_get_an_error_and_a_close() {
+fn malformed_requests_get_an_error_and_close_the_connection() {
     let server = Server::start(&[]);
     for (bytes, reply) in [
         ("*x\r\n", "-ERR Protocol error: invalid multibulk length\r\n"),
@@ -42,7 +42,7 @@ fn empty_requests_are_skipped() {
 }
 
 #[test]
-fn http_requests_are_closed() {
+fn http_requests_close_the_connection() {
     let server = Server::start(&[]);
     for verb in ["POST / HTTP/1.1\r\nHost: x\r\n\r\n", "Host: x\r\nSET a b\r\n"] {
         let mut client = server.connect();
@@ -53,7 +53,7 @@ fn http_requests_are_closed() {
 }
 
 #[test]
-fn announced_sizes_allocate_nothing_in_advance() {
+fn announced_sizes_do_not_allocate_memory_in_advance() {
     let server = Server::start(&[]);
     let mut clients: Vec<Client> = (0..200).map(|_| server.connect()).collect();
     let before = server.resident_bytes();
@@ -149,7 +149,7 @@ fn the_server_stops_reading_from_a_client_that_never_reads() {
 }
 
 #[test]
-fn a_reply_beyond_the_output_limit_closes_the_client() {
+fn a_reply_beyond_the_output_limit_closes_the_connection() {
     let server = Server::start(&["--client-output-buffer-limit", "2mb"]);
     let mut client = server.connect();
     client.send(request(&["SET", "k", &"x".repeat(3_000_000)]));
@@ -162,7 +162,7 @@ fn a_reply_beyond_the_output_limit_closes_the_client() {
 }
 
 #[test]
-fn a_request_beyond_the_query_limit_closes_the_client() {
+fn a_request_beyond_the_query_limit_closes_the_connection() {
     let server = Server::start(&["--client-query-buffer-limit", "1mb"]);
     let mut client = server.connect();
     // The server may close the connection while the request is being sent, so the write may fail.
@@ -172,7 +172,7 @@ fn a_request_beyond_the_query_limit_closes_the_client() {
     server.connect().call("EXISTS k", ":0\r\n");
 }
 
-/// Raises this process's limit of open files, and returns whether `needed` files can be opened. If not, prints that
+/// Raises this process's limit on open files, and returns whether `needed` files can be opened. If not, prints that
 /// the test is skipped.
 fn descriptors_suffice(needed: u64) -> bool {
     use rustix::process::{Resource, getrlimit, setrlimit};
@@ -296,11 +296,11 @@ fn maxclients_is_limited_by_the_open_files_limit() {
     client.call("SAVE", "+OK\r\n");
 }
 
-/// The server raises its own limit of open files up to the hard limit.
+/// The server raises its own limit on open files up to the hard limit.
 #[test]
 fn config_set_maxclients_raises_the_open_files_limit() {
     let server = Server::start(&["--maxclients", "20", "--io-threads", "1"]);
-    server.limit_descriptors_softly(60);
+    server.set_soft_descriptor_limit(60);
     let mut client = server.connect();
     client.call("CONFIG SET maxclients 100", "+OK\r\n");
     assert_eq!(server.descriptors_allowed(), 136);

@@ -48,7 +48,7 @@ impl Server {
         Server::spawn(command, None)
     }
 
-    /// Starts a server with this limit of open files.
+    /// Starts a server with this limit on open files.
     pub(crate) fn start_with_descriptors(count: u32, flags: &[&str]) -> Server {
         let dir = TempDir::new();
         let mut command = Command::new("sh");
@@ -91,13 +91,13 @@ impl Server {
         (rest, self.child.wait().expect("a child of this process"))
     }
 
-    /// Sets its soft and hard limit of open files.
+    /// Sets its soft and hard limit on open files.
     pub(crate) fn limit_descriptors(&self, count: u64) {
         self.set_descriptor_limit(&format!("{count}:{count}"));
     }
 
-    /// Sets only its soft limit of open files, so that it can raise the limit itself.
-    pub(crate) fn limit_descriptors_softly(&self, count: u64) {
+    /// Sets only its soft limit on open files, so that it can raise the limit itself.
+    pub(crate) fn set_soft_descriptor_limit(&self, count: u64) {
         self.set_descriptor_limit(&format!("{count}:"));
     }
 
@@ -107,7 +107,7 @@ impl Server {
         assert!(set.expect("prlimit runs").success());
     }
 
-    /// Its soft limit of open files.
+    /// Its soft limit on open files.
     pub(crate) fn descriptors_allowed(&self) -> u64 {
         let limits = std::fs::read_to_string(format!("/proc/{}/limits", self.child.id())).expect("it runs");
         let line = limits.lines().find(|line| line.starts_with("Max open files")).expect("a Linux kernel");

@@ -87,8 +87,8 @@ fn state(client: &mut Client) -> String {
     state + &hidden_state(client)
 }
 
-/// Returns state that only a change reveals, tried on a copy: the order of released entries, and the producer
-/// history.
+/// Returns the state that clients can see only by changing the stream: the order of released entries, and the producer
+/// history. Changes a copy of the stream.
 fn hidden_state(client: &mut Client) -> String {
     let mut state = client.ask(&["COPY s copy REPLACE"]);
     for group in GROUPS {
@@ -115,7 +115,8 @@ fn without_seen_times(answer: &str) -> String {
     kept.flat_map(|line| [line, "\n"]).collect()
 }
 
-/// Removes idle times. A row ends with its idle time and its delivery count. `-1` stays: there is no time.
+/// Removes idle times. A row ends with its idle time and its delivery count. `-1` stays, because it means that there is
+/// no idle time.
 fn without_idle_times(answer: &str) -> String {
     let lines: Vec<&str> = answer.lines().collect();
     let is_idle_time = |at: usize| {
@@ -152,7 +153,7 @@ struct Writer {
 }
 
 impl Writer {
-    /// Stores the ids in these replies.
+    /// Stores the ids from these replies.
     fn learn(&mut self, answers: &str) {
         for line in answers.lines().filter(|line| id(line).is_some()) {
             if !self.ids.iter().any(|known| known == line) {
@@ -170,7 +171,7 @@ impl Writer {
             60..69 => self.claim(),
             69..77 => self.delete(),
             77..82 => self.trim(),
-            82..87 => self.own(),
+            82..87 => self.extend_or_adopt(),
             87..92 => self.idempotence(),
             _ => self.groups(),
         }
@@ -242,7 +243,7 @@ impl Writer {
         }
     }
 
-    fn own(&mut self) -> String {
+    fn extend_or_adopt(&mut self) -> String {
         let (group, consumer) = (self.group(), self.consumer());
         match self.random.percent(70) {
             true => format!("XEXTEND s {group} {consumer} {}", self.counted_ids()),

@@ -171,7 +171,7 @@ fn another_client_can_unblock_or_kill_a_blocked_client() {
 }
 
 #[test]
-fn client_kill_closes_idle_clients_and_the_own_connection() {
+fn client_kill_closes_idle_clients_and_its_own_connection() {
     let server = Server::start(&[]);
     let mut admin = server.connect();
     let mut idle = server.connect();

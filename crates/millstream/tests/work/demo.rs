@@ -25,14 +25,18 @@ fn demo_prints_plain_lines_without_a_terminal() {
     for row in [["in", "600"], ["done", "597"], ["dead", "3"], ["lost", "0"]] {
         assert!(cells.contains(&row.to_vec()), "no {row:?} in:\n{}", run.out);
     }
-    assert!(run.out.contains("Every message is in exactly one place."), "{}", run.out);
+    assert!(
+        run.out.contains("No message was lost: every one is either done, dead or pending."),
+        "{}",
+        run.out
+    );
     assert!(!run.err.contains('\u{1b}'), "{:?}", run.err);
     run.stderr_contains("3 producers")
         .stderr_contains("killed with")
         .stderr_contains("the pool has taken over")
         .stderr_contains("3 orders after 1 attempt: the amount 'twelve' is not a number")
         .stderr_contains("9 orders after 3 attempts: cannot divide by zero")
-        .stderr_contains("9 orders given back");
+        .stderr_contains("9 orders redriven");
 }
 
 #[test]

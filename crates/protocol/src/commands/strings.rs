@@ -119,7 +119,8 @@ impl<'a> GetEx<'a> {
         Ok(GetEx { key, expiry })
     }
 
-    /// Parses the new expiry. The caller checks the key and its type before. Returns `None` if it does not change.
+    /// Parses the new expiry. The caller must check the key and its type first. Returns `None` if the expiry does not
+    /// change.
     pub fn new_expiry(&self) -> Result<Option<SetExpiry>, CommandError> {
         match self.expiry {
             None | Some(ExpiryOption::Keep) => Ok(None),

@@ -1,7 +1,7 @@
 //! The trimming options that XADD and XTRIM share: `<MAXLEN|MINID> [=|~] threshold [LIMIT count]` and
 //! `[KEEPREF|DELREF|ACKED]`.
 //!
-//! They can have any order. As in Redis, their combination is checked after all of them have been read.
+//! They can be in any order. As in Redis, their combination is checked after all of them have been read.
 
 use millstream_engine::{Exactness, References, Trim, TrimBy, TrimLimit};
 

@@ -27,7 +27,8 @@ impl<'a> Xack<'a> {
         Ok(Xack { key, group, ids: args.rest() })
     }
 
-    /// Parses the ids into an empty list. The caller looks up key and group before. Fails if one of the ids is invalid.
+    /// Parses the ids into an empty list. The caller must look up the key and the group first. Fails if one of the ids
+    /// is invalid.
     #[inline]
     pub fn read_ids(&self, ids: &mut Ids) -> Result<(), CommandError> {
         ids::read_ids(self.ids, ids)

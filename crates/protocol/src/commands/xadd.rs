@@ -1,7 +1,7 @@
 //! `XADD key [NOMKSTREAM] [KEEPREF|DELREF|ACKED] [IDMPAUTO producer | IDMP producer iid]
 //! [MAXLEN|MINID [=|~] threshold [LIMIT count]] <*|id> field value [field value ...]`
 //!
-//! The options can have any order; the first argument that is not an option is the id.
+//! The options can be in any order; the first argument that is not an option is the id.
 
 use millstream_engine::{Addition, IdSpec, Idempotence, StreamId};
 

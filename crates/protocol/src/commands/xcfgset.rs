@@ -37,7 +37,7 @@ impl<'a> Xcfgset<'a> {
         Ok(Xcfgset { key, rest: args.rest() })
     }
 
-    /// Parses the parameters. The caller checks the key's existence and type before.
+    /// Parses the parameters. The caller must check the key's existence and type first.
     pub fn request(&self) -> Result<StreamSettings, CommandError> {
         let mut args = Args::new(self.rest);
         let mut settings = StreamSettings::default();

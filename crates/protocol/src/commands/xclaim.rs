@@ -80,7 +80,7 @@ impl<'a> Xclaim<'a> {
         Ok(Xclaim { key, group, consumer, rest: args.rest() })
     }
 
-    /// Parses the arguments after the consumer. The caller checks the key, its type and the group before.
+    /// Parses the arguments after the consumer. The caller must check the key, its type and the group first.
     pub fn request(&self) -> Result<ClaimRequest, CommandError> {
         let mut args = Args::new(self.rest);
         let idle_ms_min = not_negative(args.next_i64_or(errors::XCLAIM_MIN_IDLE)?);

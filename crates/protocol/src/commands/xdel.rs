@@ -25,7 +25,7 @@ impl<'a> Xdel<'a> {
         Ok(Xdel { key, ids: args.rest() })
     }
 
-    /// Parses the ids. The caller looks up the key before. Fails if one of the ids is invalid.
+    /// Parses the ids. The caller must look up the key first. Fails if one of the ids is invalid.
     pub fn parse_ids(&self) -> Result<Ids, CommandError> {
         ids::parse_ids(self.ids)
     }

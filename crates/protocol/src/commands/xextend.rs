@@ -30,7 +30,7 @@ impl<'a> Xextend<'a> {
         Ok(Xextend { key, group, consumer, rest: args.rest() })
     }
 
-    /// Parses the ids. The caller checks the key, its type and the group before. Fails if one of the ids is invalid.
+    /// Parses the ids. The caller must check the key, its type and the group first. Fails if one of the ids is invalid.
     pub fn parse_ids(&self) -> Result<Ids, CommandError> {
         let mut args = Args::new(self.rest);
         let ids = read_list(&mut args)?.ok_or(errors::IDS_MISSING)?;

@@ -49,7 +49,7 @@ impl<'a> XgroupCreate<'a> {
         Ok(XgroupCreate { key, group, start, mkstream, entries_read })
     }
 
-    /// Parses the start id. The caller checks the key before.
+    /// Parses the start id. The caller must check the key first.
     pub fn group_start(&self) -> Result<GroupStart, CommandError> {
         match self.start {
             b"$" => Ok(GroupStart::Last),
@@ -67,7 +67,8 @@ impl<'a> XgroupSetId<'a> {
         Ok(XgroupSetId { key, group, start, entries_read })
     }
 
-    /// Parses the start id. The caller checks the key and the group before. Unlike CREATE, SETID accepts `-` and `+`.
+    /// Parses the start id. The caller must check the key and the group first. Unlike CREATE, SETID accepts `-` and
+    /// `+`.
     pub fn group_start(&self) -> Result<GroupStart, CommandError> {
         match self.start {
             b"$" => Ok(GroupStart::Last),

@@ -39,7 +39,7 @@ impl<'a> XinfoStream<'a> {
         Ok(XinfoStream { key: args.next()?, subcommand: subcommand(argv), options: args.rest() })
     }
 
-    /// Parses the options after the key. The caller checks the key before.
+    /// Parses the options after the key. The caller must check the key first.
     pub fn detail(&self) -> Result<StreamDetail, CommandError> {
         let mut args = Args::new(self.options);
         match (args.len(), args.keyword("FULL"), args.keyword("COUNT")) {

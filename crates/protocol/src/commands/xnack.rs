@@ -1,6 +1,6 @@
 //! `XNACK key group <SILENT|FAIL|FATAL> IDS numids id [id ...] [RETRYCOUNT count] [FORCE]`
 //!
-//! The options after the mode can have any order.
+//! The options after the mode can be in any order.
 
 use millstream_engine::NackMode;
 
@@ -12,7 +12,8 @@ use crate::ids::{self, Ids};
 
 /// The arguments of XNACK, which releases pending entries so that any consumer of their group can claim them.
 ///
-/// Redis first checks that the key is a stream and has the group, then the rest ([`request`](Xnack::request)).
+/// Redis first checks that the key is a stream and has the group. Then it parses the remaining arguments
+/// ([`request`](Xnack::request)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Xnack<'a> {
     /// The stream.
@@ -32,7 +33,7 @@ pub struct NackRequest {
     pub ids: Ids,
     /// The new delivery count; if `None`, the mode decides.
     pub retrycount: Option<u64>,
-    /// Whether entries that are not pending become pending.
+    /// Whether to make entries pending that are not pending yet.
     pub force: bool,
 }
 
@@ -44,7 +45,7 @@ impl<'a> Xnack<'a> {
         Ok(Xnack { key, group, rest: args.rest() })
     }
 
-    /// Parses the arguments from the mode on. The caller checks the key, its type and the group before.
+    /// Parses the arguments from the mode on. The caller must check the key, its type and the group first.
     pub fn request(&self) -> Result<NackRequest, CommandError> {
         let mut args = Args::new(self.rest);
         let mode = read_mode(&mut args).ok_or(errors::XNACK_MODE)?;
@@ -88,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn options_after_the_mode_have_any_order() {
+    fn options_after_the_mode_can_be_in_any_order() {
         let expected = NackRequest {
             mode: NackMode::Fatal,
             ids: Ids::from_slice(&[StreamId::new(1, 0), StreamId::new(2, 3)]),

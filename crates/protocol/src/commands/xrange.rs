@@ -7,19 +7,20 @@ use crate::args::Args;
 use crate::errors::CommandError;
 use crate::ids;
 
-/// The arguments of XRANGE or XREVRANGE, which return the entries between two ids. All of them are checked before the
-/// key is looked up.
+/// The arguments of XRANGE or XREVRANGE, which return the entries between two ids.
+///
+/// Redis checks all arguments before it looks up the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Xrange<'a> {
     /// The stream.
     pub key: &'a [u8],
-    /// The smallest id to return. An exclusive bound, `(id`, is already converted.
+    /// The smallest id to return. For the exclusive bound `(id`, this is the id after it.
     pub start: StreamId,
-    /// The greatest id to return. An exclusive bound, `(id`, is already converted.
+    /// The greatest id to return. For the exclusive bound `(id`, this is the id before it.
     pub end: StreamId,
     /// Maximum number of entries. With `Some(0)`, the reply for an existing stream is a null array.
     pub count: Option<u64>,
-    /// In which order to return the entries.
+    /// The order in which to return the entries.
     pub direction: Direction,
 }
 
@@ -33,7 +34,7 @@ pub enum Direction {
 }
 
 impl<'a> Xrange<'a> {
-    /// Parses the arguments of XRANGE, or of XREVRANGE, whose first id is the end of the range.
+    /// Parses the arguments of XRANGE or XREVRANGE. In XREVRANGE, the end of the range comes first.
     pub fn parse(argv: ArgList<'a>, direction: Direction) -> Result<Xrange<'a>, CommandError> {
         let mut args = Args::of_command(argv);
         let key = args.next()?;

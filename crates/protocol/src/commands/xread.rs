@@ -2,7 +2,7 @@
 //! `XREADGROUP GROUP group consumer [COUNT count] [MAXCOUNT count] [MAXSIZE bytes] [BLOCK ms] [CLAIM min-idle]
 //! [NOACK] STREAMS key [key ...] id [id ...]`
 //!
-//! The options can have any order; STREAMS is the last. Redis checks one stream after the other: first the type of the
+//! The options can be in any order; STREAMS is the last. Redis checks one stream after the other: first the type of the
 //! key, then the group, then the id. So a wrong type is reported before an invalid id of the same stream, and before
 //! any error of a later stream.
 
@@ -102,7 +102,7 @@ impl<'a> Xreadgroup<'a> {
 }
 
 impl Xread<'_> {
-    /// Parses the id of the stream at `index`. The caller checks the key and its type before.
+    /// Parses the id of the stream at `index`. The caller must check the key and its type first.
     pub fn position(&self, index: usize) -> Result<ReadFrom, CommandError> {
         match self.streams.ids[index] {
             b"$" => Ok(ReadFrom::Last),
@@ -114,7 +114,7 @@ impl Xread<'_> {
 }
 
 impl Xreadgroup<'_> {
-    /// Parses the id of the stream at `index`. The caller checks the key, its type and its group before.
+    /// Parses the id of the stream at `index`. The caller must check the key, its type and its group first.
     pub fn position(&self, index: usize) -> Result<GroupReadFrom, CommandError> {
         match self.streams.ids[index] {
             b">" => Ok(GroupReadFrom::New),

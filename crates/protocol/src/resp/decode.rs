@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! *2 CRLF $3 CRLF GET CRLF $1 CRLF k CRLF          arguments are spans of the caller's buffer
-//! GET "a key" CRLF                                 arguments are unquoted into the decoder's own bytes
+//! GET "a key" CRLF                                 the decoder unquotes arguments into its own buffer
 //! ```
 //!
 //! The decoder remembers its position, so it scans each byte once even if a large request arrives in many pieces.
@@ -24,7 +24,7 @@ const UNAUTHENTICATED_ARGS_MAX: u64 = 10;
 const UNAUTHENTICATED_BULK_MAX: u64 = 16 * 1024;
 /// Maximum number of arguments of a request that [`Decoder::next_plain`] reads.
 pub const PLAIN_ARGS_MAX: usize = 32;
-/// Maximum length in bytes of a short argument: its length has at most three digits.
+/// Maximum length in bytes of a short argument. Its length has at most three digits.
 const SHORT_BYTES_MAX: u64 = 999;
 /// Maximum capacity of the list of spans between requests; a larger list is shrunk.
 const SPANS_KEPT_MAX: usize = 1024;
@@ -141,14 +141,14 @@ impl std::error::Error for ProtocolError {}
 /// ```
 ///
 /// Until a request is complete, the caller must pass a buffer that begins with the same bytes in every call; it can
-/// contain more bytes each time. The caller skips a request without arguments (an empty line, `*0`) silently.
+/// contain more bytes each time. The caller must ignore a request without arguments (an empty line, `*0`).
 #[derive(Debug)]
 pub struct Decoder {
     limits: Limits,
     state: State,
-    /// Bytes of the current request that are decoded.
+    /// Number of bytes of the current request that are decoded.
     position: usize,
-    /// End of the bytes that were searched for the end of the current line. At least `position`.
+    /// Position up to which the decoder has searched for the end of the current line. At least `position`.
     scanned: usize,
     /// Number of arguments that are not decoded yet.
     args_left: u64,
@@ -207,7 +207,7 @@ impl Decoder {
         buffer: &'b [u8],
         args: &mut [&'b [u8]; PLAIN_ARGS_MAX],
     ) -> Option<(usize, usize)> {
-        let is_between = match self.state {
+        let is_between_requests = match self.state {
             State::Complete { .. } => true,
             // If `next` has begun to search for the end of the first line, it must finish. Otherwise its `scanned`
             // would be applied to the following request.
@@ -215,7 +215,7 @@ impl Decoder {
             State::BulkLength | State::Bulk(_) => false,
         };
         let (count, mut at) = short_header(b'*', buffer)?;
-        if !is_between || !self.limits.allow_plain_requests() || count == 0 {
+        if !is_between_requests || !self.limits.allow_plain_requests() || count == 0 {
             return None;
         }
         for arg in args.get_mut(..count)? {
@@ -258,7 +258,7 @@ impl Decoder {
         Ok(Some(self.position))
     }
 
-    /// Returns the arguments of the request that [`next`](Self::next) has just found complete at the start of `buffer`.
+    /// Returns the arguments of the request at the start of `buffer`, which [`next`](Self::next) has just completed.
     #[inline]
     pub fn args<'a>(&'a self, buffer: &'a [u8]) -> RequestArgs<'a> {
         let bytes = match self.state {
@@ -305,7 +305,7 @@ impl Decoder {
         Ok(true)
     }
 
-    /// Reads arguments as long as they are short, well-formed and complete, as nearly all are. Stops before any other.
+    /// Reads arguments up to the first one that is not short, well-formed and complete. Nearly all arguments are.
     #[inline]
     fn read_short_arguments(&mut self, buffer: &[u8]) {
         if self.state != State::BulkLength {
@@ -376,7 +376,7 @@ impl Decoder {
         if buffer.len() < line_end + 2 {
             return Ok(None);
         }
-        // An empty line has no first byte that could be skipped.
+        // An empty line has no first byte to skip.
         let digits = buffer.get(self.position + 1..line_end).unwrap_or_default();
         Ok(Some(Line { number: crate::number::parse_i64(digits), end: line_end + 2 }))
     }
@@ -404,7 +404,7 @@ impl Decoder {
 
 /// A line with a count or length.
 struct Line {
-    /// The number after the line's first byte, `None` if that is not a number.
+    /// The number after the line's first byte; `None` if it is not a number.
     number: Option<i64>,
     /// Position after the line end.
     end: usize,
@@ -413,7 +413,7 @@ struct Line {
 /// The line has no end within the limit.
 struct TooLong;
 
-/// Returns the range of the argument whose `$` is the first of `bytes`.
+/// Returns the range of the argument whose `$` is the first byte of `bytes`.
 ///
 /// Returns `None` if the argument is not short, or if it or its line end is not complete.
 #[inline]
@@ -423,7 +423,8 @@ fn short_argument(bytes: &[u8]) -> Option<Span> {
     (bytes.len() >= to + 2).then_some((from, to))
 }
 
-/// Reads `first`, a number of one to three digits and a line end. Returns the number and the bytes read.
+/// Reads `first`, a number of one to three digits and a line end. Returns the number, and how many bytes were
+/// read.
 #[inline]
 fn short_header(first: u8, bytes: &[u8]) -> Option<(usize, usize)> {
     let digit = |byte: u8| usize::from(byte.wrapping_sub(b'0'));

@@ -1,4 +1,4 @@
-//! What a command is given when it runs, and what it returns.
+//! The arguments of the function that runs a command, and its result.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use millstream_store::{Interests, Txn};
 use super::{CommandContext, UnwrittenEntries};
 use crate::state::Server;
 
-/// The environment of a command that uses more than data.
+/// The context of a command that needs the server, the thread or the connection, not only data.
 pub(crate) struct Call<'a, 'd, 't> {
     /// The server, the thread and the connection.
     pub(crate) context: &'a mut CommandContext<'d>,
@@ -29,37 +29,38 @@ pub(crate) const DONE: Reply = Ok(Outcome::Done);
 pub(crate) enum Outcome {
     /// The reply is written.
     Done,
-    /// The reply is written, and the command took little time. If its arguments and its reply are short too, it
-    /// need not be timed.
+    /// The reply is written, and the command took little time. If its arguments and its reply are short too, the
+    /// server need not read the clock for it.
     Brief,
-    /// The reply is written except for these entries, which are many.
+    /// The reply is written except for these entries: they are too many to write at once.
     Long(UnwrittenEntries),
-    /// There is no data to return yet: the client is blocked.
+    /// There is no data to return yet, so the client blocks.
     Block(BlockOn),
-    /// The reply takes long to produce: a separate thread does the work, and the client is blocked meanwhile.
+    /// The reply takes long to produce. A separate thread does the work, and the client blocks until it is done.
     SlowWork(SlowWork),
 }
 
 /// What a command blocks on.
 pub(crate) struct BlockOn {
-    /// Keys of the selected database, all locked by the command, and what the command needs of each.
+    /// Keys of the selected database, all locked by the command, and what the command waits for under each.
     pub(crate) interests: Interests,
     /// Milliseconds until the client stops waiting; 0: no limit.
     pub(crate) timeout_ms: u64,
-    /// Replacements for the command's last arguments when it runs again. So `$` keeps the meaning it had when the
-    /// client was blocked.
+    /// Replacements for the command's last arguments when it runs again. They make `$` keep the meaning it had when
+    /// the client was blocked.
     pub(crate) last_args: Vec<Box<[u8]>>,
 }
 
 /// Does slow work on a separate thread and writes the reply.
 pub(crate) type WorkFn = Box<dyn FnOnce(&Arc<Server>, &mut Writer) -> Result<(), CommandError> + Send>;
 
-/// Slow work that produces a command's reply. It starts after the command's locks are freed.
+/// Slow work that produces a command's reply. It starts after the command's locks are released.
 pub(crate) struct SlowWork {
     /// Does the work and writes the reply.
     pub(crate) work: WorkFn,
-    /// Milliseconds until the client stops waiting; 0: no limit. The work is finished in any case.
+    /// Milliseconds until the client stops waiting; 0: no limit. The work continues after a timeout.
     pub(crate) timeout_ms: u64,
-    /// The reply after the timeout and inside a transaction. `None`: the command is an error inside a transaction.
+    /// The reply after a timeout, or if the command runs inside a transaction. `None`: the command fails inside a
+    /// transaction.
     pub(crate) fallback_reply: Option<Vec<u8>>,
 }

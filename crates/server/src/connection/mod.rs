@@ -10,7 +10,7 @@
 //! batch at most.
 //!
 //! A panic in a command ends only this connection's task: tokio catches the panic, the buffers are cleared before their
-//! next use, and the locks are freed as the stack unwinds. Changes that the command has applied stay applied.
+//! next use, and the locks are released as the stack unwinds. Changes that the command has applied stay applied.
 
 mod leftover;
 mod long_reply;
@@ -42,11 +42,11 @@ use leftover::{Input, Output};
 
 /// A batch with more reply bytes than this is interrupted, and the replies are sent first.
 const FLUSH_BYTES: usize = 1024 * 1024;
-/// If the replies have at least this many bytes and a write of the log makes them safe, the connection writes it
-/// and sends them without waiting for the flush task. At the end of the round they would have left the processor's
-/// cache.
+/// If the replies have at least this many bytes and need only a write of the log, no sync, the connection writes the
+/// log itself and sends them at once. By the time the flush task runs, the processor's cache would no longer contain
+/// them.
 const SEND_NOW_BYTES: usize = 4096;
-/// Maximum bytes of a request from a client that has not authenticated.
+/// Maximum bytes of input kept for a client that has not authenticated.
 const UNAUTHENTICATED_INPUT_BYTES_MAX: usize = 1024 * 1024;
 
 /// A client's socket. Trying to write is cheaper than asking the runtime first whether the socket is writable.
@@ -89,7 +89,7 @@ enum AfterBatch {
     Block(Box<BlockedClient>),
     /// It sends the rest of a long reply, at most `bytes_max` bytes.
     SendLongReply { reply: Box<LongReply>, bytes_max: usize },
-    /// It runs no commands until this uptime, because of CLIENT PAUSE.
+    /// Because of CLIENT PAUSE, it runs no commands until the server's uptime is `until_ns`.
     Pause { until_ns: u64 },
     /// It closes.
     Close,
@@ -191,7 +191,8 @@ impl Connection {
         self.awaited_position = (!store.is_durable_enough(position)).then_some(position);
     }
 
-    /// Waits until deferred replies may be sent. Returns false if the log has ended: they must not be sent.
+    /// Waits until deferred replies may be sent. Returns false if the log failed or was closed: they must
+    /// not be sent.
     async fn wait_durable(&mut self) -> bool {
         match self.awaited_position.take() {
             Some(position) => deferred_replies::wait_durable(&self.server, position).await,
@@ -199,7 +200,7 @@ impl Connection {
         }
     }
 
-    /// Runs all complete requests, in the left-over input and in `fresh`, and keeps the rest of the bytes.
+    /// Runs all complete requests in the left-over input and in `fresh`, and keeps the bytes after them.
     fn run(&mut self, fresh: &[u8], out: &mut Writer) -> AfterBatch {
         let mut batch = Batch::begin(&self.server);
         self.decoder.set_limits(limits(&self.server, self.session.authenticated));

@@ -2,7 +2,7 @@
 //!
 //! EXEC locks everything and then checks whether a watched key was changed: no other client can change one in
 //! between. The queued commands run under the same lock, so no other client sees a part of them. Blocked readers
-//! that they make ready are served before the lock is freed.
+//! that they make ready are served before the lock is released.
 
 use millstream_protocol::args::Args;
 use millstream_protocol::commands::ArgList;

@@ -102,11 +102,11 @@ settings! {
         "Maximum length of an argument and of a string value";
     ClientQueryBufferLimit, "client-query-buffer-limit", Bytes { min: ONE_MIB, max: ANY_NUMBER },
         Fixed("1gb"), Anytime,
-        "Maximum size of a client's requests that have not run yet; beyond it the connection is closed";
+        "Maximum size of a client's buffered requests; beyond it the connection is closed";
     ClientOutputBufferLimit, "client-output-buffer-limit", OutputLimit, Fixed("normal 256mb 0 0"), Anytime,
         "Maximum size of one reply; beyond it the connection is closed; 0: no limit";
     SlowlogLogSlowerThan, "slowlog-log-slower-than", Number { min: -1, max: ANY_NUMBER }, Fixed("10000"), Anytime,
-        "Log commands that take longer than this many microseconds in SLOWLOG; -1: log no commands";
+        "SLOWLOG records commands that take longer than this many microseconds; -1: no commands";
     SlowlogMaxLen, "slowlog-max-len", Number { min: 0, max: 1_000_000 }, Fixed("128"), Anytime,
         "Maximum number of commands in SLOWLOG";
     StreamNodeMaxBytes, "stream-node-max-bytes", Bytes { min: 0, max: ANY_NUMBER }, Fixed("4096"), Anytime,
@@ -119,12 +119,12 @@ settings! {
     StreamIdmpMaxsize, "stream-idmp-maxsize", Number { min: 1, max: 10_000 }, Fixed("100"), Anytime,
         "Number of entries per producer for which a stream detects duplicates; XCFGSET overrides it for one stream";
     ExactLag, "exact-lag", YesNo, Fixed("yes"), Anytime,
-        "XINFO always returns a group's exact lag; `no`: by Redis' rules, it is sometimes null";
+        "XINFO always returns a group's exact lag; `no`: as in Redis, the lag is sometimes null";
     AppendOnly, "appendonly", YesNo, Fixed("yes"), AtStart,
-        "Log writes to disk; `no`: keep data in memory only and lose it when the server stops";
+        "Write every change to a log on disk; `no`: keep data in memory only and lose it when the server stops";
     AppendFsync, "appendfsync", Choice(&["always", "everysec", "no"]), Fixed("always"), Anytime,
         "When the log is synced to disk; `always`: before a reply is sent, `everysec`: once a second, `no`: when the \
-                 system decides";
+                 operating system decides";
     Save, "save", Text, Fixed(""), Never,
         "Redis' schedule of snapshots (always empty: a snapshot is taken when the log has grown enough)";
     MaxMemory, "maxmemory", Bytes { min: 0, max: ANY_NUMBER }, Fixed("0"), Never,

@@ -10,71 +10,73 @@ const PREAMBLE: &str = "\
 
 `millstream compat > COMPAT.md` writes this page from the server's own command table.
 
-Millstream follows Redis in RESP2 and RESP3, inline commands, replies, error texts and the order of checks. It has all
-stream commands of Redis 8.10. Of the other commands it has those that clients, tools and consumers of streams need;
-they follow Redis 7.4.
+Millstream speaks the Redis protocol (RESP2, RESP3 and inline commands). Its replies and error texts are those of Redis,
+and it checks arguments in the same order. It implements all stream commands of Redis 8.10, and the other commands that
+stream clients and tools need. The other commands behave as in Redis 7.4.
 
 ## Deliberate differences
 
 - **Lag is always a number.** `XINFO GROUPS` and `XINFO STREAM FULL` count the entries that a group has not read, even
-  after deletions and trimming. With `exact-lag no`, lag follows Redis' rules exactly and is sometimes null.
+  after deletions and trimming. With `exact-lag no`, lag is null in the same cases as in Redis.
 - **Deleting entries frees memory.** The server rewrites a block when most of its entries are deleted.
-  `radix-tree-keys` and `radix-tree-nodes` of `XINFO STREAM` count blocks.
+  In `XINFO STREAM`, `radix-tree-keys` and `radix-tree-nodes` are the number of blocks.
 - **`MEMORY USAGE` is complete**: it counts everything that belongs to a key, including pending entries.
 - **`SCAN` returns a key exactly once** if the key exists during the whole iteration.
-- **A request has at most 1,048,576 arguments**; Redis allows 2,147,483,647. The error is the same.
-- **No scripts.** EVAL and similar commands return an error that says what to use instead.
+- **A request has at most 1,048,576 arguments**; Redis allows 2,147,483,647. The error text is the same.
+- **No scripts.** EVAL and SCRIPT LOAD return an error that says what to use instead.
 - **One user**, `default`, with or without a password.
-- **Durable by default**: `appendonly yes` and `appendfsync always`. The server sends a reply, also to a read, only
-  after the data that the reply depends on is durable. The file formats are Millstream's own; RDB and AOF files are
-  neither read nor written.
+- **Durable by default**: `appendonly yes` and `appendfsync always`. The server sends a reply, even to a read, only
+  after the data that the reply depends on is durable. Millstream has its own file formats; it neither reads nor writes
+  RDB and AOF files.
 - **A reply longer than 256 MB closes the connection** (`client-output-buffer-limit`; `normal 0 0 0` removes the
-  limit, as in Redis). Entries that this reply would have delivered stay pending.
-- **DEBUG SLEEP needs no permission**: there is no setting `enable-debug-command`.
-- **Snapshots need no fork** and block no clients. The server takes one when the log has grown enough (`save` is
-  empty), and on SAVE, BGSAVE and BGREWRITEAOF.
-- **After a restart, a consumer's `idle` can be too large**, because a read that delivered nothing is not logged.
+  limit, as in Redis). Entries in such a reply stay pending.
+- **DEBUG SLEEP needs no permission**: the setting `enable-debug-command` does not exist.
+- **Snapshots need no fork** and block no clients. The server takes a snapshot when the log has grown enough, and on
+  SAVE, BGSAVE and BGREWRITEAOF. It has no save points: `save` is empty.
+- **After a restart, a consumer's `idle` can be too large**, because the server does not log reads that return no
+  entries.
 
 ## Redis defects that Millstream does not have
 
-Each exists in some releases of Redis. If a release is given, later releases are fixed.
+Each defect exists in some releases of Redis. If an item names a release, later releases have fixed the defect.
 
-- **A rejected XADD has no effect.** In Redis, an `XADD … IDMP` that fails still creates its producer, without an
-  entry ([#15840](https://github.com/redis/redis/pull/15840)).
+- **A rejected XADD has no effect.** In Redis, an `XADD … IDMP` that fails still creates its producer,
+  although it adds no entry ([#15840](https://github.com/redis/redis/pull/15840)).
 - **Pending entries removed by `XDELEX … DELREF` stay removed.** If the entry itself was already deleted, Redis did
   not log the removal, so the pending entries came back after a restart.
-- **`CLAIM` applies to every stream read from `>`.** In Redis, a stream read from an id turns CLAIM off for all
+- **`CLAIM` applies to every stream with the id `>`.** In Redis, a stream with any other id turns CLAIM off for all
   streams after it.
-- **`lag` is known after a deletion ahead of a group.** Redis returns null from then on.
+- **`lag` stays known after a deletion of entries that the group has not read.** Redis returns null from then on.
 - **XDEL frees memory.** Redis keeps deleted entries until all entries of their node are deleted.
-- **A consumer created by an XREADGROUP without entries is durable.** Redis before 8.6 lost it at the next restart.
+- **A consumer survives a restart even if the XREADGROUP that created it returned no entries.** Redis before 8.6 lost
+  such a consumer.
 - **XACKDEL accepts any number of ids.** In Redis 8.2, more than 8 ids overwrote the stack (CVE-2025-62507).
-- **A stream, a group or a consumer can be named `STREAMS`.** Redis before 8.10 took the name for the option when it
-  looked for keys.
-- **The producer history forgets entries by their age.** Redis counts the age from the time in the entry's id, so an
-  id in the future is never forgotten. Millstream counts from the id or from the time it was recorded, whichever is
-  earlier. It checks the age when it uses the history, not once a second.
-- **`MAXLEN ~ … ACKED` trims.** The first releases of Redis 8.2 deleted nothing.
-- **BLOCK keeps its deadline** if a blocked reader is woken and finds no entries. Some releases of Redis 7.2 started
-  the timeout again.
+- **A stream, a group or a consumer can be named `STREAMS`.** Redis before 8.10 mistook the name for the option when
+  it looked for keys.
+- **The producer history of `XADD … IDMP` forgets every entry after IDMP-DURATION.** Redis takes an entry's age from
+  the time in its id, so it never forgets an id in the future. Millstream takes the age from the time in the id or the
+  time of recording, whichever is earlier. It checks the age whenever it uses the history, not once a second.
+- **`MAXLEN ~ … ACKED` removes entries.** The first releases of Redis 8.2 removed none.
+- **BLOCK keeps its deadline** if a blocked reader is woken and finds no entries. Some releases of Redis 7.2 restarted
+  the timeout.
 
 ## Not supported
 
-Sorted sets, bitmaps, HyperLogLog, geo, publish/subscribe, keyspace events, client-side caching, modules, replication,
-cluster, MONITOR, DUMP and RESTORE, SORT, and all commands on strings, hashes, lists and sets that the tables below do
-not contain. The error for an unknown command is that of Redis.
+Millstream does not support sorted sets, bitmaps, HyperLogLog, geo, publish/subscribe, keyspace events, client-side
+caching, modules, replication, cluster, MONITOR, DUMP, RESTORE and SORT. For strings, hashes, lists and sets, it supports
+only the commands in the tables below. An unknown command gets the same error as in Redis.
 ";
 
 const OWN_COMMANDS: &str = "
 ### Commands that only Millstream has
 
-*Since* is the version of Millstream.
+Here, *since* is the version of Millstream that introduced the command.
 
-- `XEXTEND` is for handlers that take long. It extends only entries that the consumer still owns, and returns 1 or 0
-  for each id. In Redis, `XCLAIM … 0 id JUSTID` serves this purpose, but it takes back entries that another consumer
-  has claimed in the meantime.
-- `XADOPT` is for workers that will not come back. It returns the number of entries moved. `XGROUP DELCONSUMER` would
-  discard them.
+- `XEXTEND` is for long-running handlers. For each id, it returns 1 if the consumer still owned the entry, and 0 if
+  not. In Redis, `XCLAIM … 0 id JUSTID` serves this purpose, but it takes back entries that another consumer has
+  claimed in the meantime.
+- `XADOPT` is for replacing a worker that is gone for good. It returns the number of entries moved. `XGROUP
+  DELCONSUMER` would discard these entries.
 
 | command | since | description |
 |---|---|---|

@@ -56,7 +56,7 @@ pub(super) fn docs(_: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Repl
     DONE
 }
 
-/// COMMAND LIST.
+/// COMMAND LIST: the names of all commands, or of those that match the filter.
 pub(super) fn list(_: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
     let filter = CommandFilter::parse(argv)?;
     let chosen = |spec: &&CommandSpec| match filter {
@@ -214,13 +214,13 @@ fn docs_one(writer: &mut Writer, spec: &CommandSpec) {
     let (subcommands, arguments) = (subcommands(spec), arguments(spec));
     writer.bulk(spec.name);
     writer.map(4 + usize::from(!arguments.is_empty()) + usize::from(!subcommands.is_empty()));
-    let facts = [
+    let properties = [
         ("summary", spec.summary),
         ("since", spec.since),
         ("group", spec.group.name()),
         ("complexity", spec.complexity),
     ];
-    for (name, text) in facts {
+    for (name, text) in properties {
         writer.bulk(name);
         writer.bulk(text);
     }

@@ -85,7 +85,7 @@ pub fn salvage(dir: &Path, out: &Path) -> Result<SalvageReport, CheckError> {
     check_is_store(dir, &candidates)?;
     let mut survey = best_survey(&disk, candidates)?;
     let found = Report { in_use, ..report(&disk, dir, &survey)? };
-    survey.remove_unsound();
+    survey.remove_invalid();
     write_out(&mut survey, out)?;
     let saved = check_folder(out)?;
     if let Some(wrong) = saved.damage.first() {
@@ -179,6 +179,6 @@ fn damaged_keys(survey: &Survey) -> Vec<DamagedKey> {
     let misfits = survey.misfits.iter();
     let misfits =
         misfits.map(|(place, misfit)| named(place, misfit.count, Some(misfit.position), &misfit.why));
-    let unsound = survey.unsound.iter().map(|(place, why)| named(place, 0, None, why));
-    misfits.chain(unsound).collect()
+    let invalid = survey.invalid.iter().map(|(place, why)| named(place, 0, None, why));
+    misfits.chain(invalid).collect()
 }

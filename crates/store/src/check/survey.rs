@@ -43,7 +43,8 @@ pub(super) struct Base {
 
 /// The possible bases of a folder.
 pub(super) struct Candidates {
-    /// `Ok(None)` in a new folder. Also an error if the manifest belongs to another store than all other files.
+    /// `Ok(None)` in a new folder. An error if the manifest is damaged, or if it belongs to a different store than all
+    /// other files.
     pub(super) manifest: Result<Option<Manifest>, Damage>,
     /// Possible bases, best first; never empty.
     pub(super) bases: Vec<Base>,
@@ -67,23 +68,24 @@ impl Candidates {
         {
             manifest = Err(Damage::of_manifest(&**disk, DamageKind::ManifestForeign));
         }
-        let sound = manifest.as_ref().ok().and_then(Option::as_ref);
-        let store_id = match sound {
+        let intact = manifest.as_ref().ok().and_then(Option::as_ref);
+        let store_id = match intact {
             Some(manifest) => Some(manifest.store_id),
             None => most_frequent(&ids),
         };
-        let durable = sound.map_or(0, |manifest| manifest.durable);
+        let durable = intact.map_or(0, |manifest| manifest.durable);
         let base = |snapshot: Option<u64>| {
             let first = snapshot.map_or(1, |position| position.saturating_add(1));
             Base { snapshot, wanted: SalvageTarget { store_id, first, durable } }
         };
-        // Every base that the log continues gives the same state. The oldest was certainly once current.
+        // All bases whose later records are all in the log lead to the same state. Prefer the oldest one, because it
+        // certainly was current once.
         let begin = owners.iter().map(|(first, _)| *first).min();
         let is_continued = |base: &Base| begin.is_some_and(|begin| begin <= base.wanted.first);
         let all = || std::iter::once(None).chain(taken.iter().copied().map(Some)).map(base);
         let mut bases: Vec<Base> =
-            sound.map(current_base).into_iter().chain(all().filter(is_continued)).collect();
-        if sound.is_none() {
+            intact.map(current_base).into_iter().chain(all().filter(is_continued)).collect();
+        if intact.is_none() {
             bases.extend(taken.iter().rev().map(|position| base(Some(*position))));
         }
         bases.push(base(None));
@@ -114,11 +116,11 @@ fn most_frequent(ids: &[StoreId]) -> Option<StoreId> {
     counts.into_iter().max_by_key(|(_, count)| *count).map(|(id, _)| StoreId(id))
 }
 
-/// Changes of a key that did not fit and were skipped.
+/// Changes to one key that did not fit its value and were skipped.
 #[derive(Clone, Debug)]
 pub(super) struct Misfits {
     pub(super) count: u64,
-    /// Position of the first.
+    /// Position of the record with the first such change.
     pub(super) position: u64,
     pub(super) why: String,
 }
@@ -137,7 +139,7 @@ pub(super) struct Survey {
     /// Keys with changes that did not fit.
     pub(super) misfits: BTreeMap<KeyInDb, Misfits>,
     /// Keys whose values break an invariant, and why.
-    pub(super) unsound: BTreeMap<KeyInDb, String>,
+    pub(super) invalid: BTreeMap<KeyInDb, String>,
     manifest_finding: Option<Finding>,
     pub(super) snapshot_findings: Vec<Finding>,
     index_finding: Option<Finding>,
@@ -163,7 +165,7 @@ impl Survey {
             log: Salvage::default(),
             contents: Contents::default(),
             misfits: BTreeMap::new(),
-            unsound: BTreeMap::new(),
+            invalid: BTreeMap::new(),
             manifest_finding: manifest.as_ref().err().map(manifest_finding),
             snapshot_findings: Vec::new(),
             index_finding: None,
@@ -194,24 +196,24 @@ impl Survey {
     /// Verifies every value and index, and counts the contents.
     fn check_values(&mut self) {
         let shard = self.store.shard(0).lock();
-        let (contents, unsound) = (&mut self.contents, &mut self.unsound);
+        let (contents, invalid) = (&mut self.contents, &mut self.invalid);
         for db in 0..DATABASES {
             shard.keys.visit_keys(db, 0, |key, value| {
                 contents.count(value);
                 if let Err(why) = value.check() {
-                    unsound.insert((db, key.into()), why);
+                    invalid.insert((db, key.into()), why);
                 }
             });
         }
-        if let (true, Err(what)) = (unsound.is_empty(), shard.keys.check()) {
+        if let (true, Err(what)) = (invalid.is_empty(), shard.keys.check()) {
             self.index_finding = Some(Finding::new(&self.folder, what));
         }
     }
 
     /// Removes the keys that break an invariant, so that the others can be used.
-    pub(super) fn remove_unsound(&self) {
+    pub(super) fn remove_invalid(&self) {
         let mut txn = self.store.lock_all(0, 0);
-        for (db, key) in self.unsound.keys() {
+        for (db, key) in self.invalid.keys() {
             txn.select(*db);
             txn.apply(key, &Effect::Delete);
         }
@@ -222,11 +224,11 @@ impl Survey {
         self.snapshot_findings.is_empty()
             && self.losses().next().is_none()
             && self.misfits.is_empty()
-            && self.unsound.is_empty()
+            && self.invalid.is_empty()
             && self.index_finding.is_none()
     }
 
-    /// Returns the losses of positions that are needed.
+    /// Returns the losses of records that are still needed.
     pub(super) fn losses(&self) -> impl Iterator<Item = &Loss> {
         self.log.losses.iter().filter(|loss| loss.next.is_none_or(|next| next > self.first))
     }
@@ -250,7 +252,7 @@ impl Survey {
             let (position, key) = (Some(misfits.position), Some(place.clone()));
             Finding { position, key, ..Finding::new(&self.folder, what) }
         });
-        let unsound = self.unsound.iter().map(|(place, why)| {
+        let invalid = self.invalid.iter().map(|(place, why)| {
             let what = format!("the value breaks an invariant: {why}");
             Finding { key: Some(place.clone()), ..Finding::new(&self.folder, what) }
         });
@@ -259,7 +261,7 @@ impl Survey {
             .chain(self.log.misnamed.iter().map(name_finding))
             .chain(self.log.losses.iter().map(log_finding))
             .chain(misfits)
-            .chain(unsound)
+            .chain(invalid)
             .chain(self.index_finding.clone())
             .collect()
     }
@@ -325,7 +327,7 @@ impl SurveyReader<'_> {
         Ok(())
     }
 
-    /// Applies a record, unless it cannot be decoded completely. Skips and remembers changes that do not fit.
+    /// Applies a record, unless it cannot be decoded completely. Adds changes that do not fit to `misfits` instead.
     fn record(&mut self, position: u64, payload: &[u8]) -> Result<(), String> {
         replay(payload, &mut |_| {}).map_err(|error| error.to_string())?;
         replay(payload, &mut |change| self.change(position, change)).map_err(|error| error.to_string())

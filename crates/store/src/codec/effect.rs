@@ -1,15 +1,16 @@
-//! Encodes changes. Each variant of an effect has its own tag.
+//! Encodes and decodes changes. Each variant of an effect has its own tag.
 //!
 //! ```text
-//! texts := count:number  text…
-//! pairs := count:number  (text text)…
-//! ids   := count:number  step…      step := ms:signed  (seq:signed within a millisecond | seq:number)
-//! rows  := count:number  (step  delivered_at_ms:signed from the row before  deliveries:number)…
-//! given := count:number  (step  deliveries:number)…
+//! texts    := count:number  text…
+//! pairs    := count:number  (text text)…
+//! id_step  := ms:signed  (seq:signed if ms is 0 | seq:number)      relative to the id before it
+//! ids      := count:number  id_step…
+//! claimed  := count:number  (id_step  delivered_at_ms:signed, relative to the row before it  deliveries:number)…
+//! released := count:number  (id_step  deliveries:number)…
 //! ```
 //!
-//! The first step is relative to 0-0. A time beside an id is encoded relative to the id's milliseconds, because entries
-//! are delivered soon after they were added.
+//! The first `id_step` is relative to 0-0, and the first time in `claimed` is relative to the time of the claim. A time
+//! that belongs to a single id is encoded relative to the id's milliseconds, because the two are close to each other.
 
 use millstream_engine::ListEnd::{Head, Tail};
 use millstream_engine::{ClaimedRow, Effect, KeyPlace, Rearrangement, ReleasedRow, StreamEffect, StreamId};
@@ -38,7 +39,7 @@ const STREAM_TAGS: u8 = 32;
 /// A row consists of the tag, the variant, in brackets the field that the tag implies, and the fields in the order and
 /// form in which they follow the key.
 macro_rules! layouts {
-    ($effect:ident, $put:ident, $read:ident, besides $besides:pat =>
+    ($effect:ident, $put:ident, $read:ident, except $except:pat =>
      $($tag:literal $variant:ident $([$implied:ident = $value:tt])? {
          $($field:ident: $form:ident $(($from:expr))?),*
      };)+) => {
@@ -49,7 +50,7 @@ macro_rules! layouts {
                     put_place(out, place);
                     $(put!(out, $field, $form $(($from))?);)*
                 })+
-                $besides => unreachable!("{effect:?} is encoded elsewhere"),
+                $except => unreachable!("{effect:?} is encoded elsewhere"),
             }
         }
 
@@ -83,8 +84,8 @@ macro_rules! put {
     ($out:ident, $field:expr, id) => { put_id($out, $field) };
     ($out:ident, $field:expr, optional_id) => { put_optional_id($out, $field) };
     ($out:ident, $field:expr, ids) => { put_ids($out, $field) };
-    ($out:ident, $field:expr, rows($from:expr)) => { put_rows($out, $field, $from) };
-    ($out:ident, $field:expr, given) => { put_released($out, $field) };
+    ($out:ident, $field:expr, claimed($from:expr)) => { put_claimed($out, $field, $from) };
+    ($out:ident, $field:expr, released) => { put_released($out, $field) };
 }
 
 /// Reads a field in one of the forms used in the tables.
@@ -100,11 +101,11 @@ macro_rules! read {
     ($reader:ident, $scratch:ident, id) => { $reader.id()? };
     ($reader:ident, $scratch:ident, optional_id) => { if $reader.flag()? { Some($reader.id()?) } else { None } };
     ($reader:ident, $scratch:ident, ids) => { $scratch.read_ids($reader)? };
-    ($reader:ident, $scratch:ident, rows($from:expr)) => { $scratch.read_rows($reader, $from)? };
-    ($reader:ident, $scratch:ident, given) => { $scratch.read_released($reader)? };
+    ($reader:ident, $scratch:ident, claimed($from:expr)) => { $scratch.read_claimed($reader, $from)? };
+    ($reader:ident, $scratch:ident, released) => { $scratch.read_released($reader)? };
 }
 
-layouts! { Effect, put_value_effect, read_value_effect, besides Effect::Stream(_) =>
+layouts! { Effect, put_value_effect, read_value_effect, except Effect::Stream(_) =>
     1 Delete {};
     2 ExpireAt { at_ms: number };
     3 Persist {};
@@ -121,7 +122,7 @@ layouts! { Effect, put_value_effect, read_value_effect, besides Effect::Stream(_
     14 SetRemove { members: texts };
 }
 
-layouts! { StreamEffect, put_stream_effect, read_stream_effect, besides StreamEffect::Append { .. } =>
+layouts! { StreamEffect, put_stream_effect, read_stream_effect, except StreamEffect::Append { .. } =>
     32 Create {};
     34 TrimThrough { last: id };
     35 DeleteEntries { ids: ids };
@@ -136,17 +137,17 @@ layouts! { StreamEffect, put_stream_effect, read_stream_effect, besides StreamEf
     44 Deliver [pending = false] { group: text, consumer: text, last: id, count: number, at_ms: step(last.ms) };
     45 Redeliver { group: text, consumer: text, at_ms: number, ids: ids };
     46 Ack { group: text, ids: ids };
-    47 Claim { group: text, consumer: text, at_ms: number, rows: rows(at_ms) };
+    47 Claim { group: text, consumer: text, at_ms: number, rows: claimed(at_ms) };
     48 TrimEntries { ids: ids };
     49 Forget { ids: ids };
-    50 Release { group: text, rows: given };
+    50 Release { group: text, rows: released };
     51 Adopt { group: text, from: text, to: text, at_ms: number };
     52 IdempotenceConfigure { duration_s: number, max_size: number };
     53 Remember { producer: text, iid: text, id: id, at_ms: step(id.ms) };
     54 Repeat {};
 }
 
-/// One change of a record.
+/// One change in a record.
 pub(crate) enum RecordedChange<'a> {
     /// The value of a key changes.
     Key { db: u32, key: &'a [u8], effect: Effect<'a> },
@@ -230,7 +231,7 @@ fn put_id_step(out: &mut Vec<u8>, before: StreamId, id: StreamId) {
     }
 }
 
-fn put_rows(out: &mut Vec<u8>, rows: &[ClaimedRow], at_ms: u64) {
+fn put_claimed(out: &mut Vec<u8>, rows: &[ClaimedRow], at_ms: u64) {
     put_number(out, rows.len() as u64);
     let mut before = ClaimedRow { id: StreamId::MIN, delivered_at_ms: at_ms, deliveries: 0 };
     for row in rows {
@@ -271,7 +272,7 @@ struct Scratch<'p> {
     rows: SmallVec<[ClaimedRow; 4]>,
     released: SmallVec<[ReleasedRow; 4]>,
     values: SmallVec<[NextValue<'p>; 8]>,
-    /// Key and id of the previous change if it added an entry. Its fields are still in `texts`.
+    /// Key and id of the previous change if it appended an entry. Its fields are still in `texts`.
     entry: Option<(KeyPlace<'p>, StreamId)>,
 }
 
@@ -286,7 +287,8 @@ fn read_change<'p>(
         tag::APPEND => return scratch.read_entry(read_place(reader)?, reader, visit),
         tag::APPEND_NEXT => {
             let after = entry.and_then(|(place, id)| Some((place, id.next()?)));
-            let (place, id) = after.ok_or(begin.error("there is no entry before it"))?;
+            let (place, id) =
+                after.ok_or(begin.error("an entry that continues another has no entry before it"))?;
             return scratch.read_next_entry(place, id, reader, visit);
         }
         tag::MOVE => Rearrangement::Move(read_place(reader)?, read_place(reader)?),
@@ -296,7 +298,7 @@ fn read_change<'p>(
         tag => {
             let KeyPlace { db, key } = read_place(reader)?;
             let effect = read_effect(tag, reader, scratch)?
-                .ok_or(begin.error("a kind of change that this version does not know"))?;
+                .ok_or(begin.error("unknown kind of change; a newer version may have written it"))?;
             visit(RecordedChange::Key { db, key, effect });
             return Ok(());
         }
@@ -327,8 +329,8 @@ fn read_id_step(reader: &mut ByteReader<'_>, before: StreamId) -> Result<StreamI
     Ok(StreamId::new(ms, seq))
 }
 
-/// Returns the change that adds an entry.
-fn added<'a>(place: KeyPlace<'a>, id: StreamId, fields: &'a [&'a [u8]]) -> RecordedChange<'a> {
+/// Returns the change that appends an entry.
+fn append_change<'a>(place: KeyPlace<'a>, id: StreamId, fields: &'a [&'a [u8]]) -> RecordedChange<'a> {
     let effect = Effect::Stream(StreamEffect::Append { id, fields });
     RecordedChange::Key { db: place.db, key: place.key, effect }
 }
@@ -351,7 +353,7 @@ impl<'p> Scratch<'p> {
         visit: &mut impl FnMut(RecordedChange<'_>),
     ) -> Result<(), CodecError> {
         let id = reader.id()?;
-        visit(added(place, id, self.read_pairs(reader)?));
+        visit(append_change(place, id, self.read_pairs(reader)?));
         self.entry = Some((place, id));
         Ok(())
     }
@@ -376,7 +378,7 @@ impl<'p> Scratch<'p> {
         }
         let mut fields = SmallVec::<[&[u8]; 32]>::new();
         names.zip(&self.values).for_each(|(name, value)| fields.extend([*name, value.as_bytes()]));
-        visit(added(place, id, &fields));
+        visit(append_change(place, id, &fields));
         self.entry = Some((place, id));
         Ok(())
     }
@@ -406,7 +408,7 @@ impl<'p> Scratch<'p> {
         Ok(&self.ids)
     }
 
-    fn read_rows(&mut self, reader: &mut ByteReader<'_>, at_ms: u64) -> Result<&[ClaimedRow], CodecError> {
+    fn read_claimed(&mut self, reader: &mut ByteReader<'_>, at_ms: u64) -> Result<&[ClaimedRow], CodecError> {
         let count = reader.count(4)?;
         self.rows.clear();
         self.rows.reserve(count);

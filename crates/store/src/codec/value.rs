@@ -93,7 +93,7 @@ pub(crate) fn read_value(reader: &mut ByteReader<'_>, hashing: Hashing) -> Resul
         SET_INTEGERS => Value::Set(Box::new(read_set(reader, Layout::SortedIntegers, hashing)?)),
         SET_PACKED => Value::Set(Box::new(read_set(reader, Layout::Packed, hashing)?)),
         SET_TABLE => Value::Set(Box::new(read_set(reader, Layout::Table, hashing)?)),
-        _ => return Err(reader.error("a kind of value that this version does not know")),
+        _ => return Err(reader.error("unknown kind of value; a newer version may have written it")),
     })
 }
 

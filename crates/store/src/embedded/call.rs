@@ -1,4 +1,5 @@
-//! A call: runs a verb under the lock, blocks if there is nothing to read, then waits until its result is durable enough.
+//! A call: runs a verb under the lock, blocks if there is nothing to read, then waits until its result is durable
+//! enough.
 //!
 //! ```text
 //! New ── run ──> WaitingDurable ── durable enough ──> Finished
@@ -25,7 +26,7 @@ impl<V: Verb<Output: Send + 'static> + Clone + Send + 'static> Callable for V {}
 ///
 /// A call can be dropped at any time:
 /// - Before it is polled: it has no effect.
-/// - While it is blocked: it leaves the queue. Entries that were delivered to it in that moment are pending for its
+/// - While it is blocked: it leaves the queue. Entries that were delivered to it at that moment are pending for its
 ///   consumer, and [`Call::history`] returns them. With [`Call::no_ack`] they are lost.
 /// - Later: its changes stay and become durable. Only the result is lost.
 #[must_use = "a call does nothing until it is awaited or run with `wait`"]

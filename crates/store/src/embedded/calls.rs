@@ -53,13 +53,13 @@ impl Millstream {
         self.call(SetCounters { key: owned(key), counters })
     }
 
-    /// Removes a key with its value: for a stream, entries, groups and pending entries. Returns false if the key does
-    /// not exist.
+    /// Removes a key and its value. A stream loses its entries, groups and pending entries. Returns false if the key
+    /// does not exist.
     pub fn remove(&self, key: impl AsRef<[u8]>) -> Call<Remove> {
         self.call(Remove { key: owned(key) })
     }
 
-    /// Returns the entries in a range of ids; `..` means all. If the stream does not exist, there are none.
+    /// Returns the entries in a range of ids; `..` means all. Returns no entries if the stream does not exist.
     pub fn range(
         &self,
         key: impl AsRef<[u8]>,
@@ -98,8 +98,8 @@ options!(Call<Add> {
     /// Sets what happens to pending entries that the trim removes from the stream. By default they stay pending.
     references(references: References) => |verb| verb.references = references;
 
-    /// Adds the entry only once per `iid` of this producer. If the producer history contains the `iid`, the call
-    /// returns the id of the entry added then. Works only with an id from the clock.
+    /// Adds the entry only once per `iid` (idempotent id) of this producer. If the producer history contains the `iid`,
+    /// the call adds nothing and returns the id of the earlier entry. Works only with an id from the clock.
     idempotent(producer: impl AsRef<[u8]>, iid: impl AsRef<[u8]>) => |verb| {
         verb.idempotency_key = Some(IdempotencyKey { producer: owned(producer), iid: Some(owned(iid)) });
     };
@@ -124,12 +124,12 @@ options!(Call<Collect<Range, Vec<Entry>>> {
     /// Returns at most `count` entries.
     count(count: u64) => |verb| verb.verb.count = Some(count);
 
-    /// Returns the entries in descending order of their ids; with a count, the last ones.
+    /// Returns the entries in descending order of ids. With `count`, returns those with the greatest ids.
     reversed() => |verb| verb.verb.reversed = true;
 });
 
 options!(Call<Collect<Read, ReadBatch>> {
-    /// Reads this stream, too.
+    /// Also reads this stream.
     and(key: impl AsRef<[u8]>, from: ReadFrom) => |verb| verb.verb.streams.push((owned(key), from));
 
     /// Returns at most `count` entries of each stream.

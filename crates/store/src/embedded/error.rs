@@ -14,7 +14,8 @@ use crate::verbs::Verb;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// The request is not possible in the current state of the data. Nothing was changed.
+    /// The request is not possible in the current state of the data. Nothing was changed, except by the verbs that ran
+    /// before the refused one in a `Vec` or a pair of verbs.
     Refused {
         /// The key that caused the refusal.
         key: Vec<u8>,

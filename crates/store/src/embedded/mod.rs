@@ -29,8 +29,8 @@
 //! # }
 //! ```
 //!
-//! Most methods return a [`Call`]: a future for any runtime that starts when it is first polled. Without a runtime,
-//! [`Call::wait`] blocks the thread instead.
+//! Most methods return a [`Call`]: a future that starts when it is first polled, on any async runtime. Without a
+//! runtime, [`Call::wait`] runs the call and blocks the thread.
 //!
 //! A call returns when everything in its result is as durable as the sync policy requires. With the policy `always`,
 //! its changes and all data that it has read survive a power cut.
@@ -76,7 +76,7 @@ pub use millstream_engine::{
     Exactness, GroupStart, IdSpec, NackMode, References, Refusal, StreamId, Trim, TrimBy, TrimLimit,
 };
 
-/// A handle of an open database. Clones are handles of the same database.
+/// A handle to an open database. Clones are handles to the same database.
 ///
 /// The database closes with [`Millstream::close`], or when the last handle is dropped.
 #[derive(Clone)]
@@ -97,7 +97,7 @@ impl Millstream {
     /// Opens the database in a folder, which is created if it does not exist. Calls return after their changes are
     /// synced.
     ///
-    /// A folder is open in one process at a time. To choose another policy, use [`Store::open`] and
+    /// Only one process can have a folder open. To choose another sync policy, use [`Store::open`] and
     /// [`Millstream::owning`].
     pub fn open(folder: impl AsRef<Path>) -> Result<Millstream, Error> {
         let (store, _) = Store::open(folder.as_ref(), StoreOptions::default(), FolderOptions::default())?;
@@ -109,8 +109,8 @@ impl Millstream {
         Millstream::new(Arc::new(Store::new(StoreOptions::default())), true)
     }
 
-    /// Creates a database over a store that the caller has opened with its own options. The store closes with the
-    /// database.
+    /// Creates a database over a store that the caller has opened with its own options. Closing the database closes the
+    /// store.
     pub fn owning(store: Store) -> Result<Millstream, Error> {
         let db = Millstream::new(Arc::new(store), true);
         db.inner.store.start_timekeeper().map_err(Error::Thread)?;
@@ -119,7 +119,7 @@ impl Millstream {
 
     /// Creates a database over a shared store, for example that of a server in this process.
     ///
-    /// Closing the database ends this handle and its clones. The store stays open until its owner closes it.
+    /// Closing the database closes this handle and its clones. The store stays open until its owner closes it.
     pub fn over(store: Arc<Store>) -> Millstream {
         Millstream::new(store, false)
     }
@@ -141,8 +141,8 @@ impl Millstream {
         Call::new(self.clone(), verb)
     }
 
-    /// Takes a snapshot on this thread and removes the log segments that it covers. Returns `None` if there was
-    /// nothing to do.
+    /// Takes a snapshot on this thread and removes the log segments that it covers. Returns `None` if the database is
+    /// in memory or has not changed since the last snapshot.
     ///
     /// The store also takes snapshots by itself, in the background, when the log has grown.
     pub fn snapshot(&self) -> Result<Option<SnapshotTaken>, Error> {
@@ -159,8 +159,8 @@ impl Millstream {
 
     /// Syncs all changes and unlocks the folder, unless the store is [shared](Millstream::over).
     ///
-    /// This ends all handles: blocked calls and later calls return [`Error::Closed`]. After an error the database is
-    /// closed too. Call this again to retry what could not be written.
+    /// This closes all handles: blocked calls and later calls return [`Error::Closed`]. Even if `close` returns an
+    /// error, the database is closed. Call `close` again to retry writing the remaining changes.
     pub fn close(&self) -> Result<(), Error> {
         *self.inner.closed.write() = true;
         self.inner.close()
@@ -182,7 +182,7 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        // An owner that needs the result calls `close` itself.
+        // The error is lost here. Callers that need it call `close` themselves.
         let _ = self.close();
     }
 }

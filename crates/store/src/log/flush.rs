@@ -45,7 +45,7 @@ impl Log {
         self.ended.get_or_init(|| LogError::Failed(error)).clone()
     }
 
-    /// Ends the log if its folder was moved or removed, because a later start would not find new records.
+    /// Ends the log if its folder was moved or removed, because the next start would not find new records.
     pub(crate) fn check_not_moved(&self) {
         if let Err(error) = self.disk.check_not_moved() {
             self.fail(error);
@@ -54,10 +54,10 @@ impl Log {
 
     /// Keeps a write buffer that could not be written for lack of space.
     ///
-    /// Until the buffer is written, the log refuses more writes, even if the system reports free space: the system may
-    /// ignore a quota.
+    /// Until the buffer is written, the log refuses more writes, even if the system reports free space. That number may
+    /// not take a quota into account.
     fn retry_buffer_later(&self, writer: &Writer, error: &DiskError) -> LogError {
-        // If only a new segment could not be created, no records wait, and no later write would clear the flag.
+        // If only the creation of a segment failed, no records wait to be written. No later write would clear the flag.
         let has_records = writer.done < writer.buffer.bytes.len();
         self.buffer_awaits_space.store(has_records && error.is_full(), Ordering::Relaxed);
         self.retry_later(error)
@@ -90,7 +90,7 @@ impl Log {
         writer.done = 0;
     }
 
-    /// Fills in the headers of all buffered frames. Each frame continues the one before it, also across segments.
+    /// Fills in the headers of all buffered frames. Each frame continues the one before it, even across segments.
     pub(super) fn seal_frames(&self, writer: &mut Writer) {
         let Writer {
             buffer: WriteBuffer { bytes, frames, segment_starts, last, .. },
@@ -144,7 +144,7 @@ impl Log {
         }
         let bytes = &writer.buffer.bytes[writer.done..end];
         if let Err(error) = write_full(&*writer.file, writer.file_bytes, bytes) {
-            // If the disk is full and the file could be cut back, nothing has changed.
+            // If the disk is full and the file could be truncated to its previous length, nothing has changed.
             if error.is_full() && writer.file.truncate(writer.file_bytes).is_ok() {
                 writer.preallocated_until = writer.file_bytes;
                 return Err(self.retry_buffer_later(writer, &error));
@@ -197,7 +197,7 @@ impl Log {
     fn begin_segment(&self, writer: &mut Writer, header: SegmentHeader) -> Result<(), LogError> {
         writer.cut_preallocated();
         self.publish_written(header.first - 1);
-        // Syncs even if all records are durable, because the file may have been cut since then.
+        // Syncs even if all records are durable, because the file may have been truncated since then.
         self.sync_current(None)?;
         let name = segment::name(header.first);
         let file = match self.disk.create(&name) {
@@ -226,14 +226,15 @@ impl Log {
         Ok(())
     }
 
-    /// Makes names in the folder durable. A failure ends the log, because it may concern the name of a segment.
+    /// Makes created, renamed and removed files durable. A failure ends the log, because the name of a segment may not
+    /// be durable.
     pub(crate) fn sync_folder(&self) -> Result<(), LogError> {
         let _guard = self.syncing.lock();
         self.check_alive()?;
         self.disk.sync_dir().map_err(|error| self.fail(error))
     }
 
-    /// Makes `target`, which is written, durable, together with everything else written so far.
+    /// Syncs everything written so far, unless `target` is durable already. `target` must have been written.
     pub(super) fn sync_written(&self, target: u64) -> Result<(), LogError> {
         self.sync_current(Some(target))
     }
@@ -265,14 +266,14 @@ impl Log {
         self.counters.last_sync_ns.store(took_ns, Ordering::Relaxed);
     }
 
-    /// Measures the free space of the disk, minus the records in memory.
+    /// Measures the free space of the disk. Returns it, minus the bytes that are not written yet.
     ///
-    /// If the disk does not report its free space, it counts as unlimited; a write to a full disk will fail.
+    /// If the disk does not report its free space, it counts as unlimited. A write to a full disk will then fail.
     pub(super) fn measure_free_space(&self) -> u64 {
         let free = self.disk.free_bytes().unwrap_or(u64::MAX);
         let appended_bytes = self.counters.appended_bytes.load(Ordering::Relaxed);
         let free_bytes = free.saturating_sub(self.pending_bytes());
-        // If no more than the reserve is free, every write measures again.
+        // If less than the reserve is free, every write measures again.
         let beyond = if free_bytes < self.reserve_bytes {
             0
         } else {
@@ -293,10 +294,10 @@ impl Log {
 
     pub(super) fn replace_manifest(&self, next: &Manifest) -> Result<(), LogError> {
         next.install(&*self.disk).map_err(|error| {
-            // The steps before the rename can fail for lack of space or descriptors. The old manifest stays current
-            // then.
+            // The steps before the rename can fail for lack of space or file descriptors. The old manifest then stays
+            // current.
             if error.is_transient() && matches!(error.operation, "list" | "create" | "write") {
-                // The next attempt removes the remains of this file as well.
+                // If this fails too, the next attempt removes the file.
                 let _ = self.disk.remove(manifest::NEW_NAME);
                 return self.retry_later(&error);
             }
@@ -305,7 +306,7 @@ impl Log {
         self.sync_folder()
     }
 
-    /// Removes segments if the segment after them begins at or before `first`. Returns their names.
+    /// Removes every segment whose records are all before position `first`. Returns the names of the removed segments.
     pub(super) fn remove_covered(&self, first: u64) -> Vec<String> {
         let segments: Vec<Segment> = self.writer.lock().segments.clone();
         let covered = segments.windows(2).take_while(|pair| pair[1].header.first <= first);

@@ -1,14 +1,14 @@
 //! Frames: a header of 32 bytes with two checksums, followed by records.
 //!
 //! ```text
-//! 0        4       8                16       20         24         28       32
-//! | length | count | first position | behind | previous | checksum | header | records … |
+//! 0        4       8                16       20         24         28           32
+//! | length | count | first position | behind | previous | checksum | header crc | records … |
 //!
 //! record := length:number  payload
 //! ```
 //!
 //! A frame contains the records that were appended between two writes. They share a header and one checksum pass.
-//! This module knows only bytes. It knows neither files nor the meaning of a payload.
+//! This module does not access files, and it does not interpret payloads.
 
 use crc32fast::Hasher;
 
@@ -20,7 +20,7 @@ pub(crate) const HEADER_BYTES: usize = 32;
 /// Value of `behind` in a frame that claims no durable position, because the distance does not fit the field.
 const CLAIMS_NOTHING: u32 = u32::MAX;
 
-/// A segment's salt, hashed so that a checksum can start from it.
+/// The CRC of a segment's salt. Every checksum in the segment starts from it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Salt(u32);
 
@@ -122,12 +122,12 @@ pub(crate) fn seal(frame: &mut [u8], salt: Salt, fields: FrameFields) -> u32 {
 
     let mut hasher = salt.hasher();
     hasher.update(&header[..24]);
-    let mut of_header = hasher.clone();
+    let mut header_hasher = hasher.clone();
     hasher.update(records);
     let checksum = hasher.finalize();
     header[24..28].copy_from_slice(&checksum.to_le_bytes());
-    of_header.update(&header[24..28]);
-    header[28..].copy_from_slice(&of_header.finalize().to_le_bytes());
+    header_hasher.update(&header[24..28]);
+    header[28..].copy_from_slice(&header_hasher.finalize().to_le_bytes());
     checksum
 }
 

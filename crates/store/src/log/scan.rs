@@ -12,17 +12,17 @@ pub struct Scan {
     pub segments: Vec<Segment>,
     /// Number of records in these segments.
     pub records: u64,
-    /// Position of the last record. If there is none, the position before the first segment.
+    /// Position of the last record. If there is none, the position before the first one that the log can have.
     pub last: u64,
     /// Checksum of the last frame.
     pub last_checksum: u32,
     /// The torn tail: bytes after the last record that are not preallocated space.
     pub torn: Option<TornTail>,
-    /// Offset in the last segment after which no frame proves that the bytes are durable.
+    /// Offset in the last segment. No frame claims that the bytes after it are durable.
     pub unproven_from: u64,
     /// Name of the last segment if a crash interrupted its creation.
     pub unfinished: Option<String>,
-    /// Names of segments that are no longer needed.
+    /// Names of segments that are no longer needed, because the snapshot contains their changes.
     pub covered: Vec<String>,
 }
 
@@ -60,7 +60,7 @@ pub(crate) enum HeaderVerdict {
     Refuse(DamageKind),
 }
 
-/// Decides by the table "A segment's header".
+/// Decides as in the table "A segment's header".
 pub(crate) fn decide_header(facts: &HeaderFacts<'_>) -> HeaderVerdict {
     let expected = facts.before.map_or(facts.named, |(last, _)| last + 1);
     match facts.header {
@@ -91,11 +91,11 @@ pub(crate) fn decide_header(facts: &HeaderFacts<'_>) -> HeaderVerdict {
 
 /// What is known about the place where the frames of a segment end.
 pub(crate) struct EndFacts {
-    /// What is there; `None` at the end of the file, or if only zeros follow.
+    /// What is wrong with the next frame; `None` at the end of the file, or if only zeros follow.
     pub(crate) found: Option<DamageKind>,
     /// True if another segment follows, finished or not.
     pub(crate) later_segment: bool,
-    /// The position that belongs there.
+    /// The position that the next record must have.
     pub(crate) expected: u64,
     /// The manifest's durable position.
     pub(crate) durable: u64,
@@ -111,7 +111,7 @@ pub(crate) enum EndVerdict {
     Refuse(DamageKind),
 }
 
-/// Decides by the table "End of the frames".
+/// Decides as in the table "End of the frames".
 pub(crate) fn decide_end(facts: EndFacts) -> EndVerdict {
     let was_durable = facts.later_segment || facts.expected <= facts.durable || facts.claimed;
     match facts.found {
@@ -131,7 +131,7 @@ mod tests {
     use super::super::StoreId;
     use super::*;
 
-    const SOUND: SegmentHeader =
+    const INTACT: SegmentHeader =
         SegmentHeader { store_id: StoreId([1; 16]), first: 10, salt: 3, previous: 7 };
 
     fn header_verdict(
@@ -146,14 +146,14 @@ mod tests {
         decide_header(&facts)
     }
 
-    /// Compares the verdict for every combination of header, length, place and previous segment.
+    /// Checks the verdict for every combination of header, length, place and previous segment.
     #[test]
     fn header_verdicts_follow_the_table() {
         let headers = [
-            Ok(SOUND),
-            Ok(SegmentHeader { store_id: StoreId([2; 16]), ..SOUND }),
-            Ok(SegmentHeader { first: 11, ..SOUND }),
-            Ok(SegmentHeader { previous: 8, ..SOUND }),
+            Ok(INTACT),
+            Ok(SegmentHeader { store_id: StoreId([2; 16]), ..INTACT }),
+            Ok(SegmentHeader { first: 11, ..INTACT }),
+            Ok(SegmentHeader { previous: 8, ..INTACT }),
             Err(DamageKind::SegmentHeaderDamaged),
             Err(DamageKind::UnknownVersion(2)),
         ];
@@ -166,11 +166,11 @@ mod tests {
                         let in_place = before.is_none_or(|(last, _)| last == 9);
                         let continues =
                             before.is_none_or(|(_, sum)| header.as_ref().is_ok_and(|h| h.previous == sum));
-                        let sound =
-                            header.as_ref().is_ok_and(|h| h.first == 10 && h.store_id == SOUND.store_id);
+                        let matches =
+                            header.as_ref().is_ok_and(|h| h.first == 10 && h.store_id == INTACT.store_id);
                         let short = *header == Err(DamageKind::SegmentHeaderDamaged) && file_bytes <= 64;
                         let expected_unfinished = short && is_last && before.is_some() && in_place;
-                        assert_eq!(verdict == HeaderVerdict::Read, sound && in_place && continues);
+                        assert_eq!(verdict == HeaderVerdict::Read, matches && in_place && continues);
                         assert_eq!(verdict == HeaderVerdict::Unfinished, expected_unfinished);
                         read += usize::from(verdict == HeaderVerdict::Read);
                         unfinished += usize::from(verdict == HeaderVerdict::Unfinished);
@@ -178,12 +178,13 @@ mod tests {
                 }
             }
         }
-        // Read: 10 each for the intact header alone, after (9, 7), and for `previous: 8` alone.
+        // Read: 10 times `INTACT` without a previous segment, 10 times `INTACT` after (9, 7), and 10 times
+        // `previous: 8` without a previous segment.
         // Unfinished: 3 lengths x 2 previous segments.
         assert_eq!((read, unfinished), (30, 6));
     }
 
-    /// Compares the verdict for every combination of end, later segment, manifest and claim with the written table.
+    /// Checks the verdict for every combination of end, later segment, manifest and claim.
     #[test]
     fn end_verdicts_follow_the_table() {
         let bad = || Some(DamageKind::RecordDamaged);

@@ -109,13 +109,13 @@ impl Bug {
             Bug::ChainUnchecked => {
                 "recovery does not check that records and segments continue the ones before them"
             }
-            Bug::CutOnAnyDamage => "recovery takes any damage in the last segment for a torn tail",
-            Bug::ClaimOffByOne => "frames claim one position more than is durable",
+            Bug::CutOnAnyDamage => "recovery treats any damage in the last segment as a torn tail",
+            Bug::ClaimOffByOne => "frames state that one position more is durable than really is",
             Bug::RemovedBeforeManifest => {
                 "segments are removed before the manifest that no longer needs them is durable"
             }
             Bug::SyncRetried => "after a failed sync the log trusts the next sync",
-            Bug::TailNotCut => "a torn tail is not cut, and records are appended behind it",
+            Bug::TailNotCut => "a torn tail is not cut, and records are appended after it",
             Bug::TailNotRewritten => {
                 "bytes whose sync may have failed in an earlier process are not written again"
             }
@@ -127,9 +127,11 @@ impl Bug {
                 "pending entries that are removed together with a deleted entry are not logged"
             }
             Bug::ExpiredNotInSnapshot => "snapshots omit keys that have expired and are not removed yet",
-            Bug::StampTooHigh => "the stamp of a key in a snapshot is one record too high",
-            Bug::StampTooLow => "the stamp of a key in a snapshot is one record too low",
-            Bug::StampsIgnored => "recovery ignores stamps and applies records twice to keys of a snapshot",
+            Bug::StampTooHigh => "the log position stored with a key in a snapshot is one record too high",
+            Bug::StampTooLow => "the log position stored with a key in a snapshot is one record too low",
+            Bug::StampsIgnored => {
+                "recovery ignores the log position of keys in a snapshot and applies records twice"
+            }
             Bug::FirstRecordSkipped => "recovery skips the first record after a snapshot",
             Bug::SnapshotNotSynced => "the manifest names a snapshot that was not synced",
             Bug::OldSnapshotRemovedFirst => {

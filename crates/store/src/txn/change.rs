@@ -2,8 +2,8 @@
 //!
 //! All code may read a shard's [`Keys`](crate::shard::Keys). Only this module and `rearrange` change them, and always
 //! through [`Txn::change`], which requires a description of the [`Change`]. So no change can bypass the log, the
-//! watchers, the blocked readers or the reclaimer. A new effect does not compile before [`Consequences`] decides all
-//! four.
+//! watchers, the blocked readers or the reclaimer. A new kind of effect does not compile until [`Consequences`] says
+//! how it affects these four.
 
 use millstream_engine::keyspace::SlotRef;
 use millstream_engine::stream::{Delivery, EncodedValues, EntrySink, Recipient};
@@ -14,9 +14,9 @@ use crate::record::Record;
 
 /// The description of a change that was made.
 pub(super) enum Change<'a, 'k> {
-    /// The effect was applied to the value under the key.
+    /// The effect was applied to the value at the key.
     Effect(KeyPlace<'a>, Effect<'a>),
-    /// An entry was appended to the stream under the key. The last field is its encoding in the stream's block.
+    /// An entry was appended to the stream at the key. The last field is its encoding in the stream's block.
     Entry(KeyPlace<'a>, (StreamId, &'a [&'a [u8]]), Option<EncodedValues<'k>>),
     /// Values moved between keys or databases.
     Rearrangement(&'a Rearrangement<'a>, Touched<'a>),
@@ -64,32 +64,44 @@ impl<'a> Change<'a, '_> {
     }
 }
 
-/// The consequences of a change.
+/// What has to happen after a change.
 #[derive(Clone, Copy)]
 pub(super) struct Consequences {
     /// The change must survive a restart.
     pub(super) is_logged: bool,
-    /// A client's transaction that watches the key must not run.
+    /// Client transactions (MULTI, EXEC) that watch the key must be aborted.
     pub(super) touches_watchers: bool,
     /// Readers that are blocked on the key may have something to read, or must get an error.
     pub(super) wakes_readers: bool,
-    /// The change may remove a value that takes long to free.
-    pub(super) may_free_much: bool,
+    /// The change may remove a value so large that freeing it takes long.
+    pub(super) may_free_large_value: bool,
 }
 
 impl Consequences {
-    /// The value under the key is replaced or removed.
-    const REPLACED: Consequences =
-        Consequences { is_logged: true, touches_watchers: true, wakes_readers: true, may_free_much: true };
+    /// The value at the key is replaced or removed.
+    const REPLACED: Consequences = Consequences {
+        is_logged: true,
+        touches_watchers: true,
+        wakes_readers: true,
+        may_free_large_value: true,
+    };
 
     /// The content of the value changes.
-    const CONTENT: Consequences =
-        Consequences { is_logged: true, touches_watchers: true, wakes_readers: false, may_free_much: false };
+    const CONTENT: Consequences = Consequences {
+        is_logged: true,
+        touches_watchers: true,
+        wakes_readers: false,
+        may_free_large_value: false,
+    };
 
     /// A stream changes, but not its entries. As in Redis, WATCH ignores groups, pending entries and XSETID:
     /// otherwise reads and acknowledgements would abort every client transaction on a busy stream.
-    const NOT_ENTRIES: Consequences =
-        Consequences { is_logged: true, touches_watchers: false, wakes_readers: false, may_free_much: false };
+    const NOT_ENTRIES: Consequences = Consequences {
+        is_logged: true,
+        touches_watchers: false,
+        wakes_readers: false,
+        may_free_large_value: false,
+    };
 
     #[inline(always)]
     fn of(effect: &Effect<'_>) -> Consequences {
@@ -112,12 +124,12 @@ impl Consequences {
     fn of_stream_effect(effect: &StreamEffect<'_>) -> Consequences {
         match effect {
             StreamEffect::Append { .. } => Consequences { wakes_readers: true, ..Self::CONTENT },
-            StreamEffect::TrimThrough { .. } => Consequences { may_free_much: true, ..Self::CONTENT },
+            StreamEffect::TrimThrough { .. } => Consequences { may_free_large_value: true, ..Self::CONTENT },
             StreamEffect::Create | StreamEffect::TrimEntries { .. } | StreamEffect::DeleteEntries { .. } => {
                 Self::CONTENT
             }
             StreamEffect::GroupDestroy { .. } => {
-                Consequences { wakes_readers: true, may_free_much: true, ..Self::NOT_ENTRIES }
+                Consequences { wakes_readers: true, may_free_large_value: true, ..Self::NOT_ENTRIES }
             }
             StreamEffect::Release { .. } => Consequences { wakes_readers: true, ..Self::NOT_ENTRIES },
             // A claim can set a delivery time in the past. The entry can then be idle long enough for a blocked reader.
@@ -125,7 +137,7 @@ impl Consequences {
                 let wakes_readers = rows.iter().any(|row| row.delivered_at_ms < *at_ms);
                 Consequences { wakes_readers, ..Self::NOT_ENTRIES }
             }
-            // The time of a consumer's last empty poll need not survive. Otherwise every empty poll would cost a sync.
+            // A consumer's last empty poll need not survive a restart. Otherwise every empty poll would need a sync.
             StreamEffect::ConsumerSeen { .. } => Consequences { is_logged: false, ..Self::NOT_ENTRIES },
             StreamEffect::Forget { .. }
             | StreamEffect::SetId { .. }
@@ -154,7 +166,7 @@ impl Consequences {
 }
 
 impl Txn<'_> {
-    /// Applies an effect to the value under `key`.
+    /// Applies an effect to the value at `key`.
     #[inline(never)]
     pub fn apply(&mut self, key: &[u8], effect: &Effect<'_>) {
         let (db, limits) = (self.db, self.settings().block_limits());

@@ -142,7 +142,7 @@ impl<B: AsRef<[u8]>> Verb for SetCounters<B> {
         let StreamCounters { last_id, entries_added, max_deleted_id } = self.counters;
         let stream = txn.stream(self.key.as_ref())?.ok_or(Refusal::NoSuchKey)?;
         stream.decide_set_id(last_id, entries_added)?;
-        // No entry has the id 0-0. Redis reads it as "not given".
+        // No entry has the id 0-0. Like Redis, treat it as "not given".
         let max_deleted_id = max_deleted_id.filter(|id| *id != StreamId::MIN);
         let effect = StreamEffect::SetId { last_id, entries_added, max_deleted_id };
         txn.apply_stream(self.key.as_ref(), effect);
@@ -189,7 +189,7 @@ impl<B: AsRef<[u8]>> Verb for Remove<B> {
     }
 }
 
-/// Removes a stream with its groups. Returns false if it does not exist. Refuses a key of another type.
+/// Removes a stream with its groups. Returns false if it does not exist. Refuses a key that is not a stream.
 #[derive(Clone, Copy, Debug)]
 pub struct RemoveStream<B = Vec<u8>> {
     /// The stream.
@@ -218,7 +218,7 @@ pub struct Range<B = Vec<u8>> {
     pub ids: Option<IdRange>,
     /// Maximum number of entries; `None`: no limit.
     pub count: Option<u64>,
-    /// Whether to return the entries in descending order of their ids; with a count, the last ones.
+    /// Whether to return the entries in descending order of ids. A `count` then selects those with the greatest ids.
     pub reversed: bool,
 }
 

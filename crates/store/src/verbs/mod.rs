@@ -6,9 +6,9 @@
 //! worker:    backend method -> verb -> Call
 //! ```
 //!
-//! A verb is a struct with the arguments of the operation. Its type parameter `B` is the type of names: the server
-//! borrows them from its read buffer, calls own them. The trait [`Verb`] states which keys the verb locks, whether it
-//! changes data, how it runs, what it returns and what it blocks on.
+//! A verb is a struct with the arguments of the operation. Its type parameter `B` is the type of keys and names: the
+//! server borrows them from its read buffer, embedded calls own them. The trait [`Verb`] states which keys the verb
+//! locks, whether it changes data, how it runs, what it returns and what it blocks on.
 //!
 //! A verb that returns entries implements [`EntryVerb`]: it passes them to a [`ResultSink`] one by one, without copying
 //! them. [`Collect`] turns such a verb into a [`Verb`] that returns the sink.
@@ -82,8 +82,8 @@ pub trait Verb {
         0
     }
 
-    /// Runs the verb. If it returns a refusal, it must not have changed anything. It must use the store only through
-    /// `txn`.
+    /// Runs the verb. If it returns a refusal, it must not have changed anything (a `Vec` or a pair of verbs is the
+    /// exception). It must use the store only through `txn`.
     fn run(&mut self, txn: &mut Txn<'_>) -> Result<Self::Output, Refusal>;
 
     /// Returns what to block on if `output` is empty; `None` if the verb does not block.
@@ -102,7 +102,7 @@ pub trait Verb {
 
 /// What a verb blocks on, and for how long.
 pub struct BlockUntil {
-    /// The keys, and what the verb is blocked on under each.
+    /// The keys, and what the verb is blocked on at each of them.
     pub interests: Interests,
     /// After this time, the verb returns its empty result.
     pub timeout: Duration,
@@ -114,14 +114,14 @@ fn interests<B: AsRef<[u8]>>(keys: impl ExactSizeIterator<Item = B>, interest: I
     keys.map(|key| key.as_ref().into()).zip(each).collect()
 }
 
-/// Runs several verbs one after the other, in one transaction. A refusal stops the sequence; the changes of the verbs
-/// before it stay.
+/// Runs several verbs one after the other, in one transaction. If a verb is refused, the verbs after it do not run, and
+/// the changes of the verbs before it stay.
 impl<V: Verb> Verb for Vec<V> {
     type Output = Vec<V::Output>;
     const CHANGES: bool = V::CHANGES;
 
     fn keys(&self) -> impl Iterator<Item = &[u8]> {
-        // Most lists are entries for one stream. Its key is hashed once, not for every entry.
+        // Most lists add entries to one stream. So hash its key once, not for every entry.
         let mut last = None;
         self.iter().flat_map(V::keys).filter(move |key| last.replace(*key) != Some(*key))
     }
@@ -135,7 +135,7 @@ impl<V: Verb> Verb for Vec<V> {
     }
 }
 
-/// Runs the first verb, then the second, in one transaction.
+/// Runs the first verb, then the second, in one transaction. If the second is refused, the changes of the first stay.
 impl<A: Verb, B: Verb> Verb for (A, B) {
     type Output = (A::Output, B::Output);
     const CHANGES: bool = A::CHANGES || B::CHANGES;

@@ -89,8 +89,8 @@ pub fn group_interests<B: AsRef<[u8]>>(
     interests(keys.iter(), interest)
 }
 
-/// Checks, before any stream is read, that each stream has the group. Returns the first key that has not, and the
-/// refusal.
+/// Checks, before any stream is read, that each stream has the group. If not, returns the first key without the group,
+/// and the refusal.
 pub fn require_groups<'k, B: AsRef<[u8]>>(
     txn: &Txn<'_>,
     keys: &'k [B],
@@ -192,10 +192,10 @@ pub fn deliver(txn: &mut Txn<'_>, reader: ConsumerPath<&[u8]>, delivery: Deliver
     txn.apply_stream(key, effect);
 }
 
-/// Calls `visit` with the consumer's own pending entries after the id `after`, until `visit` breaks. Returns their
-/// number.
+/// Calls `visit` with up to `count` of the consumer's own pending entries with ids greater than `after`, until `visit`
+/// breaks. Returns the number of visited entries.
 ///
-/// Entries that were deleted from the stream are passed as `None`. The others count as delivered once more.
+/// Entries that were deleted from the stream are passed as `None`. The delivery counts of the others increase by one.
 pub fn read_history(
     txn: &mut Txn<'_>,
     reader: ConsumerPath<&[u8]>,

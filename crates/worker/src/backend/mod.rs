@@ -1,11 +1,11 @@
 //! The operations that the worker runtime needs from a store of streams, as two traits.
 //!
-//! [`Backend`] has the operations of producers and workers. [`Admin`] adds inspecting and administering streams and
-//! groups. On a store that implements only [`Backend`], workers run without autoscaling, backlog metrics and the
-//! removal of dead consumers.
+//! [`Backend`] has the operations of producers and workers. [`Admin`] adds operations that inspect and administer
+//! streams and groups. On a store that implements only [`Backend`], workers have no autoscaling and no backlog metrics,
+//! and they do not remove dead consumers.
 //!
 //! There are three implementations: the embedded engine, a server that speaks the Redis protocol, and a Redis or
-//! Valkey Cluster. None of their types appears here. If a server lacks an operation, its backend emulates it, so
+//! Valkey Cluster. The traits use none of their types. If a server lacks an operation, its backend emulates it, so
 //! callers see the same behaviour everywhere. The backend detects missing operations by probing the server, never by
 //! its version.
 //!
@@ -45,7 +45,7 @@ pub type BackendFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + 
 /// The store operations of producers and workers: add, read, claim, extend, acknowledge, release and dead-letter
 /// entries.
 pub trait Backend: Send + Sync + 'static {
-    /// Returns what the store does natively. The backend determines it when it connects.
+    /// Returns which optional operations the store supports natively. The backend detects them when it connects.
     fn capabilities(&self) -> Capabilities;
 
     /// Returns the location of the store, for display: a URL without its password, or a folder.
@@ -85,10 +85,10 @@ pub trait Backend: Send + Sync + 'static {
         count: usize,
     ) -> BackendFuture<'a, Vec<Delivery>>;
 
-    /// Claims up to `count` pending entries from an id on that have been idle for `min_idle` or were released.
+    /// Claims up to `count` pending entries that have been idle for `min_idle` or were released, starting at id `from`.
     ///
-    /// Entries of every consumer are candidates. To visit the whole group, repeat the call from [`Claimed::next`]. A
-    /// call that claims nothing is not necessarily the last.
+    /// The search includes the entries of all consumers. To search the whole group, repeat the call from
+    /// [`Claimed::next`]. If a call claims nothing, later entries may still be claimable.
     fn autoclaim<'a>(
         &'a self,
         consumer: Consumer<'a>,
@@ -99,7 +99,7 @@ pub trait Backend: Send + Sync + 'static {
 
     /// Stores the deduplication keys, then acknowledges the entries. Returns the number of entries acknowledged.
     ///
-    /// Takes one round trip, plus one for each key that is on another node of a cluster than the stream.
+    /// Takes one round trip. In a cluster, it takes another one for each key in a different slot from the stream.
     fn acknowledge<'a>(
         &'a self,
         stream: &'a str,
@@ -107,7 +107,7 @@ pub trait Backend: Send + Sync + 'static {
         done: &'a Acknowledgement,
     ) -> BackendFuture<'a, u64>;
 
-    /// Returns for each key whether an [`Acknowledgement`] stored it and it has not expired.
+    /// Returns, for each key, whether an [`Acknowledgement`] stored it and it has not expired.
     fn seen<'a>(&'a self, keys: &'a [String]) -> BackendFuture<'a, Vec<bool>>;
 
     /// Resets the idle time of those entries that are still pending for this consumer, and returns their ids.
@@ -117,7 +117,7 @@ pub trait Backend: Send + Sync + 'static {
 
     /// Releases pending entries, so that any consumer can claim them immediately. Returns the number released.
     ///
-    /// Skips an entry that is no longer pending for this consumer or that has been delivered again since. Some stores
+    /// Skips an entry that is no longer pending for this consumer, or whose delivery count has changed. Some stores
     /// cannot release a pending entry whose stream entry was deleted; it then stays with the consumer until it is
     /// dead-lettered.
     fn release<'a>(&'a self, consumer: Consumer<'a>, rows: &'a [Release]) -> BackendFuture<'a, u64>;
@@ -125,7 +125,7 @@ pub trait Backend: Send + Sync + 'static {
     /// Adds dead letters and acknowledges the entries they come from, each pair atomically. Returns the ids moved.
     ///
     /// Moves only entries that are still pending for this consumer. Exception: a pending entry whose stream entry was
-    /// deleted is moved whichever consumer owns it.
+    /// deleted is moved even if another consumer owns it.
     fn dead_letter<'a>(
         &'a self,
         consumer: Consumer<'a>,
@@ -138,7 +138,7 @@ pub trait Admin: Backend {
     /// Returns `Ok` if the store replies.
     fn ping(&self) -> BackendFuture<'_, ()>;
 
-    /// Returns the server's INFO fields and the settings of these names, or `None` if the store has no server.
+    /// Returns the server's INFO fields and the named settings, or `None` if the store has no server.
     ///
     /// On a cluster, one of its nodes replies.
     fn server<'a>(&'a self, _settings: &'a [&'a str]) -> BackendFuture<'a, Option<ServerInfo>> {
@@ -228,7 +228,8 @@ pub trait Admin: Backend {
     /// Returns the consumers of a group, sorted by name.
     fn consumers<'a>(&'a self, stream: &'a str, group: &'a str) -> BackendFuture<'a, Vec<ConsumerInfo>>;
 
-    /// Moves a consumer's pending entries to its heir and removes the consumer, atomically. Returns the number moved.
+    /// Atomically moves a consumer's pending entries to another consumer, its heir, and removes the consumer. Returns
+    /// the number of entries moved.
     ///
     /// Idle times and delivery counts do not change. If the heir is not a consumer yet, it is created only if an entry
     /// moves. Some stores cannot move a pending entry whose stream entry was deleted; the consumer then stays until
@@ -256,5 +257,5 @@ fn check_dead_letters(dead_letters: &[NewDeadLetter]) -> Result<(), Error> {
 }
 
 fn no_fields() -> Error {
-    Error::new(ErrorKind::Refused, "an entry needs at least one field; add a field")
+    Error::new(ErrorKind::Refused, "an entry must have at least one field")
 }

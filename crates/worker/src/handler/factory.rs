@@ -1,4 +1,4 @@
-//! The factory of a handler's service. It waits until state, layers and timeout are known.
+//! Builds a handler's service once its state, layers and timeout are known.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -20,14 +20,14 @@ type BuildService<S> = Box<dyn FnOnce(Arc<Shared>, Option<Duration>) -> Result<S
 /// Wraps a service in a layer.
 pub(crate) type AddLayer = Box<dyn FnOnce(MessageService) -> MessageService + Send>;
 
-/// Builds the [`HandlerService`] of a handler when state, layers and timeout are known.
+/// Stores a handler, and builds its [`HandlerService`] once its state, layers and timeout are known.
 pub(crate) enum HandlerFactory {
     Each(BuildService<MessageService>),
     Batch { build: BuildService<BatchService>, size: usize, linger: Duration },
 }
 
 impl HandlerFactory {
-    /// Calls a function for each message.
+    /// Creates a factory for a function that handles one message.
     pub(crate) fn each<H: Handler<Args>, Args: 'static>(handler: H) -> HandlerFactory {
         HandlerFactory::Each(Box::new(|shared, timeout| {
             H::check(&shared)?;
@@ -36,7 +36,7 @@ impl HandlerFactory {
         }))
     }
 
-    /// Calls a tower service for each message.
+    /// Creates a factory for a tower service that handles one message.
     pub(crate) fn service<S>(service: S) -> HandlerFactory
     where
         S: Service<Message, Response: IntoOutcome, Error: Into<BoxError>> + Clone + Send + Sync + 'static,
@@ -45,7 +45,9 @@ impl HandlerFactory {
         HandlerFactory::Each(Box::new(|_, timeout| Ok(box_service(service, timeout))))
     }
 
-    /// Calls a function for batches of up to `size` messages. A batch waits up to `linger` to fill up.
+    /// Creates a factory for a function that handles batches of up to `size` messages.
+    ///
+    /// The worker waits up to `linger` for a batch to fill up.
     pub(crate) fn batch<H: BatchHandler<Args>, Args: 'static>(
         handler: H,
         size: usize,
@@ -60,7 +62,9 @@ impl HandlerFactory {
         HandlerFactory::Batch { build, size, linger }
     }
 
-    /// Calls a tower service for batches of up to `size` messages. A batch waits up to `linger` to fill up.
+    /// Creates a factory for a tower service that handles batches of up to `size` messages.
+    ///
+    /// The worker waits up to `linger` for a batch to fill up.
     pub(crate) fn batch_service<S>(service: S, size: usize, linger: Duration) -> HandlerFactory
     where
         S: Service<Vec<Message>, Response = Vec<Outcome>, Error: Into<BoxError>>
@@ -73,9 +77,9 @@ impl HandlerFactory {
         HandlerFactory::Batch { build: Box::new(|_, timeout| Ok(guarded(service, timeout))), size, linger }
     }
 
-    /// Builds the service. The last layer is the outermost; a batch has no layers.
+    /// Builds the service. The last layer is the outermost. A batch handler has no layers.
     ///
-    /// The timeout includes the time in layers, but not the time before a layer is ready for the message.
+    /// The timeout covers the handler and its layers, but not the wait until the layers are ready (`poll_ready`).
     pub(crate) fn build(
         self,
         shared: Shared,
@@ -110,12 +114,12 @@ where
     Box::new(move |inner| box_service(layer.layer(inner), None))
 }
 
-/// Turns the result of a call into a `Result`, as services need it. Errors of handlers are outcomes, not errors.
+/// Wraps a handler's outcome in `Ok`, because a tower service returns a `Result`. A handler's error is an outcome.
 async fn infallible<T>(call: impl Future<Output = T>) -> Result<T, Infallible> {
     Ok(call.await)
 }
 
-/// Turns any service into the one that the runtime calls.
+/// Converts any service into the type that the runtime calls.
 fn box_service<S>(service: S, timeout: Option<Duration>) -> MessageService
 where
     S: Service<Message, Response: IntoOutcome, Error: Into<BoxError>> + Clone + Send + Sync + 'static,

@@ -9,7 +9,7 @@ pub struct Definition {
     pub name: &'static str,
     /// The help text, as Prometheus shows it.
     pub help: &'static str,
-    /// The kind of the metric.
+    /// Counter, gauge or histogram.
     pub kind: MetricKind,
     /// The bucket bounds of a histogram.
     pub(super) buckets: Buckets,
@@ -49,7 +49,7 @@ impl Buckets {
 /// Bounds in milliseconds, as OpenTelemetry recommends for `messaging.process.duration`.
 const PROCESS_BOUNDS: &[u64] = &[5, 10, 25, 50, 75, 100, 250, 500, 750, 1000, 2500, 5000, 7500, 10_000];
 
-/// Bounds in milliseconds. They reach to hours because a message can wait that long for its first delivery.
+/// Bounds in milliseconds. They extend to six hours because a message can wait that long for its first delivery.
 const LATENCY_BOUNDS: &[u64] =
     &[1, 5, 10, 50, 100, 500, 1000, 5000, 10_000, 30_000, 60_000, 300_000, 900_000, 3_600_000, 21_600_000];
 
@@ -75,16 +75,16 @@ definitions! {
     PANICS "handler_panics_total" Counter Buckets::None, "Handler runs that panicked.";
     TIMEOUTS "handler_timeouts_total" Counter Buckets::None, "Handler runs that exceeded the timeout.";
     INFLIGHT "inflight" Gauge Buckets::None, "Messages that handlers are processing.";
-    PREFETCHED "prefetched" Gauge Buckets::None, "Messages read that no handler has started to process.";
+    PREFETCHED "prefetched" Gauge Buckets::None, "Messages that the worker has read but no handler has started.";
     RETRYING "retrying" Gauge Buckets::None, "Messages waiting for their next attempt.";
     WORKERS "workers" Gauge Buckets::None, "Handler slots of the pool by state, busy or idle.";
-    POOL_TARGET "pool_target" Gauge Buckets::None, "Handler slots that the pool should have.";
-    POOL_SCALE_EVENTS "pool_scale_events_total" Counter Buckets::None, "Changes of the pool size by direction and reason.";
+    POOL_TARGET "pool_target" Gauge Buckets::None, "Target number of handler slots.";
+    POOL_SCALE_EVENTS "pool_scale_events_total" Counter Buckets::None, "Changes to the pool size by direction and reason.";
     GROUP_LAG "group_lag" Gauge Buckets::None, "Entries of the stream that the group has not read yet.";
     GROUP_LAG_EXACT "group_lag_exact" Gauge Buckets::None, "1 if the lag is exact, 0 if it is a lower bound.";
     GROUP_OLDEST_UNREAD_AGE "group_oldest_unread_age_seconds" Gauge Buckets::None, "Age in seconds of the oldest entry that the group has not read yet, 0 if there is none.";
     GROUP_OLDEST_PENDING_AGE "group_oldest_pending_age_seconds" Gauge Buckets::None, "Age in seconds of the oldest pending entry of the group, 0 if there is none.";
-    GROUP_STUCK "group_stuck_messages" Gauge Buckets::None, "Pending entries that were delivered often or have been idle for long.";
+    GROUP_STUCK "group_stuck_messages" Gauge Buckets::None, "Pending entries that were delivered many times or have been idle for a long time.";
     GROUP_HEALTH "group_health" Gauge Buckets::None, "Health of the group: 0 ok, 1 degraded, 2 critical.";
     DLQ_LENGTH "dlq_length" Gauge Buckets::None, "Entries in the dead-letter stream.";
     DLQ_MESSAGES "dlq_messages_total" Counter Buckets::None, "Messages that the worker dead-lettered, by reason.";
@@ -93,7 +93,7 @@ definitions! {
     LEASE_EXTENSIONS "lease_extensions_total" Counter Buckets::None, "Leases that the worker extended.";
     LEASE_LOST "lease_lost_total" Counter Buckets::None, "Messages that another consumer claimed while the worker had them in flight.";
     ACK_BATCH_SIZE "ack_batch_size" Histogram Buckets::Count(&[1, 2, 5, 10, 20, 50, 100, 200, 500, 1000]), "Messages acknowledged per call.";
-    ACK_ERRORS "ack_errors_total" Counter Buckets::None, "Calls to acknowledge or dead-letter messages that failed; the worker retries them.";
+    ACK_ERRORS "ack_errors_total" Counter Buckets::None, "Failed calls to acknowledge or dead-letter messages; the worker retries them.";
     DEDUPE_HITS "dedupe_hits_total" Counter Buckets::None, "Duplicate messages that the worker acknowledged without running the handler.";
     BACKEND_UP "backend_up" Gauge Buckets::None, "1 if the store is reachable, 0 if not.";
     BACKEND_RECONNECTS "backend_reconnects_total" Counter Buckets::None, "Times that the store became reachable again.";
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn definitions_follow_the_conventions_of_prometheus() {
+    fn definitions_follow_prometheus_conventions() {
         for definition in ALL {
             assert_eq!(
                 definition.name.ends_with("_total"),

@@ -70,7 +70,7 @@ pub struct WorkerMetrics {
     pub timeouts: Arc<Counter>,
     /// Messages that handlers are processing.
     pub inflight: Arc<Gauge>,
-    /// Messages read that no handler has started to process.
+    /// Messages that the worker has read but no handler has started.
     pub prefetched: Arc<Gauge>,
     /// Messages waiting for their next attempt.
     pub retrying: Arc<Gauge>,
@@ -78,7 +78,7 @@ pub struct WorkerMetrics {
     pub workers_busy: Arc<Gauge>,
     /// Handler slots that wait for a message.
     pub workers_idle: Arc<Gauge>,
-    /// Handler slots that the pool should have.
+    /// Target number of handler slots.
     pub pool_target: Arc<Gauge>,
     /// Entries that the group has not read yet.
     pub group_lag: Arc<Gauge>,

@@ -10,9 +10,9 @@ use super::snapshot::GroupSnapshot;
 pub enum Health {
     /// No action needed.
     Ok,
-    /// An operator should look at it.
+    /// An operator should investigate.
     Degraded,
-    /// An operator must look at it now.
+    /// An operator must act now.
     Critical,
 }
 
@@ -26,12 +26,12 @@ impl fmt::Display for Health {
     }
 }
 
-/// The values from which on a measurement is degraded or critical. `None` means never.
+/// The values at which a measurement becomes degraded or critical. `None` disables a threshold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Thresholds<T> {
-    /// Degraded from this value on.
+    /// Values at or above this are degraded.
     pub degraded: Option<T>,
-    /// Critical from this value on.
+    /// Values at or above this are critical.
     pub critical: Option<T>,
 }
 
@@ -52,7 +52,7 @@ impl<T: PartialOrd> Thresholds<T> {
     }
 }
 
-/// The limits that a verdict applies.
+/// The limits by which a group is judged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {
@@ -68,9 +68,10 @@ pub struct Limits {
     pub stuck: Thresholds<u64>,
     /// Number of dead letters.
     pub dead_letters: Thresholds<u64>,
-    /// Idle time from which on a consumer counts as gone.
+    /// A consumer that has been idle for at least this long counts as inactive.
     pub consumer_idle: Duration,
-    /// The worst health that unread entries cause if no consumer has read from the group yet: it may be new.
+    /// The worst health that unread entries can cause while no consumer has read from the group yet. Such a group may
+    /// be new.
     pub worst_if_never_read: Health,
 }
 
@@ -90,7 +91,7 @@ impl Default for Limits {
     }
 }
 
-/// A problem of a group. With [`Health::Ok`] it is only a remark.
+/// A problem of a group. A finding with [`Health::Ok`] is for information only.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// The severity of the problem.
@@ -107,7 +108,7 @@ pub struct Finding {
 /// The health of a group, and the findings that led to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupVerdict {
-    /// The worst health of all findings.
+    /// The worst health among the findings.
     pub health: Health,
     /// The findings, worst first.
     pub findings: Vec<Finding>,
@@ -185,7 +186,7 @@ impl GroupSnapshot {
         GroupVerdict::of(findings)
     }
 
-    /// Limits the health that unread entries cause, if no consumer has read from the group yet.
+    /// Caps the severity of unread entries at `worst_if_never_read` if no consumer has read from the group yet.
     fn unread_health(&self, limits: &Limits, health: Health) -> Health {
         let was_read = !self.consumers.is_empty() || self.pending > 0 || self.entries_read > Some(0);
         if was_read { health } else { health.min(limits.worst_if_never_read) }
@@ -197,7 +198,7 @@ impl GroupSnapshot {
         if no_reader && self.lag.count > 0 { Health::Critical } else { Health::Ok }
     }
 
-    /// Returns a finding for each idle consumer: degraded if it has pending entries, otherwise a remark.
+    /// Returns a finding for each idle consumer: degraded if it has pending entries, otherwise ok.
     fn idle_consumers(&self, limits: &Limits) -> impl Iterator<Item = Finding> {
         let idle = self.consumers.iter().filter(|consumer| consumer.idle >= limits.consumer_idle);
         idle.map(|consumer| Finding {

@@ -64,7 +64,7 @@ pub(crate) async fn admit(
         }
     }
     core.counters.received(subscription, (jobs.len() + finished.len()) as u64, redelivered);
-    core.hand_in(&mut finished);
+    core.send_to_settlers(&mut finished);
     if sent_at.elapsed() >= core.settings.lease {
         // The reply took longer than a lease, for example because the process was frozen: other workers may have
         // claimed the messages.
@@ -88,7 +88,7 @@ pub(crate) async fn enqueue(core: &Core, subscription: &Subscription, jobs: Vec<
     };
     if !jobs.is_empty() {
         let refused = core.queue.put(jobs);
-        core.hand_in_unstarted(refused);
+        core.release_unstarted(refused);
     }
 }
 
@@ -113,7 +113,7 @@ async fn remove_duplicates(
             core.call_until_ok(subscription, Operation::Claiming, || core.backend.seen(&asked)).await
         else {
             core.keys_in_flight.remove(reserved.iter().flatten());
-            core.hand_in_unstarted(jobs);
+            core.release_unstarted(jobs);
             return Vec::new();
         };
         seen
@@ -134,6 +134,6 @@ async fn remove_duplicates(
             }
         }
     }
-    core.hand_in(&mut finished);
+    core.send_to_settlers(&mut finished);
     unseen
 }

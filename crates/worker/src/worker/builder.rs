@@ -70,7 +70,7 @@ pub enum BuildError {
     ZeroDeliveries,
     /// The lease is shorter than [`WorkerBuilder::LEASE_MIN`].
     LeaseTooShort(Duration),
-    /// The stream for dead letters is one of the streams that the worker reads.
+    /// The dead-letter stream is one of the streams that the worker reads.
     DeadLetterStreamIsRead(String),
     /// Autoscaling was requested, but the store does not report its backlog.
     AutoscaleUnsupported,
@@ -81,9 +81,9 @@ impl fmt::Display for BuildError {
         match self {
             BuildError::NoStream => f.write_str("no stream given: name at least one stream to read"),
             BuildError::DuplicateStream(stream) => {
-                write!(f, "the stream {stream} is named twice: name it once")
+                write!(f, "the stream {stream} is given twice: give it once")
             }
-            BuildError::NoGroup => f.write_str("no group given: name the consumer group to read for"),
+            BuildError::NoGroup => f.write_str("no group given: name the consumer group to join"),
             BuildError::NoHandler => f.write_str("no handler given: set a handler, a batch handler or a service"),
             BuildError::MissingState(missing) => missing.fmt(f),
             BuildError::LayerOnBatch => f.write_str(
@@ -102,10 +102,10 @@ impl fmt::Display for BuildError {
             ),
             BuildError::LeaseTooShort(_) => {
                 let min = WorkerBuilder::LEASE_MIN.as_millis();
-                write!(f, "a lease must be at least {min} ms: a short delay would lose a shorter one")
+                write!(f, "the lease must be at least {min} ms: a worker could lose a shorter lease after a brief delay")
             }
             BuildError::DeadLetterStreamIsRead(stream) => {
-                write!(f, "dead letters would be read again: {stream} is read by this worker; use another stream")
+                write!(f, "the worker reads {stream}, so it cannot be the dead-letter stream: use another stream")
             }
             BuildError::AutoscaleUnsupported => {
                 f.write_str("this store does not report its backlog, which autoscaling needs: set a fixed concurrency")
@@ -117,7 +117,7 @@ impl fmt::Display for BuildError {
 impl std::error::Error for BuildError {}
 
 impl WorkerBuilder {
-    /// The shortest lease that is allowed. A short delay, for example of the network, would lose a shorter one.
+    /// Minimum lease. A worker could lose a shorter lease after a brief delay, for example of the network.
     pub const LEASE_MIN: Duration = Duration::from_millis(50);
 
     pub(super) fn new(backend: Arc<dyn Backend>) -> WorkerBuilder {
@@ -140,32 +140,34 @@ impl WorkerBuilder {
         }
     }
 
-    /// Adds a stream to read. Can be repeated: the streams share the slots.
+    /// Adds a stream to read. Can be called several times: all streams share the slots.
     pub fn stream(mut self, stream: impl Into<String>) -> Self {
         self.streams.push(stream.into());
         self
     }
 
-    /// Sets the consumer group to read for. The worker creates it if it does not exist.
+    /// Sets the consumer group to join. The worker creates the group if it does not exist.
     pub fn group(mut self, group: impl Into<String>) -> Self {
         self.group = Some(group.into());
         self
     }
 
-    /// Sets where a new group starts. Default: with the oldest entry.
+    /// Sets where a new group starts to read. Default: at the oldest entry.
     pub fn start(mut self, start: Start) -> Self {
         self.settings.start = start;
         self
     }
 
-    /// Handles each message with an async function. Its arguments select what it takes from the message.
+    /// Handles each message with an async function. The types of its arguments determine what it receives.
     pub fn handler<H: Handler<Args>, Args: 'static>(mut self, handler: H) -> Self {
         self.handler_name = short_name(type_name::<H>());
         self.factory = Some(HandlerFactory::each(handler));
         self
     }
 
-    /// Handles batches of up to `size` messages with an async function. A batch waits up to `linger` to fill up.
+    /// Handles batches of up to `size` messages with an async function.
+    ///
+    /// The worker waits up to `linger` for a batch to fill up.
     pub fn batch_handler<H: BatchHandler<Args>, Args: 'static>(
         mut self,
         handler: H,
@@ -177,8 +179,8 @@ impl WorkerBuilder {
         self
     }
 
-    /// Handles each message with a tower service. Its errors mean a retry, unless they are made from a
-    /// [`HandlerError`](crate::HandlerError) that rejects the message.
+    /// Handles each message with a tower service. If the service returns an error, the message is retried. Exception:
+    /// a [`HandlerError`](crate::HandlerError) can reject the message.
     pub fn service<S>(mut self, service: S) -> Self
     where
         S: Service<Message, Response: IntoOutcome, Error: Into<BoxError>> + Clone + Send + Sync + 'static,
@@ -189,7 +191,9 @@ impl WorkerBuilder {
         self
     }
 
-    /// Handles batches of up to `size` messages with a tower service. A batch waits up to `linger` to fill up.
+    /// Handles batches of up to `size` messages with a tower service.
+    ///
+    /// The worker waits up to `linger` for a batch to fill up.
     pub fn batch_service<S>(mut self, service: S, size: usize, linger: Duration) -> Self
     where
         S: Service<Vec<Message>, Response = Vec<Outcome>, Error: Into<BoxError>>
@@ -210,13 +214,13 @@ impl WorkerBuilder {
         self
     }
 
-    /// Adds state that all handler calls share, which they take as `Data<T>`. Can be repeated, once for each type.
+    /// Adds state that all handler calls share. Handlers receive it as `Data<T>`. Can be called once for each type.
     pub fn state<T: Send + Sync + 'static>(mut self, value: T) -> Self {
         self.shared.insert(value);
         self
     }
 
-    /// Puts a tower layer around the handler. Can be repeated: the last layer is the outermost.
+    /// Wraps the handler in a tower layer. Can be called several times: the last layer is the outermost.
     pub fn layer<L>(mut self, layer: L) -> Self
     where
         L: Layer<MessageService> + Send + 'static,
@@ -228,7 +232,7 @@ impl WorkerBuilder {
         self
     }
 
-    /// Sets the maximum run time of a handler. Default: none; the worker extends the lease while the handler runs.
+    /// Sets the maximum run time of a handler. Default: unlimited. The worker extends the lease while the handler runs.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
@@ -256,33 +260,34 @@ impl WorkerBuilder {
         self
     }
 
-    /// Sets the delay before a message is delivered again. Default: from one second to one minute, doubling.
+    /// Sets the delay before a failed message is retried. Default: one second, doubling up to one minute.
     pub fn retry(mut self, backoff: Backoff) -> Self {
         self.settings.backoff = backoff;
         self
     }
 
-    /// Sets how often a message is delivered before it is dead-lettered. Default: 5 times.
+    /// Sets the maximum number of deliveries before a message is dead-lettered. Default: 5.
     pub fn max_deliveries(mut self, deliveries: u64) -> Self {
         self.settings.max_deliveries = deliveries;
         self
     }
 
-    /// Sets the stream for dead letters. Default: `{orders}:dlq` for `orders`. In a cluster it must be in the slot
-    /// of the stream.
+    /// Sets the dead-letter stream. Default: `{orders}:dlq` for the stream `orders`. In a cluster both streams must
+    /// hash to the same slot.
     pub fn dead_letter(mut self, stream: impl Into<String>) -> Self {
         self.dead_letters = Some(stream.into());
         self
     }
 
-    /// Sets how long a worker can be silent before other workers take over its messages. Default: 30 seconds. All
-    /// workers of a group should use the same lease.
+    /// Sets the lease: other workers take over a message if its worker has not extended the lease for this long.
+    /// Default: 30 seconds. All workers of a group should use the same lease.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.settings.lease = lease;
         self
     }
 
-    /// Enables deduplication: messages that were processed within a window are acknowledged without a handler.
+    /// Enables deduplication: the worker acknowledges duplicates that arrive within a window without running the
+    /// handler.
     pub fn dedupe(mut self, dedupe: impl Into<Dedupe>) -> Self {
         self.settings.dedupe = Some(dedupe.into());
         self
@@ -300,21 +305,22 @@ impl WorkerBuilder {
         self
     }
 
-    /// Sets how long a consumer must be silent before it is removed from the group, or `None` for never. Default:
-    /// one hour, and at least three leases. Its pending entries move to the worker that removes it.
-    pub fn reap(mut self, silent_for: Option<Duration>) -> Self {
-        self.settings.reap_after = silent_for;
+    /// Sets how long a consumer must be idle before a worker removes it from the group. `None` disables removal.
+    /// Default: one hour. The minimum is three leases. The pending entries of a removed consumer move to the worker
+    /// that removes it.
+    pub fn reap(mut self, idle_for: Option<Duration>) -> Self {
+        self.settings.reap_after = idle_for;
         self
     }
 
-    /// Sets the maximum number of messages of a stream that back off in this worker. Default: 10,000. With more, it
-    /// reads no new messages until some of them have had their next attempt.
+    /// Sets the maximum number of messages per stream that back off in this worker. Default: 10,000. At this limit, the
+    /// worker reads no new messages of the stream until some of them have been retried.
     pub fn waiting(mut self, max: usize) -> Self {
         self.settings.delayed_max = max.max(1);
         self
     }
 
-    /// Registers the worker's metrics in this registry, together with the metrics it already has.
+    /// Registers the worker's metrics in an existing registry.
     pub fn metrics(mut self, registry: &Registry) -> Self {
         self.registry = registry.clone();
         self
@@ -404,9 +410,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_fit_the_library_and_the_command_line() {
+    fn error_messages_mention_no_rust_methods() {
         let short = BuildError::LeaseTooShort(Duration::ZERO).to_string();
-        assert_eq!(short, "a lease must be at least 50 ms: a short delay would lose a shorter one");
+        assert_eq!(
+            short,
+            "the lease must be at least 50 ms: a worker could lose a shorter lease after a brief delay"
+        );
         let all = [
             BuildError::NoStream,
             BuildError::NoGroup,

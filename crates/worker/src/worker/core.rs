@@ -39,7 +39,7 @@ pub(crate) struct Settings {
     pub(crate) autoscale: Option<Autoscale>,
     /// How long running handlers can take to finish when the worker drains.
     pub(crate) drain: Duration,
-    /// How long a consumer must be silent before it is removed.
+    /// How long a consumer must be idle before it is removed.
     pub(crate) reap_after: Option<Duration>,
     /// Maximum number of messages of a stream that back off.
     pub(crate) delayed_max: usize,
@@ -144,8 +144,8 @@ impl Core {
         self.busy.load(Ordering::Relaxed)
     }
 
-    /// Hands finished jobs in to the settlers of their streams.
-    pub(crate) fn hand_in(&self, finished: &mut Vec<FinishedJob>) {
+    /// Sends finished jobs to the settlers of their streams.
+    pub(crate) fn send_to_settlers(&self, finished: &mut Vec<FinishedJob>) {
         if let [subscription] = &*self.subscriptions {
             subscription.outbox.put(finished.drain(..));
             return;
@@ -157,11 +157,11 @@ impl Core {
         }
     }
 
-    /// Hands in messages that no handler has started. The settlers release them.
-    pub(crate) fn hand_in_unstarted(&self, jobs: impl IntoIterator<Item = Job>) {
+    /// Sends messages that no handler has started to the settlers, which release them.
+    pub(crate) fn release_unstarted(&self, jobs: impl IntoIterator<Item = Job>) {
         let mut finished =
             jobs.into_iter().map(|job| FinishedJob::without_handler(job, JobResult::NotStarted)).collect();
-        self.hand_in(&mut finished);
+        self.send_to_settlers(&mut finished);
     }
 
     /// Releases messages that were removed from `in_flight`. Returns how many, or `None` if the store could not be

@@ -132,7 +132,7 @@ impl InFlight {
         ids.filter_map(|(id, tag)| state.remove(id, tag)).count()
     }
 
-    /// Removes messages in order to release them, each with the delivery count that the store is to set.
+    /// Removes messages in order to release them, each with the delivery count that the store should set.
     pub(crate) fn remove_for_release(
         &self,
         messages: impl Iterator<Item = ((StreamId, DeliveryTag), u64)>,

@@ -42,20 +42,20 @@ use crate::metrics::Registry;
 /// * **At least once.** The worker acknowledges a message only after its handler has finished, and only while the
 ///   message still belongs to this worker. A message can be delivered again after a crash, a lost lease, a retry, a
 ///   drain or an outage. The [`Report`] and the metrics count each of these.
-/// * **No message blocks the others.** A message that backs off does not occupy a slot. A message that crashes
-///   workers is counted before a handler sees it, so it ends in the dead letters.
+/// * **No message blocks the others.** A message that backs off does not occupy a slot. The store
+///   counts a delivery before a handler sees the message, so a message that crashes workers is dead-lettered.
 /// * **No order.** Handlers start as slots become free, and retries run later than other messages.
-/// * **It recovers by itself.** The worker waits until a lost connection or a failover is over, and creates a
-///   deleted group again. It logs one warning when an outage begins and one line when it is over.
+/// * **It recovers by itself.** After a lost connection or during a failover the worker retries until the store is
+///   reachable, and it recreates a deleted group. It logs one warning when an outage begins and one line when it ends.
 ///
 /// ## How to use it
 ///
 /// 1. Build it with [`Worker::builder`].
 /// 2. Take a [`handle`](Worker::handle) if you want to control it while it runs.
-/// 3. Call [`run_until`](Worker::run_until) with a future that completes when the worker should end.
+/// 3. Call [`run_until`](Worker::run_until) with a future that completes when the worker should stop.
 ///
-/// Always end a worker with that future or with [`WorkerHandle::drain`]. If a worker is dropped instead, other
-/// workers get its messages only when their leases have run out.
+/// Always stop a worker with that future or with [`WorkerHandle::drain`]. If a worker is dropped instead, other
+/// workers get its messages only after their leases expire.
 pub struct Worker {
     core: Arc<Core>,
     handler: HandlerService,
@@ -90,8 +90,8 @@ impl Worker {
 
     /// Runs until the future completes, then drains and returns a report.
     ///
-    /// Returns an error at the start if the store refuses to create the group. Later it returns an error only if this
-    /// process has closed the store, or a task of the worker panicked.
+    /// Returns an error at the start if the worker cannot listen on its address or the store refuses to create the
+    /// group. Later it returns an error only if this process closed the store or a task of the worker panicked.
     pub async fn run_until(self, shutdown: impl Future<Output = ()>) -> Result<Report, Error> {
         run::run(self.core, self.handler, self.listen.as_deref(), shutdown).await
     }
@@ -110,7 +110,9 @@ pub struct WorkerHandle {
 }
 
 impl WorkerHandle {
-    /// Sets how many messages are handled at the same time, at least one. Surplus slots finish their current message.
+    /// Sets how many messages are handled at the same time, at least one.
+    ///
+    /// Surplus slots finish their current message and then end.
     pub fn scale(&self, slots: usize) {
         let slots = slots.max(1);
         let before = self.core.slots.send_replace(slots);
@@ -127,7 +129,7 @@ impl WorkerHandle {
         *self.core.slots.borrow()
     }
 
-    /// Returns how many slots run a handler now.
+    /// Returns how many slots are running a handler.
     pub fn busy(&self) -> usize {
         self.core.busy_slots()
     }
@@ -135,23 +137,23 @@ impl WorkerHandle {
     /// Stops reading and starting handlers. Running handlers continue; prefetched messages are released.
     pub fn pause(&self) {
         let prefetched = self.core.queue.pause();
-        self.core.hand_in_unstarted(prefetched);
+        self.core.release_unstarted(prefetched);
     }
 
-    /// Continues after a pause.
+    /// Resumes a paused worker.
     pub fn resume(&self) {
         self.core.queue.resume();
     }
 
     /// Returns whether the worker reads messages: it is neither paused nor draining.
-    pub fn is_taking(&self) -> bool {
+    pub fn is_reading(&self) -> bool {
         self.core.queue.is_open() && !self.core.draining.is_cancelled()
     }
 
-    /// Ends the worker, like the future of [`Worker::run_until`]: running handlers can finish within the drain
+    /// Stops the worker, as the future of [`Worker::run_until`] does. Running handlers can finish within the drain
     /// deadline.
     pub fn drain(&self) {
-        self.core.hand_in_unstarted(self.core.queue.close());
+        self.core.release_unstarted(self.core.queue.close());
         self.core.draining.cancel();
     }
 
@@ -160,12 +162,12 @@ impl WorkerHandle {
         self.core.counters.report()
     }
 
-    /// Returns all metrics in the text format of Prometheus, after an update of those that the store is asked for.
+    /// Updates the metrics that come from the store, and returns all metrics in the Prometheus text format.
     pub async fn metrics_text(&self) -> String {
         status::metrics_text(&self.core).await
     }
 
-    /// Returns the last decisions of the autoscaler, oldest first.
+    /// Returns the most recent decisions of the autoscaler, oldest first.
     pub fn decisions(&self) -> Vec<Decision> {
         self.core.decisions()
     }

@@ -38,7 +38,7 @@ impl Operation {
     }
 }
 
-/// The operations that fail at present. All tasks of a subscription share it, so one outage causes one warning.
+/// The operations that currently fail. All tasks of a subscription share it, so one outage causes one warning.
 #[derive(Debug, Default)]
 pub(crate) struct Outage {
     /// One bit for each failing operation.

@@ -9,7 +9,7 @@ use super::job::FinishedJob;
 
 /// How long the first job waits for others.
 const LINGER: Duration = Duration::from_millis(2);
-/// Number of jobs with which the settler stops waiting for more.
+/// At this number of jobs, the settler stops waiting for more.
 const ENOUGH_JOBS: usize = 512;
 
 /// Finished jobs of one stream that wait for the settler.

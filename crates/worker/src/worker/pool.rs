@@ -46,7 +46,7 @@ async fn run_each(core: &Core, slot: usize, mut service: MessageService) {
         let busy_slot = core.occupy_slot();
         let started = Instant::now();
         let waited = run_taken(core, &mut service, &mut jobs, &mut finished).await;
-        core.hand_in(&mut finished);
+        core.send_to_settlers(&mut finished);
         drop(busy_slot);
         take_count = match waited {
             true => 1,
@@ -84,7 +84,7 @@ async fn run_taken(
             Some(Ok(outcome)) => JobResult::Outcome(outcome),
             None => {
                 put_back(core, taken.by_ref());
-                core.hand_in(finished);
+                core.send_to_settlers(finished);
                 until_cancelled(call, job.cancelled.cancelled())
                     .await
                     .map_or(JobResult::Cancelled, JobResult::Outcome)
@@ -105,7 +105,7 @@ async fn run_taken(
 
 fn put_back(core: &Core, jobs: impl DoubleEndedIterator<Item = Job>) {
     let refused = core.queue.put_back(jobs);
-    core.hand_in_unstarted(refused);
+    core.release_unstarted(refused);
 }
 
 async fn run_batches(core: &Core, slot: usize, mut service: BatchService, size: usize, linger: Duration) {
@@ -115,13 +115,13 @@ async fn run_batches(core: &Core, slot: usize, mut service: BatchService, size: 
         let is_open = core.queue.is_open();
         // If the queue is closed or paused, release all messages, otherwise only those whose lease was lost
         // meanwhile.
-        core.hand_in_unstarted(jobs.extract_if(.., |job| !is_open || job.cancelled.is_cancelled()));
+        core.release_unstarted(jobs.extract_if(.., |job| !is_open || job.cancelled.is_cancelled()));
         if jobs.is_empty() {
             continue;
         }
         let busy_slot = core.occupy_slot();
         let mut finished = run_batch(core, &mut service, std::mem::take(&mut jobs)).await;
-        core.hand_in(&mut finished);
+        core.send_to_settlers(&mut finished);
         drop(busy_slot);
         tokio::task::consume_budget().await;
     }

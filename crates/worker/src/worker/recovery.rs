@@ -1,7 +1,7 @@
 //! Recovery: takes over messages of workers that died, and of the previous process with this worker's name.
 //!
 //! If reads claim idle messages ([`Capabilities::read_claims`](crate::backend::Capabilities)), they do most of
-//! this. In all other cases [`recover`] searches the whole group from time to time. It always searches for entries
+//! this. In all other cases [`recover`] searches the whole group periodically. It always searches for entries
 //! whose payload is gone, because no read returns these.
 
 use std::sync::atomic::Ordering;
@@ -18,10 +18,10 @@ use crate::backend::{Admin, Consumer, ConsumerInfo, Error, Release, StreamId};
 
 /// Maximum number of pending entries handled in one call.
 pub(crate) const PAGE_ROWS: usize = 512;
-/// How often the worker looks for silent consumers.
+/// How often the worker looks for idle consumers.
 const REAP_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Claims idle messages from time to time, until the worker drains.
+/// Claims idle messages periodically, until the worker drains.
 pub(crate) async fn recover(core: &Core, subscription: &Subscription) {
     let mut backoff = StoreBackoff::new();
     while !core.draining.is_cancelled() {
@@ -61,7 +61,7 @@ pub(crate) async fn claim_all_idle(core: &Core, subscription: &Subscription) -> 
     Ok(())
 }
 
-/// Claims up to `count` idle messages with ids from `from` on. Returns how many it claimed, and where to continue.
+/// Claims up to `count` idle messages, starting at id `from`. Returns how many it claimed, and where to continue.
 pub(crate) async fn claim(
     core: &Core,
     subscription: &Subscription,
@@ -109,51 +109,50 @@ pub(crate) async fn release_history(core: &Core, subscription: &Subscription) {
     }
 }
 
-/// Removes silent consumers from time to time, until the worker drains. Their pending entries move to this worker.
-pub(crate) async fn remove_silent_consumers(
+/// Removes idle consumers periodically, until the worker drains. Their pending entries move to this worker.
+pub(crate) async fn remove_idle_consumers(
     core: &Core,
     subscription: &Subscription,
     admin: &dyn Admin,
-    silent_for: Duration,
+    idle_for: Duration,
 ) {
     loop {
         tokio::select! {
-            () = tokio::time::sleep(REAP_INTERVAL.min(silent_for)) => {}
+            () = tokio::time::sleep(REAP_INTERVAL.min(idle_for)) => {}
             () = core.draining.cancelled() => return,
         }
         // An error is ignored: nothing depends on the removal, and the next round tries again.
-        while let Ok(Some((removed, claimed))) =
-            remove_one_silent_consumer(subscription, admin, silent_for).await
+        while let Ok(Some((removed, claimed))) = remove_one_idle_consumer(subscription, admin, idle_for).await
         {
             subscription.metrics.reaped_consumers.increment();
             info!(
                 stream = &*subscription.stream,
                 consumer = removed,
                 claimed,
-                "removed a silent consumer and claimed its pending messages"
+                "removed an idle consumer and claimed its pending messages"
             );
         }
     }
 }
 
-/// Removes one silent consumer, if there is one. Returns its name and how many of its pending entries moved.
+/// Removes one idle consumer, if there is one. Returns its name and how many of its pending entries moved.
 ///
-/// The list of consumers is read each time, because a silent consumer can become active again.
-async fn remove_one_silent_consumer(
+/// The list of consumers is read each time, because an idle consumer can become active again.
+async fn remove_one_idle_consumer(
     subscription: &Subscription,
     admin: &dyn Admin,
-    silent_for: Duration,
+    idle_for: Duration,
 ) -> Result<Option<(String, u64)>, Error> {
     let consumers = admin.consumers(&subscription.stream, &subscription.group).await?;
-    let mut silent =
-        consumers.into_iter().filter(|consumer| is_silent(consumer, &subscription.consumer, silent_for));
-    let Some(ConsumerInfo { name, .. }) = silent.next() else { return Ok(None) };
+    let mut idle =
+        consumers.into_iter().filter(|consumer| is_idle(consumer, &subscription.consumer, idle_for));
+    let Some(ConsumerInfo { name, .. }) = idle.next() else { return Ok(None) };
     let claimed = admin
         .remove_consumer(Consumer { name: &name, ..subscription.as_consumer() }, &subscription.consumer)
         .await?;
     Ok(Some((name, claimed)))
 }
 
-fn is_silent(consumer: &ConsumerInfo, own_name: &str, silent_for: Duration) -> bool {
-    consumer.name != own_name && consumer.idle >= silent_for
+fn is_idle(consumer: &ConsumerInfo, own_name: &str, idle_for: Duration) -> bool {
+    consumer.name != own_name && consumer.idle >= idle_for
 }

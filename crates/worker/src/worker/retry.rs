@@ -12,7 +12,7 @@ use super::core::Core;
 use super::job::{FinishedJob, Job};
 use super::recovery::{PAGE_ROWS, claim};
 use super::settlement::JobResult;
-use super::settler::dead_letter_again;
+use super::settler::retry_dead_letters;
 use super::subscription::Subscription;
 
 /// Handles jobs of the retry queue when they are due, until the worker drains. Then releases the rest.
@@ -35,7 +35,7 @@ pub(crate) async fn retry(core: &Core, subscription: &Subscription) {
         }
         check_duplicates_again(core, subscription, duplicates).await;
         redeliver(core, subscription, retries).await;
-        dead_letter_again(core, subscription, refused).await;
+        retry_dead_letters(core, subscription, refused).await;
     }
     release_delayed(core, subscription);
 }
@@ -76,7 +76,7 @@ async fn redeliver(core: &Core, subscription: &Subscription, mut due: Vec<Job>) 
     }
 }
 
-/// Hands in all jobs of the retry queue to be released.
+/// Sends all jobs of the retry queue to the settler, which releases them.
 pub(crate) fn release_delayed(core: &Core, subscription: &Subscription) {
     let delayed_jobs = subscription.backing_off.lock().take_all();
     let mut finished = delayed_jobs
@@ -91,5 +91,5 @@ pub(crate) fn release_delayed(core: &Core, subscription: &Subscription) {
             FinishedJob::without_handler(delayed.job(), result)
         })
         .collect();
-    core.hand_in(&mut finished);
+    core.send_to_settlers(&mut finished);
 }

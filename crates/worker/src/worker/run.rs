@@ -1,16 +1,16 @@
 //! Runs a worker: prepare, work, drain.
 //!
 //! ```text
-//!         read                         take         hand in               acknowledge, dead-letter, release
+//!         read                                                            acknowledge, dead-letter, release
 //! store -------> fetcher -> admission -> queue -> pool -------> outbox -> settler -------> store
 //!                   ^           |                                           |
-//!                   |           +--- gone, too often, duplicate ------------+
+//!                   |           +-- deleted, too many deliveries, duplicate +
 //!        recovery --+-- retries <-- backing off <------ retry --------------+
 //! ```
 //!
-//! Draining follows the same direction. The worker reads no more messages, releases prefetched and backing-off
-//! messages, and lets running handlers finish. At the deadline it cancels the remaining handlers and releases their
-//! messages. Finally the settlers send what is left in the outboxes.
+//! Draining empties these stages in the same order. The worker reads no more messages, releases prefetched and
+//! backing-off messages, and lets running handlers finish. At the deadline it cancels the remaining handlers and
+//! releases their messages. Finally the settlers settle the jobs that are left in the outboxes.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -38,7 +38,7 @@ use crate::backend::{Error, ErrorKind, Release};
 use crate::handler::HandlerService;
 use crate::monitor::Monitor;
 
-/// How long cancelled handlers can take to end after `CANCEL_GRACE`.
+/// How long to wait for cancelled handlers to end, in addition to `CANCEL_GRACE`.
 const ABORT_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long the settlers can take to settle the last messages.
 const FINAL_SETTLE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -66,9 +66,9 @@ pub(crate) async fn run(
     let mut tasks = Tasks::start(&core);
     tokio::select! {
         () = slots.follow_target_until(shutdown) => {}
-        // A bug in this crate. Messages of that task would stay in flight without end, so the worker ends and
+        // This is a bug in this crate. The messages of that task would stay in flight forever, so the worker ends and
         // releases them.
-        () = tasks.panicked() => core.fail(panicked()),
+        () = tasks.wait_for_panic() => core.fail(panic_error()),
     }
     drain(&core, &mut tasks, &mut slots).await;
     match core.failure.lock().take() {
@@ -77,8 +77,8 @@ pub(crate) async fn run(
     }
 }
 
-/// Creates the groups, and releases what the previous process with this consumer name left pending. Returns false
-/// if the worker should drain before that is done.
+/// Creates the groups, and releases the entries that the previous process with this consumer name left pending.
+/// Returns false if a shutdown is requested first.
 async fn prepare(core: &Core, mut shutdown: Pin<&mut impl Future<Output = ()>>) -> Result<bool, Error> {
     for subscription in &core.subscriptions {
         let mut backoff = StoreBackoff::new();
@@ -122,11 +122,11 @@ async fn prepare(core: &Core, mut shutdown: Pin<&mut impl Future<Output = ()>>) 
 
 /// The tasks of a worker other than its slots.
 struct Tasks {
-    /// Read, claim and retry messages, and scale the pool. They end when the worker drains.
+    /// Tasks that read, claim and retry messages, and scale the pool. They end when the worker drains.
     readers: JoinSet<()>,
-    /// Settle messages. They end when their outbox is closed and empty.
+    /// Tasks that settle messages. Each ends when its outbox is closed and empty.
     settlers: JoinSet<()>,
-    /// Extend leases. They run until the end and are aborted then.
+    /// Tasks that extend leases. They are aborted at the end of the drain.
     lease_keepers: JoinSet<()>,
 }
 
@@ -147,9 +147,9 @@ impl Tasks {
             spawn!(readers, core, index, fetch);
             spawn!(readers, core, index, retry::retry);
             spawn!(readers, core, index, recovery::recover);
-            if let (Some(silent_for), Some(admin)) = (core.settings.reap_after, core.admin.clone()) {
+            if let (Some(idle_for), Some(admin)) = (core.settings.reap_after, core.admin.clone()) {
                 spawn!(readers, core, index, async |core, subscription| {
-                    recovery::remove_silent_consumers(core, subscription, &*admin, silent_for).await;
+                    recovery::remove_idle_consumers(core, subscription, &*admin, idle_for).await;
                 });
             }
         }
@@ -163,7 +163,7 @@ impl Tasks {
 
 impl Tasks {
     /// Waits until a task panics.
-    async fn panicked(&mut self) {
+    async fn wait_for_panic(&mut self) {
         loop {
             let joined = tokio::select! {
                 Some(joined) = self.readers.join_next() => joined,
@@ -177,7 +177,7 @@ impl Tasks {
     }
 }
 
-fn panicked() -> Error {
+fn panic_error() -> Error {
     Error::new(
         ErrorKind::Closed,
         "a task of the worker panicked, which is a bug; the worker has released its messages",
@@ -216,7 +216,7 @@ impl SlotTasks {
                 _ = wanted.changed() => {}
                 Some(joined) = self.tasks.join_next() => {
                     if joined.is_err() {
-                        core.fail(panicked());
+                        core.fail(panic_error());
                     }
                 }
             }
@@ -224,12 +224,12 @@ impl SlotTasks {
     }
 }
 
-/// Ends a worker: finishes or cancels its handlers, settles the last messages and leaves the group.
+/// Stops a worker: waits for its handlers or cancels them, settles the last messages and leaves the group.
 async fn drain(core: &Core, tasks: &mut Tasks, slots: &mut SlotTasks) {
     let deadline = Instant::now() + core.settings.drain;
     info!(running_handlers = core.busy_slots(), "draining: waiting for running handlers to finish");
     // The queue closes first, so that no task puts released messages into it again.
-    core.hand_in_unstarted(core.queue.close());
+    core.release_unstarted(core.queue.close());
     core.draining.cancel();
     let in_time = timeout_at(deadline, async {
         join_all(&mut slots.tasks).await;
@@ -261,7 +261,7 @@ async fn drain(core: &Core, tasks: &mut Tasks, slots: &mut SlotTasks) {
     info!(report = %core.counters.report(), "drained");
 }
 
-/// Removes a unique consumer name from the group, unless entries are still pending for it.
+/// Removes the worker's consumer from the group if no later process reuses its name and it has no pending entries.
 async fn leave_group(core: &Core, subscription: &Subscription) {
     let Some(admin) = &core.admin else { return };
     if core.settings.survives_restart || core.giving_up.is_cancelled() {
@@ -276,7 +276,7 @@ async fn join_all(tasks: &mut JoinSet<()>) {
     while tasks.join_next().await.is_some() {}
 }
 
-/// Releases the messages of handlers that could not be cancelled.
+/// Releases the messages of handlers that did not end.
 async fn release_remaining(core: &Core, subscription: &Subscription) {
     let remaining = subscription.in_flight.all();
     if remaining.is_empty() {

@@ -30,7 +30,7 @@ pub(crate) enum Settlement {
     Retry(Duration),
     /// Move the message to the dead letters. The number is how many deliveries may have reached a handler.
     DeadLetter(Failure, u64),
-    /// Release the message. The number is the delivery count that the store is to set.
+    /// Release the message. The number is the delivery count that the store should set.
     Release(u64),
 }
 

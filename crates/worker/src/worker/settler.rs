@@ -1,7 +1,8 @@
-//! The settler: settles finished jobs in the store. One task for each stream, many messages in one call.
+//! The settler: settles finished jobs in the store. Each stream has one settler task, which settles many messages in
+//! one call.
 //!
-//! 1. It leaves out messages that are no longer in flight: their leases were lost, and another worker has them.
-//! 2. If a lease was not extended for longer than its duration, it first asks the store who owns the message.
+//! 1. It skips messages that are no longer in flight: their leases were lost, and other workers own them.
+//! 2. If a lease has expired, it first asks the store who owns the message.
 //! 3. It acknowledges, dead-letters or releases each message, or puts it into the retry queue.
 //!
 //! A message stays in flight, and its lease is extended, until the store has replied.
@@ -49,13 +50,13 @@ pub(crate) async fn settle(core: &Core, subscription: &Subscription) {
 struct BySettlement {
     acknowledge: Vec<FinishedJob>,
     dead_letter: Vec<DeadLettering>,
-    /// Jobs with the delivery count that the store is to set.
+    /// Jobs with the delivery count that the store should set.
     release: Vec<(Job, u64)>,
     /// Jobs with the time at which they are due.
     retry: Vec<(Instant, Job)>,
 }
 
-/// How long a message stays in flight after the store has refused to dead-letter it, before the next attempt.
+/// Delay before the next attempt to dead-letter a message that the store refused. The message stays in flight.
 const DEAD_LETTER_RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// Decides how each job is settled.
@@ -68,7 +69,7 @@ fn group_by_settlement(core: &Core, finished_jobs: Vec<FinishedJob>) -> BySettle
                 grouped.dead_letter.push(DeadLettering { job, failure, deliveries })
             }
             Settlement::Release(deliveries) => grouped.release.push((job, deliveries)),
-            // The worker is ending and cannot retry the message itself. It releases the message immediately, and
+            // The worker is draining and cannot retry the message itself. It releases the message immediately, and
             // the attempt counts.
             Settlement::Retry(_) if core.draining.is_cancelled() => {
                 let attempt = job.attempt;
@@ -97,12 +98,13 @@ async fn still_ours(
         }
     }
     if !expired.is_empty() {
-        // Not settling any more, so that `extend` removes and counts lost leases.
+        // `extend` does not remove messages that are being settled. End settling first, so that it removes and counts
+        // lost leases.
         subscription.in_flight.end_settling(expired.iter().map(|finished| finished.job.id_and_tag()));
         let messages: Vec<InFlightRef> =
             expired.iter().map(|finished| finished.job.in_flight_ref()).collect();
         if !extend(core, subscription, &messages).await {
-            // The owner is unknown, so the message must not be settled.
+            // Without a reply the owner is unknown, so the worker must not settle these messages.
             let removed =
                 subscription.in_flight.remove(expired.iter().map(|finished| finished.job.id_and_tag()));
             core.counters.left_unsettled(removed as u64);
@@ -136,8 +138,7 @@ async fn acknowledge(core: &Core, subscription: &Subscription, finished: Vec<Fin
         messaging.batch.message_count = finished.len()
     );
     let call = || core.backend.acknowledge(&subscription.stream, &subscription.group, &done);
-    // Messages that were not pending any more belonged to a deleted group. The group that is created again may
-    // deliver them again.
+    // If a message is no longer pending, its group was deleted. The recreated group may deliver the message again.
     let acknowledged = core
         .call_until_ok(subscription, Operation::Settling, call)
         .instrument(span)
@@ -147,8 +148,8 @@ async fn acknowledge(core: &Core, subscription: &Subscription, finished: Vec<Fin
     remove_jobs(core, subscription, finished.iter().map(|finished| &finished.job));
 }
 
-/// Moves messages to the dead letters. If the store refuses one, it is put aside, so that it does not delay the
-/// others.
+/// Moves messages to the dead-letter stream. If the store refuses a message, the worker tries again later, so that the
+/// message does not delay the others.
 async fn dead_letter(core: &Core, subscription: &Subscription, jobs: Vec<DeadLettering>) {
     if jobs.is_empty() {
         return;
@@ -172,10 +173,10 @@ async fn dead_letter(core: &Core, subscription: &Subscription, jobs: Vec<DeadLet
             }
             core.counters.lost(subscription, lost);
         }
-        // Perhaps the store refuses only one of them, so each is sent alone.
+        // The store may have refused only one of them, so send each one separately.
         Some(Err(error)) if error.kind() == Refused && jobs.len() > 1 => {
-            for alone in jobs {
-                Box::pin(dead_letter(core, subscription, vec![alone])).await;
+            for job in jobs {
+                Box::pin(dead_letter(core, subscription, vec![job])).await;
             }
             return;
         }
@@ -200,8 +201,8 @@ async fn dead_letter(core: &Core, subscription: &Subscription, jobs: Vec<DeadLet
     remove_jobs(core, subscription, jobs.iter().map(|dead_lettering| &dead_lettering.job));
 }
 
-/// Dead-letters messages again that the store has refused before.
-pub(crate) async fn dead_letter_again(core: &Core, subscription: &Subscription, jobs: Vec<DeadLettering>) {
+/// Tries again to dead-letter messages that the store has refused before.
+pub(crate) async fn retry_dead_letters(core: &Core, subscription: &Subscription, jobs: Vec<DeadLettering>) {
     let in_flight = subscription
         .in_flight
         .begin_settling(jobs.iter().map(|dead_lettering| dead_lettering.job.id_and_tag()));

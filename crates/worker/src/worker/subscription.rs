@@ -26,25 +26,25 @@ pub(crate) struct Subscription {
     pub(crate) consumer: Arc<str>,
     /// The stream for dead letters.
     pub(crate) dead_letters: String,
-    /// Messages that are read and not settled yet.
+    /// Messages that have been read and not settled yet.
     pub(crate) in_flight: InFlight,
     /// Finished jobs that wait for the settler.
     pub(crate) outbox: Outbox,
-    /// Whether calls to the store fail at present.
+    /// Whether calls to the store currently fail.
     pub(crate) outage: Outage,
-    /// Whether the store refuses dead letters at present. Other calls can work meanwhile.
+    /// Whether the store currently refuses dead letters. Other calls may still succeed.
     pub(crate) dead_letter_outage: Outage,
     pub(crate) metrics: WorkerMetrics,
-    /// Held by the task that creates a deleted group again.
+    /// Locked by the task that recreates a deleted group.
     pub(crate) group_recreation: tokio::sync::Mutex<()>,
     /// Messages that back off before their next attempt.
     pub(crate) backing_off: Mutex<BackingOff<DelayedJob>>,
-    /// Notified when a job was added to `backing_off`.
+    /// Notified when a job is added to `backing_off`.
     pub(crate) delayed_added: Notify,
-    /// Notified when messages were released that this worker could claim.
+    /// Notified when released messages are available for this worker to claim.
     pub(crate) claimable: Notify,
-    /// The previous process with this consumer name has left pending entries, which are claimed before new ones are
-    /// read.
+    /// Whether the previous process with this consumer name left pending entries. The worker claims them before it
+    /// reads new entries.
     pub(crate) has_history: AtomicBool,
     last_read: Mutex<StreamId>,
 }
@@ -83,7 +83,7 @@ impl Subscription {
         Consumer { stream: &self.stream, group: &self.group, name: &self.consumer }
     }
 
-    /// Returns a read of up to `count` messages that neither blocks nor claims.
+    /// Returns a request to read up to `count` messages that neither blocks nor claims.
     pub(crate) fn read(&self, count: usize) -> Read<'_> {
         Read {
             stream: &self.stream,
@@ -115,13 +115,13 @@ impl Subscription {
         jobs
     }
 
-    /// Puts a job aside until `due`.
+    /// Delays a job until `due`.
     pub(crate) fn delay(&self, due: Instant, delayed: DelayedJob) {
         self.backing_off.lock().push(due, delayed);
         self.delayed_added.notify_one();
     }
 
-    /// The greatest id that was read.
+    /// Returns the greatest id read so far.
     pub(crate) fn last_read(&self) -> StreamId {
         *self.last_read.lock()
     }

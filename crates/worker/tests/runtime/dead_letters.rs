@@ -1,4 +1,4 @@
-//! Messages that become dead dead_letters, and redrives.
+//! Messages that are dead-lettered, and redrives.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -49,7 +49,7 @@ async fn a_rejected_message_is_dead_lettered_immediately() {
     assert_eq!(backend.stream("failed-orders").await.unwrap().unwrap().length, 1);
 }
 
-/// Creates a key of another type at the name of the dead-dead_letter stream.
+/// Creates a string key with the name of the dead-letter stream, so that adding dead letters fails.
 async fn block_dead_letter_stream(backend: &Arc<dyn Admin>) {
     backend.create_group(STREAM, GROUP, Start::Beginning).await.unwrap();
     let other = vec![(DEAD.to_owned(), Duration::from_secs(3600))];
@@ -58,7 +58,7 @@ async fn block_dead_letter_stream(backend: &Arc<dyn Admin>) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_refused_dead_letter_delays_no_message_and_is_written_later() {
+async fn a_refused_dead_letter_is_written_later_and_delays_no_other_message() {
     let embedded = Embedded::in_memory();
     let db = embedded.store().clone();
     let backend: Arc<dyn Admin> = Arc::new(embedded);
@@ -97,16 +97,16 @@ async fn a_draining_worker_releases_messages_it_could_not_dead_letter() {
     let running = run(worker(&backend).handler(handler).state(gate.clone()));
     wait_until("rejected", async || gate.started() == 1).await;
     let report = running.drain().await;
-    // The worker's own last read may have delivered it once more.
+    // The worker's last read may have delivered the message once more.
     assert!(report.dead == 0 && report.released >= 1, "{report}");
     assert!(pending(&backend).await.iter().all(|row| row.consumer.is_none() && row.deliveries == 1));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_message_that_kills_workers_is_dead_lettered_without_a_handler() {
+async fn a_message_that_kills_workers_is_dead_lettered_without_running_the_handler() {
     let (backend, gate) = (store().await, Arc::new(Gate::default()));
     add(&backend, 0..1).await;
-    // Two workers read it and die, which makes two deliveries.
+    // Two workers receive the message and die: two deliveries.
     read_and_die(&backend, "first", 1).await;
     assert_eq!(claim_all(&backend, "second").await, 1);
     let handler = async |_: Raw, gate: Data<Arc<Gate>>| gate.pass().await;
@@ -157,7 +157,7 @@ async fn redrive_delivers_to_one_group_and_counts_redrives() {
     assert_eq!((preview.total, preview.scanned, preview.matched, preview.redriven), (5, 5, 3, 0));
     assert_eq!(dead_letters(&backend).await.len(), 5);
 
-    // The bug is not fixed yet: the messages become dead dead_letters again, with the number of their redrives.
+    // The bug is not fixed yet: the messages are dead-lettered again, with their redrive counts.
     let mut reported: Vec<Progress> = Vec::new();
     request.dry_run = false;
     request.rate = Some(200.0);

@@ -21,7 +21,7 @@ async fn leases_of_running_and_prefetched_messages_are_extended() {
         handled.count(number(&message));
         gate.pass().await;
     };
-    // Long enough that a busy machine does not lose it.
+    // Long enough that the worker keeps its lease on a busy machine.
     let lease = Duration::from_secs(3);
     let slow = worker(&backend).concurrency(3).lease(lease).state(handled.clone()).state(gate.clone());
     let slow = run(slow.handler(handler));
@@ -167,7 +167,8 @@ async fn a_worker_with_a_stable_name_resumes_its_pending_messages() {
 async fn messages_claimed_at_the_start_are_not_resumed_as_own_messages() {
     let (backend, gate) = (store().await, Arc::new(Gate::default()));
     add(&backend, 0..1100).await;
-    // The own messages need several calls, and behind them are released messages that the worker claims at its start.
+    // The worker's own pending messages take several calls. After them come released messages, which it claims at its
+    // start.
     read_and_die(&backend, "name", 1000).await;
     let taken = read_and_die(&backend, "other", 100).await;
     let released: Vec<Release> = taken.into_iter().map(|id| Release::counted(id, 1)).collect();

@@ -84,7 +84,7 @@ async fn a_delayed_retry_does_not_block_other_messages() {
     wait_until("the rest done", async || handled.len() == 100 && pending(&backend).await.len() == 50).await;
     let report = running.drain().await;
     assert_eq!((report.acknowledged, report.retried), (50, 50));
-    // Released by the drain immediately, and counted as delivered.
+    // The drain releases the delayed messages immediately, and their delivery still counts.
     let rows = pending(&backend).await;
     assert!(rows.iter().all(|row| row.consumer.is_none() && row.deliveries == 1), "{rows:?}");
 }
@@ -153,7 +153,7 @@ async fn a_batch_handler_returns_an_outcome_for_each_message() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn dedupe_handles_each_key_once_within_its_window() {
     let (backend, handled) = (store().await, Handled::default());
-    // Each key twice in a row, so that both copies are in flight together, and once more later.
+    // Add each key twice in a row, so that both copies are in flight together, and once more later.
     for n in 0..10 {
         add(&backend, n..n + 1).await;
         add(&backend, n..n + 1).await;

@@ -29,7 +29,7 @@ pub(crate) async fn store() -> Arc<dyn Admin> {
     connect("memory:").await.unwrap()
 }
 
-/// Adds entries whose field `n` is a number of this range.
+/// Adds one entry for each number of the range, in the field `n`.
 pub(crate) async fn add(backend: &Arc<dyn Admin>, numbers: std::ops::Range<u64>) -> Vec<StreamId> {
     let entries: Vec<NewEntry> = numbers
         .map(|n| NewEntry { fields: vec![("n".into(), n.to_string().into())], idempotence: None })
@@ -82,7 +82,7 @@ async fn within<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(TIMEOUT, future).await.expect("the worker did not end in time")
 }
 
-/// Waits wait_until a condition holds.
+/// Waits until a condition holds.
 pub(crate) async fn wait_until(what: &str, mut is_true: impl AsyncFnMut() -> bool) {
     let waited = tokio::time::timeout(TIMEOUT, async {
         while !is_true().await {
@@ -147,7 +147,7 @@ impl Gate {
         self.started.load(Ordering::SeqCst)
     }
 
-    /// Counts a started handler, and waits wait_until the gate is open.
+    /// Counts a started handler, and waits until the gate is open.
     pub(crate) async fn pass(&self) {
         self.started.fetch_add(1, Ordering::SeqCst);
         while !self.is_open() {
@@ -171,7 +171,7 @@ pub(crate) async fn pending(backend: &Arc<dyn Admin>) -> Vec<PendingRow> {
     backend.pending(STREAM, GROUP, &all).await.unwrap()
 }
 
-/// Whether no message is pending or unread.
+/// Returns whether no message is pending or unread.
 pub(crate) async fn all_done(backend: &Arc<dyn Admin>) -> bool {
     let groups = backend.groups(STREAM).await.unwrap();
     groups.first().is_some_and(|group| group.pending == 0 && group.lag == Some(0))

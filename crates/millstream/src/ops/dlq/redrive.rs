@@ -45,7 +45,7 @@ pub(crate) struct RedriveArgs {
     /// Add the messages to the stream as new entries, for all of its groups
     #[arg(long)]
     all_groups: bool,
-    /// Count the messages that would be redriven, without doing it
+    /// Count the messages that would be redriven, without redriving them
     #[arg(long)]
     dry_run: bool,
 }

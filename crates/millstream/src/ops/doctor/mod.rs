@@ -24,7 +24,7 @@ Examples:
 
 Exit code 5 means that there are problems to fix.";
 
-/// Find problems of a store, its streams and its groups, and suggest fixes
+/// Find problems in a store, its streams and its groups, and suggest fixes
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Doctor {
@@ -131,7 +131,7 @@ impl Diagnosis {
         if !self.capabilities.confirmed {
             properties.push(
                 "native",
-                "unknown: the server refuses writes now, which the test of its capabilities needs",
+                "unknown: the server currently rejects writes, and the capability test must write",
             );
             return;
         }

@@ -40,7 +40,7 @@ impl ServerFacts {
     /// Describes how the server persists its data. `None` if the server does not report its settings.
     fn persistence(&self) -> Option<String> {
         let log = match (self.setting("appendonly")?, self.setting("appendfsync")) {
-            ("yes", Some(policy)) => format!("log, synced {policy}"),
+            ("yes", Some(policy)) => format!("log, appendfsync {policy}"),
             ("yes", None) => "log".to_owned(),
             _ => "no log".to_owned(),
         };

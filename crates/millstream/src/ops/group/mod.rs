@@ -39,7 +39,7 @@ Examples:
   millstream group create orders mailing --from latest
   millstream group create orders mailing --from 2026-11-15T10:30:00Z
 
-A missing stream is created too. An existing group is not changed.";
+The stream is created if it does not exist. An existing group is not changed.";
 
 const RM_EXAMPLES: &str = "\
 Examples:
@@ -55,7 +55,7 @@ pub(crate) enum GroupAction {
         #[arg(default_value = "*")]
         pattern: String,
     },
-    /// Create a group unless it exists
+    /// Create a group if it does not exist
     #[command(after_help = CREATE_EXAMPLES)]
     Create {
         #[command(flatten)]
@@ -117,7 +117,7 @@ async fn list(common: &CommonOptions, pattern: &str) -> Result<(), Failure> {
         return print_json(&groups.into_iter().map(to_json::group).collect::<Value>());
     }
     if groups.is_empty() {
-        note(&format!("no groups of streams that match {pattern} in {location}"));
+        note(&format!("no groups found for streams that match {pattern} in {location}"));
     }
     let titles = [
         "STREAM",
@@ -198,7 +198,7 @@ async fn remove(
     print_line(&format!("{verb} group {group} of {stream}, with {consumers} and {entries}"))
 }
 
-/// Converts a position to the start of a group. The group reads the entry at the position first.
+/// Converts a position to the start of a group. The first entry that the group reads is the one at the position.
 pub(crate) fn start_of(position: Position) -> Start {
     match position {
         Position::Earliest => Start::Beginning,

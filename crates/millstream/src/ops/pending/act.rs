@@ -182,7 +182,7 @@ fn print_count(
     }
     if done == 0 && asked > 0 {
         return Err(Failure::NotFound(format!(
-            "none of these entries is pending with a consumer\nlist pending entries with: millstream pending ls {stream} {group}"
+            "none of these entries is pending in group {group} of {stream}\nlist pending entries with: millstream pending ls {stream} {group}"
         )));
     }
     Ok(())

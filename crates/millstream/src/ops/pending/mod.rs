@@ -55,7 +55,7 @@ const EXTEND_EXAMPLES: &str = "\
 Examples:
   millstream pending extend orders billing 1731664200000-0
 
-Restarting the idle time keeps other consumers from claiming the entries.";
+Resetting the idle time keeps other consumers from claiming the entries.";
 
 /// The consumer column of a released entry.
 const RELEASED: &str = "(released)";
@@ -74,7 +74,7 @@ pub(crate) enum PendingAction {
     /// Release entries, so that any consumer can claim them immediately
     #[command(after_help = NACK_EXAMPLES)]
     Nack(EntryArgs),
-    /// Restart the idle time of entries
+    /// Reset the idle time of entries to zero
     #[command(after_help = EXTEND_EXAMPLES)]
     Extend(EntryArgs),
 }
@@ -119,7 +119,7 @@ pub(crate) struct AckArgs {
     /// Acknowledge all pending entries
     #[arg(long)]
     all: bool,
-    /// Count the entries that would be acknowledged, without doing it
+    /// Count the entries that would be acknowledged, without acknowledging them
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]

@@ -9,7 +9,7 @@ use crate::ledger::{Action, Nanos, Op, Seen, WORK};
 use crate::load::PRODUCERS;
 use crate::state::Stream;
 
-/// Checks one stream: no entry is lost, invented or back again, and the counters are in range.
+/// Checks one stream: no entry is lost, is invented or reappears, and the counters are in range.
 pub(super) fn check(evidence: &Evidence<'_>, key: &'static str, fates: &Fates, report: &mut Report) {
     let (base, found) = (&evidence.base.streams[key], &evidence.found.streams[key]);
     if found.length != found.entries.len() as u64 {

@@ -227,7 +227,8 @@ impl Row<'_> {
         self.check_time(row, before, report);
     }
 
-    /// Returns the consumers that may own it: every consumer that took it, unless another took it after the reply.
+    /// Returns the consumers that may own it: every consumer that took it, unless a command that was sent after its
+    /// reply took the entry.
     fn owners(&self, events: &Events) -> BTreeSet<String> {
         let mut owners: BTreeSet<String> = events
             .takings

@@ -40,9 +40,9 @@ pub(crate) enum Violation {
 /// One broken guarantee.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Finding {
-    /// Violation of the finding.
+    /// Kind of broken guarantee.
     pub kind: Violation,
-    /// Description of the finding.
+    /// Description for the report.
     pub what: String,
     /// Time between the acknowledgement and the fault, if known.
     pub age: Option<Nanos>,
@@ -63,7 +63,7 @@ impl fmt::Display for Finding {
 pub(crate) struct Fault {
     /// Replies after this time do not count.
     pub at: Nanos,
-    /// Time from which the server did nothing, in milliseconds since 1970.
+    /// Time after which the server did nothing, in Unix milliseconds.
     pub dead_ms: u64,
 }
 

@@ -1,5 +1,5 @@
-//! Clients that read through the group: new entries, and their own pending entries again. They claim entries of
-//! others and acknowledge some.
+//! Clients that read through the group: new entries, and their own pending entries again. They also
+//! claim entries of other consumers, and acknowledge some entries.
 
 use super::{Actor, Stopped, share};
 use crate::entry::Id;

@@ -104,7 +104,7 @@ impl Load {
         load
     }
 
-    /// Asks the clients to stop after their present command.
+    /// Asks the clients to stop after their current command.
     pub(crate) fn stop(&self) {
         self.shared.stop.store(true, Ordering::Relaxed);
     }
@@ -158,7 +158,7 @@ struct Actor {
 }
 
 impl Actor {
-    /// Sleeps up to this time. An error if the load was stopped.
+    /// Sleeps for a random time of up to `micros_max`. Returns an error if the load was stopped.
     fn pause(&mut self, micros_max: u64) -> Result<(), Stopped> {
         std::thread::sleep(Duration::from_micros(self.random.below(micros_max + 1)));
         if self.shared.stop.load(Ordering::Relaxed) { Err(Stopped) } else { Ok(()) }

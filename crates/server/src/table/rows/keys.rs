@@ -136,7 +136,7 @@ pub(in crate::table) const COMMANDS: &[CommandSpec] = &[
         .group(Group::Generic)
         .category(Categories::CONNECTION)
         .tips(&["request_policy:all_shards", "response_policy:agg_min"])
-        .note("syncs immediately, independent of `appendfsync`; the number of replicas is always 0")
+        .note("syncs immediately, regardless of `appendfsync`; the number of replicas is always 0")
         .text(
             "WAITAOF numlocal numreplicas timeout",
             "Waits until this client's writes are durable on disk.",

@@ -89,7 +89,7 @@ pub(in crate::table) const COMMANDS: &[CommandSpec] = &[
     command("acl|whoami", "6.0.0", 2, ANY_TIME.with(Flags::NOSCRIPT), Data(acl::whoami))
         .text("ACL WHOAMI", "Returns the user of this connection."),
     saving("bgrewriteaof", 1, Call(saving::bgrewriteaof))
-        .note("takes a snapshot in the background and then removes the log that it covers")
+        .note("takes a snapshot in the background, then removes the part of the log that the snapshot covers")
         .text("BGREWRITEAOF", "Shortens the log, in the background."),
     saving("bgsave", -1, Call(saving::bgsave))
         .note("without a fork; other clients are not blocked")
@@ -217,7 +217,7 @@ pub(in crate::table) const COMMANDS: &[CommandSpec] = &[
     command("memory|stats", "4.0.0", 2, Flags::NONE, Data(objects::memory_stats))
         .locks_everything()
         .tips(SPECIAL_OF_SHARDS)
-        .note("only the number of keys and the bytes they take")
+        .note("only the number of keys and the bytes that they use")
         .text("MEMORY STATS", "Returns statistics about memory."),
     command("memory|usage", "4.0.0", -3, READ, Data(objects::memory_usage))
         .keys(&[key("RO", 2)])
@@ -245,7 +245,7 @@ pub(in crate::table) const COMMANDS: &[CommandSpec] = &[
         .text("SAVE", "Takes a snapshot."),
     operator("shutdown", "1.0.0", -1, Call(saving::shutdown))
         .flags(Flags::NO_MULTI.with(Flags::ALLOW_BUSY))
-        .note("SAVE takes a snapshot first. Without SAVE no data is lost either: all of it is in the log")
+        .note("SAVE takes a snapshot first. Without SAVE, no data is lost either, because the log contains all of it")
         .text("SHUTDOWN [NOSAVE|SAVE] [NOW] [FORCE] [ABORT]", "Stops the server."),
     command("slaveof", "1.0.0", 3, REPLICATION, Data(control::replicaof))
         .note("only NO ONE: replication is not supported")

@@ -125,7 +125,8 @@ pub(in crate::table) const COMMANDS: &[CommandSpec] = &[
             "XIDMPRECORD key producer-id idempotent-id id",
             "Adds an existing entry to a stream's producer history.",
         ),
-    stream_container("xinfo", "5.0.0").text("XINFO", "Returns information about streams, groups and consumers."),
+    stream_container("xinfo", "5.0.0")
+        .text("XINFO", "Returns information about streams, groups and consumers."),
     stream("xinfo|consumers", "5.0.0", 4, READ, Data(info::xinfo_consumers))
         .keys(&[key("RO access", 2)])
         .complexity("O(N), N being the consumers of the group")
@@ -135,8 +136,8 @@ pub(in crate::table) const COMMANDS: &[CommandSpec] = &[
         .keys(&[key("RO access", 2)])
         .complexity("O(N), N being the groups of the stream")
         .note(
-            "`lag` is always a number (`exact-lag yes`, the default). With `exact-lag no` it is null when it is \
-               null in Redis",
+            "`lag` is always a number (`exact-lag yes`, the default). With `exact-lag no`, it is null in the \
+               same cases as in Redis",
         )
         .text("XINFO GROUPS key", "Lists the groups of a stream and their lag."),
     stream_help("xinfo|help", "5.0.0", "XINFO HELP"),
@@ -183,7 +184,7 @@ pub(in crate::table) const COMMANDS: &[CommandSpec] = &[
     stream("xreadgroup", "5.0.0", -7, WRITE.with(BLOCKING_READ), Data(read::xreadgroup))
         .keys(&[stream_keys("RO access", 4)])
         .complexity("O(N) for each stream, N being the entries returned")
-        .note("CLAIM applies to every stream read from `>`, also if an earlier stream is read from an id")
+        .note("CLAIM applies to every stream with the id `>`, even if an earlier stream has another id")
         .text(
             "XREADGROUP GROUP group consumer [COUNT count] [MAXCOUNT maxcount] [MAXSIZE bytes] \
              [BLOCK milliseconds] [CLAIM min-idle-time] [NOACK] STREAMS key [key ...] id [id ...]",

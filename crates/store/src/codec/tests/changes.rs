@@ -196,7 +196,7 @@ fn short_form_of_an_entry_needs_an_entry_before_it() {
     };
     assert_eq!(changes(&[&entries, &next]), (2, Ok(())));
     // No change before it, another kind of change before it, and an id that has no successor.
-    let refused = Err("there is no entry before it");
+    let refused = Err("an entry that continues another has no entry before it");
     assert_eq!(changes(&[&next]), (0, refused));
     assert_eq!(changes(&[&entries, &other, &next]), (2, refused));
     assert_eq!(changes(&[&entries, &next, &next]), (2, refused));

@@ -1,4 +1,5 @@
-//! Lua scripts for servers that lack a command. Each checks who owns a pending entry and acts on it, atomically.
+//! Lua scripts that replace commands which a server lacks. Each atomically checks who owns a pending entry and changes
+//! it.
 //!
 //! On such servers XCLAIM removes a pending entry whose stream entry was deleted. The scripts check with XRANGE first
 //! and leave such entries pending. [`AUTOCLAIM`] returns them, and the worker dead-letters them.
@@ -12,7 +13,7 @@ use super::Redis;
 use super::commands::command;
 use super::errors::starts_with;
 
-/// Maximum number of pending entries per script: a script blocks all other clients of the server.
+/// Maximum number of pending entries per script call. The server executes no other command while a script runs.
 pub(super) const ROWS_PER_SCRIPT: usize = 500;
 
 /// A script, and the hash that identifies it on the server.
@@ -34,7 +35,7 @@ impl Script {
         arguments: impl ToRedisArgs,
     ) -> Result<Value, Error> {
         if !redis.supports(|features| features.scripts).await? {
-            let message = "the server has neither Lua scripts nor the commands that replace them; allow EVAL";
+            let message = "the server supports neither Lua scripts nor the commands they replace; allow EVAL";
             return Err(Error::new(ErrorKind::Refused, message));
         }
         let hash = self.hash.get_or_init(|| redis::Script::new(self.code).get_hash().to_owned());
@@ -68,13 +69,13 @@ end
 return ours",
 );
 
-/// Releases the consumer's pending entries that have not been delivered again since. Returns their number.
+/// Releases those of the consumer's pending entries whose delivery count is as expected. Returns their number.
 ///
 /// A released entry moves to the consumer [`RELEASED_CONSUMER`](super::RELEASED_CONSUMER), with a delivery time of
-/// 1970.
+/// 0 (the year 1970), so that it is immediately idle long enough to be claimed.
 ///
-/// KEYS: stream. ARGV: group, consumer, new owner; then for each entry its id, the delivery count it must have, and its
-/// new delivery count.
+/// KEYS: stream. ARGV: group, consumer, new owner; then for each entry its id, its expected delivery count, and its new
+/// delivery count.
 pub(super) static RELEASE: Script = Script::new(
     r"
 local released = 0
@@ -92,7 +93,8 @@ return released",
 
 /// Moves pending entries to dead-letter streams. Returns the ids moved.
 ///
-/// Moves the consumer's entries, and those of any consumer whose stream entry was deleted.
+/// Moves only the consumer's own entries. Exception: a pending entry whose stream entry was deleted can belong to any
+/// consumer.
 ///
 /// KEYS: stream, then for each entry its dead-letter stream. ARGV: group, consumer; then for each entry its id, the
 /// number of arguments that its fields take, and its fields.
@@ -113,7 +115,8 @@ end
 return moved",
 );
 
-/// Moves all pending entries of a consumer to its heir and removes the consumer. Returns the number moved.
+/// Moves all pending entries of a consumer to another consumer, its heir, and removes the consumer. Returns the number
+/// moved.
 ///
 /// Idle times and delivery counts do not change. An entry that was deleted from the stream cannot move; if there is
 /// one, the consumer is not removed.
@@ -164,9 +167,9 @@ pub(super) static AUTOCLAIM: Script = Script::new(
     r"
 local rows = redis.pcall('XPENDING', KEYS[1], ARGV[1], ARGV[4], '+', ARGV[6])
 if rows.err then return rows end
-local taken, last, most = {}, false, tonumber(ARGV[5])
+local taken, last, max = {}, false, tonumber(ARGV[5])
 for at, row in ipairs(rows) do
-  if #taken == most then break end
+  if #taken == max then break end
   if row[3] < 0 or row[3] >= tonumber(ARGV[3]) then
     local entry = redis.call('XRANGE', KEYS[1], row[1], row[1])[1]
     if entry then

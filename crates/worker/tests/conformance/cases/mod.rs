@@ -58,7 +58,7 @@ pub(crate) async fn check_data(backend: &dyn Admin) {
     assert!(backend.delete_stream("survivor").await.unwrap());
 }
 
-/// Waits wait_until a condition holds.
+/// Waits until a condition holds.
 pub(crate) async fn wait_until<F: Future<Output = bool>>(mut condition: impl FnMut() -> F) {
     let deadline = Instant::now() + TIMEOUT;
     while !condition().await {

@@ -147,7 +147,7 @@ async fn move_to_dead_letters(backend: &dyn Admin) {
     backend.read(&reader(stream, "a", 4)).await.unwrap();
     backend.read(&reader(stream, "b", 1)).await.unwrap();
     assert_eq!(backend.dead_letter(consumer(stream, "a"), &[]).await.unwrap(), []);
-    // Another consumer cannot dead-dead_letter an entry, and an entry that is not pending is ignored.
+    // Another consumer cannot dead-letter an entry, and an entry that is not pending is ignored.
     assert_eq!(backend.dead_letter(consumer(stream, "b"), &[dead_letter(ids[0], dead)]).await.unwrap(), []);
     assert_eq!(
         backend.dead_letter(consumer(stream, "a"), &[dead_letter(StreamId::new(1, 1), dead)]).await.unwrap(),
@@ -203,7 +203,7 @@ async fn dead_letter_released_rows_only_if_their_entry_is_deleted(backend: &dyn 
     assert!(backend.delete_stream(stream).await.unwrap() && backend.delete_stream(dead).await.unwrap());
 }
 
-/// If the dead dead_letter cannot be written, nothing is acknowledged.
+/// If the dead letter cannot be written, nothing is acknowledged.
 async fn a_failed_dead_letter_acknowledges_nothing(backend: &dyn Admin) {
     let (stream, taken) = ("{settling:vain}", "{settling:vain}:string");
     let ids = reading::make_stream(backend, stream, 1).await;
@@ -276,7 +276,7 @@ async fn empty_requests_do_nothing(backend: &dyn Admin) {
     assert!(backend.delete_stream(none).await.unwrap());
 }
 
-/// A server without memory for the dead dead_letter keeps the original entry pending.
+/// A server without memory for the dead letter keeps the original entry pending.
 pub(crate) async fn without_memory(backend: &dyn Admin, limit: impl Fn(&str)) {
     let (stream, dead) = ("{settling:memory}", "{settling:memory}:dlq");
     let ids = reading::make_stream(backend, stream, 1).await;
