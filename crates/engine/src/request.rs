@@ -6,7 +6,7 @@ use crate::StreamId;
 /// How the id of a new entry is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IdSpec {
-    /// `*`: the current time, or the next id if that is not greater than the last id.
+    /// `*`: the current time. If that is not greater than the last id, the id that follows the last id.
     Auto,
     /// `ms-*`: this millisecond and its next sequence number.
     AutoSeq(u64),
@@ -154,7 +154,7 @@ pub enum Idempotence<'a> {
 pub enum ReadFrom {
     /// After this id.
     After(StreamId),
-    /// After the stream's last id at the moment the verb first runs.
+    /// After the stream's last id at the moment the read first runs.
     Last,
     /// With the last entry, whatever its id is.
     LastEntry,

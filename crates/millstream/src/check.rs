@@ -25,8 +25,8 @@ Exit codes:
   4  the folder contains no store
   5  the folder is damaged; with --salvage, data was lost
 
-A folder with a torn tail is sound: a torn tail is an unfinished write at the end of the log that the server never \
-acknowledged.";
+A folder with a torn tail is sound: a torn tail is an unfinished write at the end of the log. With 'appendfsync \
+always', the server never acknowledged it.";
 
 /// Verify a data folder, or salvage the intact records of a damaged one
 #[derive(Args, Debug)]

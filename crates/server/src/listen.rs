@@ -44,7 +44,7 @@ pub enum ListenError {
         /// The word.
         text: String,
     },
-    /// Another process listens on the address or socket file.
+    /// Another process listens on the address or socket file, or the path is a file that is not a socket.
     InUse {
         /// The address or path.
         at: String,
@@ -56,7 +56,7 @@ pub enum ListenError {
         /// The system's error.
         source: io::Error,
     },
-    /// No address is set, or none of the optional addresses exists on this machine.
+    /// No address is set, or the server cannot listen on any of the optional addresses.
     NoAddress,
 }
 
@@ -66,13 +66,14 @@ impl fmt::Display for ListenError {
             ListenError::NotAnAddress { text } => {
                 write!(
                     f,
-                    "invalid bind address '{text}': expected an IP address such as 127.0.0.1 or ::1, or *"
+                    "invalid bind address '{text}': expected an IP address such as 127.0.0.1 or ::1, localhost, or *"
                 )
             }
             ListenError::InUse { at } => write!(
                 f,
-                "cannot listen on {at}: another process already uses this address.\n\
-                 Stop that process, or choose another port with --port (0 lets the system choose)"
+                "cannot listen on {at}: the address is already in use.\n\
+                 Stop the process that uses it, or choose another port with --port (0 lets the system choose) \
+                 or another socket file with --unixsocket"
             ),
             ListenError::System { at, source } => write!(f, "cannot listen on {at}: {source}"),
             ListenError::NoAddress => f.write_str(
@@ -136,12 +137,12 @@ fn listen_error(at: String, source: io::Error) -> ListenError {
 #[derive(Debug, PartialEq, Eq)]
 struct Bind {
     ip: IpAddr,
-    /// Whether the server starts even if this address does not exist.
+    /// Whether the server starts even if it cannot listen on this address.
     optional: bool,
 }
 
 /// Parses the setting `bind`, for example `127.0.0.1 -::1`. A minus sign marks an optional address. `*` means all IPv4
-/// addresses and, if the machine has IPv6, all IPv6 addresses.
+/// addresses and, if the machine has IPv6, all IPv6 addresses. `localhost` means the loopback addresses.
 fn parse_bind(text: &str) -> Result<Vec<Bind>, ListenError> {
     let mut binds = Vec::new();
     for word in text.split_ascii_whitespace() {

@@ -1,8 +1,8 @@
 //! The connected clients, as other threads see them.
 //!
-//! A connection belongs to one thread, and no other thread uses it. After each batch it publishes here what CLIENT LIST
-//! shows. Other threads store their requests to it here (CLIENT KILL, CLIENT UNBLOCK), and the result of its blocked
-//! command; then they wake it.
+//! A connection belongs to one thread, and no other thread uses it. After each batch of commands, the connection
+//! publishes here what CLIENT LIST shows. To reach a connection, another thread stores a message here, then wakes the
+//! connection. The message is a CLIENT KILL, a CLIENT UNBLOCK, or the result of the connection's blocked command.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -283,7 +283,8 @@ impl Client {
         call.result.take()
     }
 
-    /// Sets the waker of the connection's task. Called once, before the task first checks for signals.
+    /// Sets the waker of the connection's task. Called once, before the task first checks whether it was killed or has
+    /// a result.
     pub(crate) fn set_waker(&self, waker: &Waker) {
         self.waker.get_or_init(|| waker.clone());
     }

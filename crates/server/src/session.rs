@@ -37,9 +37,9 @@ pub(crate) enum ReplyMode {
     On,
     /// None, until CLIENT REPLY ON.
     Off,
-    /// Not this command, which is CLIENT REPLY SKIP, and not the next one.
+    /// All except this command, which is CLIENT REPLY SKIP, and the next one.
     SkipThis,
-    /// Not the next command.
+    /// All except the next command.
     SkipNext,
 }
 

@@ -1,10 +1,10 @@
-//! The store's source of time, which never goes back and never jumps.
+//! The store's source of time, which never goes back and does not jump with the wall clock.
 //!
 //! Ids, idle times and expiries use this clock. If it followed the wall clock, setting that back by an hour would stop
-//! all claims for an hour, and setting it forward would make every pending entry claimable. So the time of day is read
-//! once, when the clock is created. The monotonic clock advances it from then on, and it is slewed towards the wall
-//! clock by at most 50 ms per second. Callers can query the difference, which stays large for a while after a large
-//! correction and is visible in ids and expiries.
+//! all claims for an hour, and setting it forward would make every pending entry claimable. So the clock starts
+//! at the time of day, and the monotonic clock advances it from then on. Once a second, it is slewed towards the wall
+//! clock by at most 50 ms. After somebody sets the wall clock, the two can differ for hours, which is visible in ids
+//! and expiries. Callers can query the difference.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -54,7 +54,7 @@ const NANOS_PER_MILLI: u64 = 1_000_000;
 pub struct SystemClock {
     started_ns: u64,
     started_ms: u64,
-    /// Milliseconds that slewing has added so far.
+    /// Milliseconds that slewing and [`Clock::advance_to`] have added so far. Can be negative.
     slewed_ms: AtomicI64,
     /// Number of seconds since the start after which the wall clock is read next.
     next_look_s: AtomicU64,

@@ -1,9 +1,8 @@
 //! The release queue: the rows without an owner, first in, first out.
 //!
 //! Each release gets a stamp greater than all stamps before it. The row stores the stamp in place of its
-//! delivery time, so its position in the queue can be found from the row. Stamps start near the delivery
-//! times of neighbouring rows. So a released row does not make the time column of its chunk wider than a
-//! difference of an hour would.
+//! delivery time, so its position in the queue can be found from the row. A stamp is close to the delivery
+//! times of neighbouring rows where possible, so that it does not widen the time column of its chunk.
 //!
 //! Usually no row is released, and the queue takes no memory.
 
@@ -11,7 +10,7 @@ use std::collections::BTreeMap;
 
 use crate::StreamId;
 
-/// Times from here on are not used as stamps, so that counting up never overflows.
+/// Delivery times of at least this value are not used as stamps, so that adding 1 to a stamp never overflows.
 const NEAR_MS_MAX: u64 = 1 << 62;
 
 /// The queue, by stamp.
@@ -25,7 +24,7 @@ impl Released {
         self.by_stamp.len() as u64
     }
 
-    /// Returns the stamp for the next release. `near_ms` is about the delivery time of the neighbouring rows.
+    /// Returns the stamp for the next release. `near_ms` approximates the delivery times of its neighbours.
     pub(super) fn next_stamp(&self, near_ms: u64) -> u64 {
         let near = if near_ms < NEAR_MS_MAX { near_ms } else { 0 };
         self.by_stamp.last_key_value().map_or(near, |(last, _)| near.max(last + 1))
@@ -49,8 +48,7 @@ impl Released {
     }
 
     pub(super) fn memory_bytes(&self) -> usize {
-        // Keys are inserted in ascending order, which leaves the leaves of the tree slightly more than half
-        // full.
+        // Keys are inserted in ascending order, so the tree's leaf nodes are only slightly more than half full.
         self.by_stamp.len() * size_of::<(u64, StreamId)>() * 2
     }
 }

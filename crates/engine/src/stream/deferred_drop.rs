@@ -20,8 +20,8 @@ impl Stream {
             || self.groups.values().any(many_pending)
     }
 
-    /// Removes the part that `effect`, which is applied next, is going to remove, if that part is large.
-    /// Returns it as a stream that contains nothing else.
+    /// If `effect` would remove a large part of the stream, removes that part now and returns it as a stream
+    /// that contains nothing else. The caller must then apply `effect`.
     #[inline(always)]
     pub(crate) fn take_deferred(&mut self, effect: &StreamEffect<'_>) -> Option<Stream> {
         match effect {

@@ -93,8 +93,8 @@ impl Value {
     /// nothing here.
     ///
     /// # Panics
-    /// If the effect is for another type of value. This is a bug of the caller, which decided on another
-    /// value.
+    /// If the effect is for another type of value. This is a bug in the caller: it decided the effect from a
+    /// different value.
     #[inline(always)]
     pub(crate) fn apply(&mut self, effect: &Effect<'_>, limits: BlockLimits, hashing: Hashing) {
         match (self, *effect) {
@@ -161,8 +161,8 @@ impl Value {
         }
     }
 
-    /// Removes and returns the part that `effect`, which is applied next, is going to remove, if that part is
-    /// large.
+    /// If `effect` would remove a large part of the value, removes that part now and returns it, so that it
+    /// can be freed later. The caller must then apply `effect`.
     #[inline(always)]
     pub(crate) fn take_deferred(&mut self, effect: &Effect<'_>) -> Option<Value> {
         match (self, effect) {
@@ -176,8 +176,8 @@ impl Value {
         }
     }
 
-    /// Frees part of the value, about `blocks` blocks of a stream, and returns whether there is more to free.
-    /// Afterwards the value can only be freed further.
+    /// Frees about `blocks` blocks of a stream, or the whole value of any other type. Returns whether there
+    /// is more to free. After this call, the value can only be freed further.
     pub fn free_some(&mut self, blocks: usize) -> bool {
         match self {
             Value::Stream(stream) => stream.free_some(blocks),

@@ -42,7 +42,7 @@ pub(crate) struct Add {
     /// Stream name; the stream is created with its first entry
     #[arg(value_parser = NonEmptyStringValueParser::new())]
     stream: String,
-    /// Fields of the entry; - adds an entry for each line of standard input
+    /// Fields of the entry, or '-' to add an entry for each line of standard input
     #[arg(value_name = "FIELD=VALUE")]
     fields: Vec<String>,
     /// Add this JSON document as the field 'data'

@@ -219,7 +219,7 @@ impl State {
         found.or_else(|| Some(self.position.min(shown.len().checked_sub(1)?)))
     }
 
-    /// Returns the selected or open row.
+    /// Returns the key of the selected or open row.
     pub(super) fn selected(&self) -> Option<&RowKey> {
         match self.view {
             View::Group { .. } => self.selected.as_ref(),

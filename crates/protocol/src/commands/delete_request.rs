@@ -33,8 +33,8 @@ impl<'a> DeleteRequest<'a> {
         Ok(DeleteRequest { references: policy.unwrap_or_default(), ids })
     }
 
-    /// Parses the ids. The caller checks before that the key exists, and for XACKDEL the group. Fails if one of the ids
-    /// is invalid.
+    /// Parses the ids. Fails if one of them is invalid. The caller must first check that the key exists and, for
+    /// XACKDEL, that the group exists.
     pub fn parse_ids(&self) -> Result<Ids, CommandError> {
         ids::parse_ids(self.ids)
     }

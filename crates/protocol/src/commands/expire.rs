@@ -76,8 +76,10 @@ impl Deadline {
     }
 }
 
-/// The arguments of EXPIRE, PEXPIRE, EXPIREAT or PEXPIREAT. All of them are checked before the key is looked up; the
-/// caller checks [`Deadline::at_ms`] first.
+/// The arguments of EXPIRE, PEXPIRE, EXPIREAT or PEXPIREAT.
+///
+/// As in Redis, an invalid argument is reported before the key is looked up. So the caller must call
+/// [`Deadline::at_ms`], which can fail, before it looks up the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Expire<'a> {
     /// The key.
@@ -88,7 +90,7 @@ pub struct Expire<'a> {
     pub condition: ExpireCondition,
 }
 
-/// Under which condition EXPIRE changes the expiry. For GT and LT, a key without an expiry expires later than any time.
+/// Under which condition EXPIRE changes the expiry. GT and LT treat a missing expiry as later than any time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExpireCondition {
     /// Always.

@@ -6,8 +6,10 @@ use super::{Arg, ArgList};
 use crate::args::Args;
 use crate::errors::{self, CommandError};
 
-/// The arguments of SET, SETEX or PSETEX. All of them are checked before the key is looked up; the caller checks
-/// [`Deadline::at_ms`] first.
+/// The arguments of SET, SETEX or PSETEX.
+///
+/// As in Redis, an invalid argument is reported before the key is looked up. So the caller must call
+/// [`Deadline::at_ms`], which can fail, before it looks up the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Set<'a> {
     /// The key.

@@ -28,7 +28,8 @@ impl<'a> Xackdel<'a> {
         Ok(Xackdel { key, group, rest: args.rest() })
     }
 
-    /// Parses the options. The caller checks the key's type before, and the existence of key and group after.
+    /// Parses the options. The caller checks the key's type before this call. After it, the caller checks that the key
+    /// and the group exist.
     pub fn request(&self) -> Result<DeleteRequest<'a>, CommandError> {
         DeleteRequest::parse(Args::new(self.rest))
     }

@@ -25,7 +25,7 @@ impl<'a> Xdelex<'a> {
         Ok(Xdelex { key, rest: args.rest() })
     }
 
-    /// Parses the options. The caller checks the key's type before, and the key's existence after.
+    /// Parses the options. The caller checks the key's type before this call, and checks after it that the key exists.
     pub fn request(&self) -> Result<DeleteRequest<'a>, CommandError> {
         DeleteRequest::parse(Args::new(self.rest))
     }

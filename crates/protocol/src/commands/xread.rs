@@ -41,8 +41,8 @@ pub struct Xreadgroup<'a> {
     pub bounds: ReplyBounds,
     /// How long to block if there are no entries, in milliseconds; 0 is without limit. `None` does not block.
     pub block_ms: Option<u64>,
-    /// CLAIM: streams read from `>` first return pending entries that were idle for at least this many milliseconds,
-    /// and pending entries without an owner.
+    /// CLAIM: for a stream with the id `>`, the reply begins with pending entries that have no owner or were idle for
+    /// at least this many milliseconds.
     pub claim_idle_ms_min: Option<u64>,
     /// Whether new entries are acknowledged on delivery instead of becoming pending.
     pub noack: bool,

@@ -17,7 +17,7 @@ pub(super) struct IdPrefix {
     ms: u64,
     /// `ms` with its last four digits set to 0.
     base_ms: u64,
-    /// Number of digits of the sequence number, which is part of `$length`.
+    /// Number of digits of the sequence number. `$length` includes them.
     seq_digits: usize,
     length: usize,
     bytes: [u8; BYTES],

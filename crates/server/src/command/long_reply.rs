@@ -32,7 +32,7 @@ pub(crate) struct LongReply {
 }
 
 impl LongReply {
-    /// Moves the part of the reply after the first unwritten entries from the output to the new value.
+    /// Moves everything from the position of the first unwritten entries on out of the output, into the new value.
     pub(crate) fn new(out: &mut Writer, unwritten: UnwrittenEntries) -> LongReply {
         let begin = unwritten.first().map_or(out.len(), |(at, _)| *at);
         let bytes = out.buf.split_off(begin);

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! stream   := last:id  max_deleted:id  gone_through:id  entries_added:number
-//!             count:number  block…   count:number  (group  count:number  released:id…  settings)…
+//!             count:number  block…   count:number  (group  count:number  released_entry:id…  settings)…
 //!             has-history:1  [history]  settings
 //! settings := length:number  (tag:number  value:text)…
 //! block    := base:id  last:id  name_count:number  slots:number  node_bytes:number  bytes:text
@@ -17,9 +17,9 @@
 //! ```
 //!
 //! A row is a pending entry. It is encoded relative to the row before it; the first relative to id 0-0, time 0 and
-//! consumer 0. Within a millisecond `seq` is a difference too. So rows of one delivery take two bytes each. Consumers
-//! and producers are numbered in the order of their names. A released entry has no owner: its consumer number is the
-//! one after the last consumer, and its time is that of the row before it.
+//! consumer 0. If the milliseconds are the same, `seq` is a difference too. So rows of one delivery take two bytes each.
+//! Consumers and producers are numbered in the order of their names. A released entry has no owner: its consumer number
+//! is the one after the last consumer, and its time is that of the row before it.
 //!
 //! Settings are set by an operator on a stream or a group, with tags in ascending order. There are no settings yet, so
 //! this part is empty. The reader refuses unknown tags: a newer version wrote them, and a stream without its settings

@@ -106,7 +106,8 @@ impl DiskError {
         DiskError { operation, path: path.into(), kind, number, message: error.to_string() }
     }
 
-    /// Returns true if there was no space or no file descriptor. The operation changed nothing and can succeed later.
+    /// Returns true if there was no space or no file descriptor. The operation can succeed later. Unless it was a
+    /// sync, it changed nothing.
     pub fn is_transient(&self) -> bool {
         self.is_full() || self.is_exhausted()
     }

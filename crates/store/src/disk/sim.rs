@@ -20,7 +20,7 @@ const SECTOR_BYTES: u64 = 512;
 pub(crate) enum Fault {
     /// The call fails with an I/O error. A write may have written a part. A failed sync marks its pages as clean.
     Io,
-    /// The call fails for lack of space and changes nothing.
+    /// The call fails for lack of space and changes nothing. A failed sync marks its pages as clean, as with `Io`.
     Full,
     /// A write writes only its first byte and succeeds. Other calls are not affected.
     Short,
@@ -93,7 +93,8 @@ impl SimDisk {
         self.state.lock().capacity = bytes;
     }
 
-    /// Simulates the end of the process alone: the live image stays; the lock and the faults are removed.
+    /// Simulates a restart of the process without a power cut: the live image stays; the lock and the faults are
+    /// removed.
     pub(crate) fn restart(&self) {
         let mut state = self.state.lock();
         state.locked = false;
@@ -271,7 +272,8 @@ impl SimState {
     }
 }
 
-/// A name change that is not durable yet. It includes the file, so that each change can survive independently.
+/// A name change that is not durable yet. It includes the inode, so that it can survive a crash even if the changes
+/// before it are lost.
 enum NameChange {
     Set { name: String, inode: usize },
     Rename { from: String, to: String, inode: usize },
@@ -335,7 +337,7 @@ impl SimFileState {
         for change in self.pending.drain(..) {
             change.apply(&mut self.durable);
         }
-        // A failed sync loses pages. The length is metadata of the file system, and the next sync makes it durable.
+        // An earlier failed sync may have lost pages, but not the length: that is metadata, and this sync writes it.
         self.durable.resize(self.live.len(), 0);
     }
 
@@ -366,8 +368,8 @@ impl SimFileState {
 
     /// Chooses the length after a crash.
     ///
-    /// It can be larger than the data (then zeros or garbage follow) or smaller, but never smaller than what was
-    /// synced.
+    /// It can be larger than the data (then zeros or garbage follow) or smaller. It is never smaller than the synced
+    /// length, unless a truncation is pending.
     fn choose_length(&self, image: &mut Vec<u8>, random: &mut DiskRandom) {
         let (mut shortest, mut longest) = (self.durable.len(), self.durable.len());
         for change in &self.pending {

@@ -43,7 +43,7 @@ pub use scan::{Scan, TornTail};
 pub use stats::LogStats;
 pub use writer::Log;
 
-/// Returns true if a file with this name belongs to a store: it is the manifest or a segment of the log.
+/// Returns true if this is the name of a manifest or of a segment. Their presence shows that a folder contains a store.
 pub(crate) fn is_store_file(name: &str) -> bool {
     name == manifest::NAME || segment::first_of(name).is_some()
 }
@@ -204,7 +204,7 @@ pub enum DamageKind {
     ManifestForeign,
     /// A newer version of Millstream wrote the file.
     UnknownVersion(u32),
-    /// No segment contains some of the positions that are needed.
+    /// Some of the positions that are needed are in no segment.
     SegmentMissing(Box<Gap>),
     /// The segment header has a wrong magic or checksum.
     SegmentHeaderDamaged,

@@ -132,7 +132,8 @@ impl Consequences {
                 Consequences { wakes_readers: true, may_free_large_value: true, ..Self::NOT_ENTRIES }
             }
             StreamEffect::Release { .. } => Consequences { wakes_readers: true, ..Self::NOT_ENTRIES },
-            // A claim can set a delivery time in the past. The entry can then be idle long enough for a blocked reader.
+            // A claim can set a delivery time in the past. The entry can then be idle long enough for a reader that is
+            // blocked in XREADGROUP with CLAIM.
             StreamEffect::Claim { rows, at_ms, .. } => {
                 let wakes_readers = rows.iter().any(|row| row.delivered_at_ms < *at_ms);
                 Consequences { wakes_readers, ..Self::NOT_ENTRIES }

@@ -56,7 +56,7 @@ pub struct GroupSnapshot {
     pub scan: PendingScan,
     /// The consumers of the group, sorted by name.
     pub consumers: Vec<ConsumerInfo>,
-    /// The id of the last entry delivered for the first time: the group's position.
+    /// The group's position: the next delivery of new entries starts after this id.
     pub last_delivered: StreamId,
     /// Number of entries that the group has read. `None` if the store does not know.
     pub entries_read: Option<u64>,

@@ -2,8 +2,8 @@
 //!
 //! A handler that completes in its first poll costs neither a task nor a lock: the slot takes several messages from
 //! the queue in one call and runs them one after the other. When a handler has to wait, the slot puts the remaining
-//! messages back for other slots. The number of messages it takes doubles while handlers complete immediately, and
-//! restarts at one.
+//! messages back for other slots. The number of messages it takes doubles while handlers complete immediately.
+//! It halves when they take longer than `TAKE_TIME_MAX` together, and returns to one when a handler has to wait.
 
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};

@@ -84,7 +84,7 @@ pub(crate) struct Selection {
     /// Only dead letters whose error or error type contains this text
     #[arg(long, value_name = "TEXT")]
     error: Option<String>,
-    /// Only the dead letter with this id, or with this id of its original entry; can be repeated
+    /// Only the dead letter with this id, or whose original entry had this id; can be repeated
     #[arg(long = "id", value_name = "ID", value_parser = parse_id)]
     ids: Vec<StreamId>,
     /// Only dead letters of this group

@@ -40,7 +40,7 @@ pub(crate) struct ResetCommand {
     /// Apply the change
     #[arg(long)]
     execute: bool,
-    /// Apply the change even if consumers are active
+    /// With --execute, apply the change even if consumers are active
     #[arg(long, requires = "execute")]
     force: bool,
 }

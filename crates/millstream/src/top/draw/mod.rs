@@ -91,7 +91,7 @@ fn draw_lines(lines: &[Line<'_>], area: Rect, frame: &mut Frame<'_>) {
     }
 }
 
-/// Returns the overview as plain text of any width, followed by the problems of the groups.
+/// Returns the overview as plain text without a width limit, followed by the problems of the groups.
 pub(super) fn plain(state: &State) -> Vec<String> {
     let palette = Palette::plain();
     let [store, totals, _] = header::lines(state, &palette, Instant::now());

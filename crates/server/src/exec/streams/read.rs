@@ -72,7 +72,7 @@ fn reads_few_new(cmd: &Xreadgroup<'_>) -> bool {
 
 #[inline(never)]
 fn read_streams(txn: &mut Txn<'_>, out: &mut Writer, cmd: &Xreadgroup<'_>) -> Reply {
-    // Reading checks a single stream itself. Several streams are all checked before the first is read.
+    // A read of one stream checks the group itself. Several streams are all checked before the first is read.
     if cmd.streams.len() > 1 || cmd.bounds.max_count == Some(0) || cmd.position(0).is_err() {
         check_groups(txn, cmd)?;
     }
@@ -84,8 +84,8 @@ fn read_streams(txn: &mut Txn<'_>, out: &mut Writer, cmd: &Xreadgroup<'_>) -> Re
             GroupReadFrom::New => None,
             GroupReadFrom::PendingAfter(after) => Some(after),
         };
-        // These are the parts of the verb `ReadGroup`. The verb itself would look up a single stream a second time, and
-        // workers send this command most often.
+        // Repeats the steps of the verb `ReadGroup` instead of running the verb, which would look up a single stream
+        // twice. Workers send this command more often than any other.
         let read = match GroupRead::new(history_after, cmd.claim_idle_ms_min) {
             GroupRead::New => read_new(txn, &mut reply, reader, count, cmd.noack),
             GroupRead::IdleAndNew { min_idle_ms } => {
@@ -150,16 +150,16 @@ fn read_new(
         delivered = verbs::read_new(txn, reader, count, !noack, sink);
         delivered.ok().flatten().map_or(0, |delivery| delivery.count)
     });
-    // A reply always has space for its first entry. If a later stream has new entries and none was delivered, the
-    // reply was full; the stream then stays in the reply without entries.
+    // If the stream has new entries but none was delivered, the reply was full. The stream then stays in the reply,
+    // without entries. This cannot happen before the first entry, for which a reply always has space.
     if delivered?.is_none() && (is_first || verbs::find_new(txn, reader, None)?.is_none()) {
         reply.remove_stream(before);
     }
     Ok(())
 }
 
-/// Reads idle pending entries of other consumers, then new entries. Each row contains how long the entry was idle
-/// and how often it had been delivered.
+/// Claims released entries and idle pending entries of any consumer, then reads new entries. Each row contains how
+/// long the entry was idle and how often it had been delivered.
 #[inline(never)]
 fn read_idle_and_new(
     txn: &mut Txn<'_>,
@@ -277,7 +277,8 @@ impl ClaimSink for BoundedRows<'_> {
     }
 }
 
-/// A reply of streams and their entries: pairs in RESP2, a map in RESP3. It leaves out streams without entries.
+/// A reply of streams and their entries: pairs in RESP2, a map in RESP3. Streams with nothing to read are left out,
+/// except when a consumer reads its own pending entries.
 struct StreamsReply<'o> {
     out: &'o mut Writer,
     /// Where the reply begins in the output.
