@@ -199,7 +199,7 @@ fn build_server() -> Result<(), Failure> {
     }
 }
 
-/// Counts operations that seem to have grown a second time: on a busy machine the server wakes up more often.
+/// Counts the operations whose count seems to have grown once more: on a busy machine the server wakes up more often.
 fn recount_grown(
     saved: &[(String, f64)],
     counts: &mut [(String, f64)],
@@ -441,7 +441,7 @@ fn stream(n: u64) -> String {
     format!("bench:stream-{n:05}")
 }
 
-/// Reads ten of `entries` entries, far from those of the command before.
+/// Reads ten of `entries` entries, far from those of the previous command.
 fn range_anywhere(n: u64, entries: u64, out: &mut Vec<u8>) {
     const DISTANCE: u64 = 7_919;
     encode(out, &["XRANGE", FILLED, &id(n * DISTANCE % entries), "+", "COUNT", "10"]);

@@ -127,7 +127,7 @@ pub(crate) fn send_in_order(
         batch.clear();
         (first..end).for_each(|n| write(n, &mut batch));
         connection.send(&batch)?;
-        // Reads the replies of the batch before, so the server works on one batch while the next is encoded.
+        // Reads the replies of the previous batch, so the server works on one batch while the next is encoded.
         connection.skip(awaited)?;
         awaited = (end - first) as usize;
     }

@@ -95,8 +95,8 @@ fn run_until(done: &AtomicBool, command: &[u8], mut connection: Connection) -> R
     Ok(latencies_us)
 }
 
-/// Records a latency. A long one also delays the requests that would have been sent meanwhile: each of them counts with
-/// the rest of the time.
+/// Records a latency. A long one also delays the requests that would have been sent meanwhile. So records a latency for
+/// each of them too: the time from when it would have been sent to the reply.
 fn record(latencies_us: &mut Vec<f64>, took: Duration) {
     let mut left = took;
     loop {

@@ -13,7 +13,7 @@ use crate::server;
 use crate::table::{Row, Table};
 use crate::targets;
 
-/// Relative to the root of the repository, where `scripts/bench` starts this program.
+/// The folder of the documents, relative to the root of the repository, where `scripts/bench` starts this program.
 const DOCS: &str = "docs";
 /// Name of the marks around README's table.
 const README_MARK: &str = "bench";

@@ -15,8 +15,8 @@ const START_WITHIN: Duration = Duration::from_secs(300);
 /// More connections than any workload opens.
 const MAX_CLIENTS: &str = "12000";
 
-/// Files that a server does not read when it starts: its output, and redis-server's dump, which it ignores if it has
-/// a log.
+/// Files that a server does not read when it starts: its output, and the dump of redis-server, which redis-server
+/// ignores if it has a log.
 const NOT_READ: [&str; 2] = ["output.txt", "dump.rdb"];
 
 /// When the server syncs its log.

@@ -22,7 +22,7 @@ pub(crate) static TABLE: Table = Table {
     columns: speed::COLUMNS,
 };
 
-/// A command that leaves the group unchanged, so it can be repeated.
+/// A command that can be repeated, because all entries stay pending.
 struct Scan {
     name: &'static str,
     title: &'static str,

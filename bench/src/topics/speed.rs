@@ -251,7 +251,7 @@ pub(crate) fn named(names: &[&str]) -> Vec<&'static Workload> {
     WORKLOADS.iter().filter(|w| names.contains(&w.name)).collect()
 }
 
-/// Fills the stream that workloads read, as long as any of these workloads needs it.
+/// Fills the stream that workloads read, with as many entries as the most demanding of these workloads needs.
 pub(crate) fn prepare(servers: &[Server], wanted: &[&Workload], options: &Options) -> Result<(), Failure> {
     clean(servers)?;
     let len = wanted.iter().map(|w| w.stream_len(options)).max().unwrap_or(0);

@@ -1,8 +1,8 @@
 //! Effects: the changes that commands make, as values.
 //!
 //! A `decide_*` method, which takes `&self`, turns a request into an effect. `apply` then applies the effect.
-//! An effect or a rearrangement describes a change of state completely. Replaying all of them in order
-//! rebuilds the state.
+//! An effect or a rearrangement describes a change of state completely. Replaying all effects and
+//! rearrangements in order rebuilds the state.
 //!
 //! So an effect holds outcomes, never intentions: "XADD * at noon" becomes `Append { id, .. }`, and `MAXLEN ~
 //! 1000` becomes the exact id up to which entries are removed. Effects borrow from the request, so only data
@@ -96,8 +96,8 @@ pub enum StreamEffect<'a> {
     /// Removes the owner of pending entries and queues them, in this order, to be claimed. Creates rows that
     /// do not exist.
     Release { group: &'a [u8], rows: &'a [ReleasedRow] },
-    /// Moves all pending entries of one consumer to another, which is created if needed, and deletes the
-    /// first consumer.
+    /// Moves all pending entries of the consumer `from` to the consumer `to`, which is created if needed.
+    /// Deletes `from`.
     Adopt { group: &'a [u8], from: &'a [u8], to: &'a [u8], at_ms: u64 },
     /// Sets the limits of the producer history: how long it remembers an entry, and how many entries it
     /// remembers per producer. Clears the history if the limits change.

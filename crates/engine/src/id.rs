@@ -16,7 +16,7 @@ pub struct StreamId {
 impl StreamId {
     /// `0-0`, the smallest id. No entry has it.
     pub const MIN: StreamId = StreamId { ms: 0, seq: 0 };
-    /// The greatest possible id. A stream whose last id it is accepts no more entries.
+    /// The greatest possible id. A stream with this last id accepts no more entries.
     pub const MAX: StreamId = StreamId { ms: u64::MAX, seq: u64::MAX };
 
     /// Creates the id `ms-seq`.

@@ -1,7 +1,9 @@
-//! Estimates the real size of an allocation. All memory figures use it, so they are comparable.
+//! Estimates the real size of an allocation. Most memory figures use it, so they are comparable. `pending`
+//! has its own copy of the formula.
 
-/// Returns the bytes that the allocator uses for a request of `bytes`, as 64-bit malloc usually does: plus a
-/// header of 8, rounded up to a multiple of 16, at least 32. A request of 0 bytes allocates nothing.
+/// Estimates how many bytes the allocator uses for a request of `bytes`. Assumes a usual 64-bit malloc: it
+/// adds a header of 8 bytes, rounds up to a multiple of 16 and uses at least 32 bytes. A request of 0 bytes
+/// allocates nothing.
 pub(crate) const fn allocation_bytes(bytes: usize) -> usize {
     const HEADER: usize = 8;
     const ALIGNMENT: usize = 16;

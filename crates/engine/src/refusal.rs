@@ -71,7 +71,7 @@ impl fmt::Display for Refusal {
             Refusal::IdIsZero => "an entry cannot have the id 0-0",
             Refusal::IdNotGreater => "the id must be greater than the stream's last id",
             Refusal::IdsExhausted => {
-                "the stream's last id is the greatest possible id; it accepts no more entries"
+                "the stream's last id is the greatest possible id, so the stream accepts no more entries"
             }
             Refusal::EntryTooLarge => "the entry is larger than 1 GiB",
             Refusal::NoFields => "an entry needs at least one field",

@@ -27,7 +27,7 @@ pub struct Addition<'a> {
     pub trim: Option<Trim>,
     /// What happens to the pending entries of trimmed entries.
     pub references: References,
-    /// How to detect that the entry was sent before. Only with [`IdSpec::Auto`].
+    /// How to detect that the producer has already sent this entry. Only with [`IdSpec::Auto`].
     pub idempotence: Option<Idempotence<'a>>,
 }
 
@@ -70,18 +70,20 @@ pub enum TrimBy {
 pub enum Exactness {
     /// `=`: keeps exactly the requested entries.
     Exact,
-    /// `~`: removes only whole blocks, so up to a block of further entries stays.
+    /// `~`: removes only whole blocks, and no more entries than the [`TrimLimit`] allows. So more entries can
+    /// stay than requested.
     Approximate,
 }
 
 /// The maximum number of entries that an approximate trim removes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TrimLimit {
-    /// As many as a hundred full blocks hold.
+    /// As many as a hundred full blocks hold, but at most a million. If the number of entries per block is
+    /// not limited: 10 000.
     Default,
     /// Without limit.
     Unlimited,
-    /// At most this many.
+    /// At most this many; 0 means no limit.
     AtMost(u64),
 }
 

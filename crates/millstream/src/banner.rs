@@ -18,7 +18,7 @@ pub(crate) fn print(running: &Running) {
         io_threads: running.settings().number(Id::IoThreads),
         has_password: !running.settings().is_empty(Id::RequirePass),
     };
-    // The server also runs without a readable standard error.
+    // If standard error is closed, the server runs without a banner.
     let _ = anstream::stderr().write_all(banner.render().as_bytes());
 }
 

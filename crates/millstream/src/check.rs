@@ -1,6 +1,6 @@
 //! `millstream check`: verifies a data folder, and salvages the intact records of a damaged one. It needs no server.
 //!
-//! Exit codes: 0 sound (or nothing lost), 5 damaged (or data lost), 4 no store in the folder, 1 the check failed.
+//! The exit codes are listed in the help. With `--salvage`, they depend on whether data was lost.
 
 mod json;
 mod text;

@@ -1,7 +1,7 @@
 //! Every error that a command can return, with Redis' texts.
 //!
 //! A text begins with its code (`ERR`, `WRONGTYPE`, `NOGROUP`…). The reply writer adds the `-` before it and the line
-//! end after it. An error that quotes an argument cuts it at its first NUL byte and replaces line ends with spaces.
+//! end after it. A quoted argument ends at its first NUL byte, and its line ends become spaces.
 
 use std::fmt;
 
@@ -170,7 +170,7 @@ texts! {
     LIMIT_WITHOUT_TRIM = "ERR syntax error, LIMIT cannot be used without specifying a trimming strategy";
     /// LIMIT with an exact threshold.
     LIMIT_WITHOUT_TILDE = "ERR syntax error, LIMIT cannot be used without the special ~ option";
-    /// XTRIM without MAXLEN and MINID.
+    /// XTRIM with neither MAXLEN nor MINID.
     TRIM_MISSING = "ERR syntax error, XTRIM must be called with a trimming strategy";
     /// XADD with a second IDMP or IDMPAUTO.
     IDMP_TWICE = "ERR syntax error, IDMP/IDMPAUTO specified multiple times";
@@ -259,7 +259,7 @@ texts! {
     XCLAIM_RETRYCOUNT = "ERR Invalid RETRYCOUNT option argument for XCLAIM";
     /// XAUTOCLAIM: `min-idle-time` is not an integer.
     XAUTOCLAIM_MIN_IDLE = "ERR Invalid min-idle-time argument for XAUTOCLAIM";
-    /// XAUTOCLAIM: COUNT is 0 or too large.
+    /// XAUTOCLAIM: COUNT is not a positive integer, or is too large.
     XAUTOCLAIM_COUNT = "ERR COUNT must be > 0";
     /// XGROUP: ENTRIESREAD is less than -1.
     ENTRIESREAD_NEGATIVE = "ERR value for ENTRIESREAD must be positive or -1";
@@ -364,7 +364,7 @@ texts! {
     GETKEYS_NO_KEYS = "ERR The command has no key arguments";
     /// COMMAND GETKEYS of a request whose keys cannot be found.
     GETKEYS_INVALID = "ERR Invalid arguments specified for command";
-    /// SAVE, BGSAVE or BGREWRITEAOF on a server without a log.
+    /// SAVE, BGSAVE, BGREWRITEAOF, SHUTDOWN SAVE, DEBUG RELOAD NOSAVE or DEBUG LOADAOF on a server without a log.
     NOT_DURABLE = "ERR cannot save: this server keeps its data in memory only (appendonly no)";
     /// SAVE or BGSAVE while a snapshot is being taken.
     SAVE_IN_PROGRESS = "ERR Background save already in progress";
@@ -387,13 +387,13 @@ texts! {
     NO_SCRIPTING = "ERR scripts are not supported by this server. To run several commands atomically, send them \
                     between MULTI and EXEC; to run them only if certain keys have not changed, WATCH these keys \
                     first";
-    /// EVALSHA: no script can be loaded.
+    /// EVALSHA and EVALSHA_RO: no script can be loaded.
     NO_SCRIPT = "NOSCRIPT No matching script. Please use EVAL.";
-    /// FCALL.
+    /// FCALL and FCALL_RO.
     NO_FUNCTION = "ERR Function not found";
     /// FUNCTION DELETE.
     NO_LIBRARY = "ERR Library not found";
-    /// FUNCTION LOAD and RESTORE.
+    /// FUNCTION LOAD.
     NO_FUNCTIONS = "ERR functions are not supported by this server. To run several commands atomically, send them \
                     between MULTI and EXEC";
     /// SCRIPT KILL and FUNCTION KILL.
@@ -505,7 +505,7 @@ quoting! {
     unknown_argument = "ERR Unknown argument ", "";
 }
 
-/// An expiry time in this command that is out of range.
+/// An expiry time that is out of range. `command` is the command's name.
 pub fn invalid_expire_time(command: &str) -> CommandError {
     CommandError::composed(&[b"ERR invalid expire time in '", command.as_bytes(), b"' command"])
 }
@@ -515,7 +515,7 @@ pub fn not_writable(reason: &str) -> CommandError {
     CommandError::composed(&[b"MISCONF ", reason.as_bytes()])
 }
 
-/// A snapshot that could not be taken or loaded.
+/// A snapshot that could not be taken, or data that could not be loaded again.
 pub fn not_saved(reason: &str) -> CommandError {
     CommandError::composed(&[b"ERR ", reason.as_bytes()])
 }

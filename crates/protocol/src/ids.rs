@@ -1,8 +1,8 @@
 //! Parsing of stream ids.
 //!
-//! An id is `ms-seq`, or `ms` alone; then the command defines the missing sequence number. Redis reads the numbers
-//! with C's `strtoull`, so `01-05`, `+2-1` and ` 1- 2` are ids, and a NUL byte ends the text. In replies an id has one
-//! canonical spelling, that of `StreamId`.
+//! An id is `ms-seq`, or `ms` alone. For `ms` alone, the command defines the missing sequence number. Redis reads the
+//! numbers with C's `strtoull`, so `01-05`, `+2-1` and ` 1- 2` are ids, and a NUL byte ends the text. Replies contain
+//! only the canonical spelling, which is the `Display` form of `StreamId`.
 
 use millstream_engine::{IdSpec, StreamId};
 use smallvec::SmallVec;
@@ -49,7 +49,7 @@ pub fn parse_start(text: &[u8]) -> Result<StreamId, CommandError> {
     }
 }
 
-/// Parses the last id of a range. As for the first, but a missing sequence number is the greatest one.
+/// Parses the last id of a range. Accepts the forms of [`parse_start`], but a missing sequence number is the greatest.
 pub fn parse_end(text: &[u8]) -> Result<StreamId, CommandError> {
     match text {
         [b'(', excluded @ ..] if !excluded.is_empty() => {
@@ -103,7 +103,7 @@ fn parse_lenient(text: &[u8], missing_seq: u64) -> Result<StreamId, CommandError
     if text.len() > ID_BYTES_MAX {
         return Err(errors::INVALID_STREAM_ID);
     }
-    // Few texts contain a NUL, so the text is first parsed without looking for one. A text with a NUL fails there.
+    // Few texts contain a NUL, so the first attempt does not look for one. A text with a NUL fails the first attempt.
     parse_numbers(text, missing_seq)
         .or_else(|| parse_numbers(until_nul(text), missing_seq))
         .ok_or(errors::INVALID_STREAM_ID)
@@ -152,7 +152,7 @@ fn lenient_u64(text: &[u8]) -> Option<u64> {
 
 /// Parses the digits at the start of a text. Returns the number and the rest of the text.
 ///
-/// Returns `None` without digits, and for more than 19 digits, because such a number can exceed 64 bits.
+/// Returns `None` if there are no digits, or more than 19 digits: such a number can exceed 64 bits.
 #[inline]
 fn leading_digits(text: &[u8]) -> Option<(u64, &[u8])> {
     const SAFE_DIGITS: usize = 19;
@@ -181,8 +181,8 @@ fn eight_digits(text: &[u8; 8]) -> Option<u64> {
     if (word & upper) | ((word.wrapping_add(6 * EVERY_BYTE) & upper) >> 4) != 0x33 * EVERY_BYTE {
         return None;
     }
-    // Combine neighbouring digits to pairs, pairs to groups of four, and those to the number. The first digit is the
-    // lowest byte.
+    // Combine neighbouring digits into pairs, pairs into groups of four, and these into the number. The first digit is
+    // the lowest byte.
     let ones = word & (0x0f * EVERY_BYTE);
     let pairs = (ones * 10 + (ones >> 8)) & 0x00ff_00ff_00ff_00ff;
     let fours = (pairs * 100 + (pairs >> 16)) & 0x0000_ffff_0000_ffff;

@@ -151,8 +151,7 @@ fn is_protected(server: &Server) -> bool {
     server.settings.is_on(Id::ProtectedMode) && server.settings.is_empty(Id::RequirePass)
 }
 
-/// Sends an error; the caller then drops the socket, which closes it. If the socket cannot take the error without
-/// blocking, it is not sent.
+/// Sends an error, unless that would block. The caller then drops the socket, which closes it.
 fn reject(stream: &impl AsFd, error: &CommandError) {
     let mut out = Writer::new(false);
     out.error(error.as_bytes());

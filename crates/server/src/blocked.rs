@@ -3,8 +3,8 @@
 //!
 //! Some commands block on slow work, which a separate thread does. The others block on keys. The thread that makes
 //! such a key ready runs the command again, under the lock it holds, and stores the reply with the client. A
-//! timeout cannot lose such a reply: the connection first ends the blocked call, and then takes a reply that was
-//! stored before that.
+//! timeout cannot lose such a reply: the connection first ends the blocked call, and then takes the reply if one was
+//! stored.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -27,14 +27,15 @@ pub(crate) struct BlockedClient {
     /// The store's handle of a command that is blocked on keys.
     token: Option<BlockedToken>,
     pub(crate) deadline: Option<Instant>,
-    /// When to run the command again even if no key was changed: a pending entry becomes idle for long enough then.
+    /// When to run the command again even if no key was changed. By then a pending entry will have been idle for long
+    /// enough.
     pub(crate) retry_at: Option<Instant>,
     /// The reply after a timeout; `None`: a null.
     pub(crate) fallback_reply: Option<Vec<u8>>,
 }
 
 impl BlockedClient {
-    /// Registers the command with the store. `txn` found no entries and still has the keys locked.
+    /// Registers the command with the store. The command found no data, and `txn` still has its keys locked.
     pub(crate) fn begin(
         server: &Arc<Server>,
         session: &Session,
@@ -51,7 +52,8 @@ impl BlockedClient {
             // CLIENT UNBLOCK may have ended the call, and its connection has yet to notice.
             let result = client.is_blocked_in(call).then(|| run_again((spec, &args), resp3, txn)).flatten();
             let Some(result) = result else { return ServeResult::StillBlocked };
-            // If the client has disconnected meanwhile, no entry is lost: delivered entries are pending.
+            // If the client has disconnected meanwhile, the result is dropped. Entries delivered to a group stay
+            // pending, unless the read had NOACK. A value popped from a list is lost.
             client.set_result(call, result);
             ServeResult::Served
         };
@@ -96,9 +98,9 @@ impl BlockedClient {
 }
 
 /// After the store has removed the blocked call, no thread can run its command again, so a reply is either stored
-/// by now or never will be. The thread that made it may still hold its locks and have its log record to write.
-/// Removing the call takes the same locks and so waits for that thread. The log position that the connection asks
-/// for next then covers the reply.
+/// by now or never will be. The thread that made the reply may still hold its locks and have yet to write its log
+/// record. Removing the call takes the same locks and so waits for that thread. The log position that the connection
+/// asks for next then covers the reply.
 impl Drop for BlockedClient {
     fn drop(&mut self) {
         if let Some(token) = &self.token {

@@ -212,7 +212,7 @@ impl<'d> CommandContext<'d> {
         after
     }
 
-    /// Returns an error if the command writes and the disk has no space for it.
+    /// Returns an error if the command writes and the log cannot take its change, for example because the disk is full.
     #[inline(always)]
     fn check_writable(&self, spec: &CommandSpec, argv: &[&[u8]]) -> Result<(), CommandError> {
         if !spec.flags.contains(Flags::WRITE) {

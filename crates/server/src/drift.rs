@@ -17,8 +17,8 @@ pub(crate) struct DriftMonitor {
 }
 
 impl DriftMonitor {
-    /// Returns the line to log for this difference, if any. It is negative if the wall clock is behind the server's
-    /// clock.
+    /// Returns the line to log for this difference, if any. `behind_wall_ms` is negative if the wall clock is behind
+    /// the server's clock.
     pub(crate) fn check(&mut self, behind_wall_ms: i64) -> Option<String> {
         let gap_ms = behind_wall_ms.unsigned_abs();
         if self.is_reported && gap_ms <= GONE_AT_MS {
@@ -37,8 +37,8 @@ impl DriftMonitor {
             format!(
                 "the wall clock was set forward, and the server's clock is {gap_s} s behind it. {duration}. \
                  Until then, ids of new entries contain a time that is too early, and keys with an absolute \
-                 expiry time expire late; idle times are right. Restart the server to follow immediately; all \
-                 pending entries are then idle for {gap_s} s more"
+                 expiry time expire late; idle times are right. Restart the server to follow immediately; the \
+                 restart adds {gap_s} s to the idle time of every pending entry"
             )
         } else {
             format!(

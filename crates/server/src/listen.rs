@@ -39,7 +39,7 @@ impl Drop for UnixSocket {
 /// Why the server cannot listen.
 #[derive(Debug)]
 pub enum ListenError {
-    /// The setting `bind` contains a word that is not an IP address.
+    /// The setting `bind` contains a word that is neither an IP address nor `localhost` nor `*`.
     NotAnAddress {
         /// The word.
         text: String,

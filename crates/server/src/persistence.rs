@@ -126,7 +126,7 @@ impl Persistence {
         }
     }
 
-    /// Marks no snapshot as running. Called if the thread of a snapshot could not be started.
+    /// Undoes [`Persistence::begin`]. Called if the thread of a snapshot could not be started.
     pub(crate) fn cancel(&self) {
         self.state.lock().running = None;
     }

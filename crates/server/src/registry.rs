@@ -26,7 +26,7 @@ pub(crate) struct Registry {
 pub(crate) struct Client {
     /// Its id, never used twice.
     pub(crate) id: u64,
-    /// The client's address, `host:port`.
+    /// The client's address: `host:port`, or `path:0` if it connected to the Unix socket.
     pub(crate) addr: String,
     /// The server's address that it connected to.
     pub(crate) laddr: String,
@@ -244,8 +244,8 @@ impl Client {
 
     /// Stores the result of a blocked command and wakes its connection. Ignored if the call has ended.
     ///
-    /// It replaces an earlier CLIENT UNBLOCK: the command has run by now, and the client must receive the entries
-    /// that were delivered to it.
+    /// The result replaces an earlier CLIENT UNBLOCK: the command has run by now, and the client must receive the
+    /// entries that were delivered to it.
     pub(crate) fn set_result(&self, number: u64, result: BlockedResult) {
         let mut call = self.blocked_call.lock();
         if call.number == number {

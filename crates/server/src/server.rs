@@ -113,8 +113,8 @@ impl Running {
 
     /// Serves clients until SIGTERM, SIGINT, SHUTDOWN or [`Shutdown::begin`](crate::Shutdown::begin).
     ///
-    /// A batch of requests that is running is finished and answered first. A second signal ends the process
-    /// immediately.
+    /// Each thread finishes the batch of requests that it is running. Replies that still wait for the log may not be
+    /// sent. A second signal ends the process immediately.
     pub fn run(self) -> io::Result<()> {
         let Running { server, listeners, threads, timekeeper, .. } = self;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

@@ -1,4 +1,4 @@
-//! The slow log: recent commands that took longer than `slowlog-log-slower-than`.
+//! The slow log: recent commands that took at least `slowlog-log-slower-than` microseconds.
 
 use std::collections::VecDeque;
 
@@ -20,7 +20,7 @@ pub(crate) struct SlowEntry {
     pub(crate) micros: u64,
     /// Its arguments, shortened by [`shorten`].
     pub(crate) args: Vec<Vec<u8>>,
-    /// The client's address, `host:port`.
+    /// The client's address, as CLIENT LIST shows it.
     pub(crate) addr: String,
     /// The client's name.
     pub(crate) name: String,

@@ -23,8 +23,10 @@ impl Server {
         taken.map(|_| ())
     }
 
-    /// Takes a snapshot on a separate thread. If another one is being taken, takes it after that one if `schedule`
-    /// is set, and refuses otherwise.
+    /// Takes a snapshot on a separate thread.
+    ///
+    /// If a snapshot for the other purpose is running and `schedule` is set, schedules this one after it. If any other
+    /// snapshot is running, refuses.
     pub(crate) fn save_in_background(
         self: &Arc<Self>,
         purpose: SnapshotPurpose,

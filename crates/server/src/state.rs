@@ -90,7 +90,8 @@ impl Server {
 
     /// Returns the moment at which the uptime will be `uptime_ns`.
     ///
-    /// It is computed from now, because an [`Instant`] stops while the machine sleeps, and the uptime does not.
+    /// The moment is computed from the current time, because an [`Instant`] stops while the machine sleeps, and the
+    /// uptime does not.
     pub(crate) fn instant_at(&self, uptime_ns: u64) -> Instant {
         let left_ns = uptime_ns.saturating_sub(self.uptime_ns());
         Instant::now() + Duration::from_nanos(left_ns)
@@ -110,7 +111,7 @@ impl Server {
         Ok(changed)
     }
 
-    /// Copies the settings that the store reads to the store.
+    /// Updates the store's copies of the settings that the store uses.
     pub(crate) fn apply_store_settings(&self) {
         use std::sync::atomic::Ordering::Relaxed;
         let number = |id| u64::try_from(self.settings.number(id)).unwrap_or(0);
@@ -125,7 +126,7 @@ impl Server {
     }
 }
 
-/// Returns when the log is synced, as `appendfsync` sets it.
+/// Returns the sync policy that `appendfsync` sets.
 pub(crate) fn policy(settings: &Settings) -> Policy {
     match &*settings.text(Id::AppendFsync) {
         "everysec" => Policy::EverySecond,

@@ -1,7 +1,7 @@
 //! Counters for INFO: commands, bytes, errors.
 //!
 //! Each thread has its own counters, so counting costs a load and a store. INFO adds up all threads. CONFIG
-//! RESETSTAT does not clear counters: it stores the current sums as a baseline, which is subtracted from later
+//! RESETSTAT does not clear these counters: it stores the current sums as a baseline, which is subtracted from later
 //! sums.
 
 use std::collections::{BTreeMap, VecDeque};

@@ -3,7 +3,7 @@
 //! A blocked reader is a closure that runs its whole command again. When a transaction ends, its thread visits
 //! the keys that the transaction made ready and runs the readers that can be served, still under the lock. The readers
 //! of one group form their own queue. The thread stops as soon as the group has no more entries to deliver. So XADD
-//! costs the same with ten blocked readers as with ten thousand.
+//! costs the same with ten blocked readers of a group as with ten thousand.
 //!
 //! Pending entries become idle as time passes, without any change to the key. So the owner of a reader that claims must
 //! call [`Store::retry_blocked`] at [`BlockedToken::retry_at_ms`]. The owner is the caller of [`Txn::block`].
@@ -194,7 +194,7 @@ impl Store {
     /// Tries to serve a reader at its [`BlockedToken::retry_at_ms`]. Readers before it in the queue are served first.
     ///
     /// Returns when to call this again, in Unix milliseconds of the store's clock; `None` if the reader is not
-    /// blocked any more.
+    /// blocked any more or does not claim.
     pub fn retry_blocked(&self, token: &BlockedToken) -> Option<u64> {
         let reader = &token.reader;
         let mut txn = Txn::new(self, 0, self.now_ms(), &reader.shards());

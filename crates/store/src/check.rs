@@ -24,7 +24,7 @@ pub use salvage::{DamagedKey, LostPositions, SalvageReport, salvage};
 
 use survey::{Candidates, Survey};
 
-/// Number of attempts. A folder that a server changes while it is read can look damaged.
+/// Number of attempts to check a folder that is in use. If a server changes the folder meanwhile, it can look damaged.
 const ATTEMPTS: usize = 3;
 
 /// Result of a check.
@@ -44,7 +44,7 @@ pub struct Report {
     pub log: FoundLog,
     /// Number of keys, streams, entries and so on.
     pub contents: Contents,
-    /// Files that a crash left behind. They are no damage; the next opening removes them.
+    /// Files that a crash left behind. They are not damage; the next opening removes them.
     pub leftovers: Vec<String>,
     /// All damage, in the order of reading.
     pub damage: Vec<Finding>,

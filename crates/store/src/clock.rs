@@ -1,10 +1,10 @@
 //! The store's source of time, which never goes back and does not jump with the wall clock.
 //!
-//! Ids, idle times and expiries use this clock. If it followed the wall clock, setting that back by an hour would stop
-//! all claims for an hour, and setting it forward would make every pending entry claimable. So the clock starts
-//! at the time of day, and the monotonic clock advances it from then on. Once a second, it is slewed towards the wall
-//! clock by at most 50 ms. After somebody sets the wall clock, the two can differ for hours, which is visible in ids
-//! and expiries. Callers can query the difference.
+//! Ids, idle times and expiries use this clock. If it followed the wall clock, setting the wall clock back by an hour
+//! would stop all claims for an hour, and setting it forward would make every pending entry claimable. So the clock
+//! starts at the time of day, and the monotonic clock advances it from then on. Once a second, it is slewed towards the
+//! wall clock by at most 50 ms. After somebody sets the wall clock, the two can differ for hours, which is visible in
+//! ids and expiries. Callers can query the difference.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};

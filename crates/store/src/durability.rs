@@ -1,7 +1,8 @@
 //! The durability of a store, for its users: which log positions are durable, waiting for them, and statistics.
 //!
 //! "Durable enough" means as safe as the sync policy requires: synced under `always`, written under `everysec` and
-//! `no`. Replies may be sent as soon as everything they depend on is durable enough.
+//! `no`. Exception: if a sync takes longer than two seconds, `everysec` also requires a sync. Replies may be sent as
+//! soon as everything they depend on is durable enough.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -48,8 +49,8 @@ impl Store {
         always.map_or(Duration::ZERO, Journal::commit_delay)
     }
 
-    /// Writes buffered records, if the policy requires no sync and no other thread is writing. Returns whether everything
-    /// up to `position` is durable enough now. If not, the caller must use [`Store::wait_durable`].
+    /// Writes buffered records, if the policy requires no sync and no other thread is writing. Returns whether
+    /// everything up to `position` is durable enough now. If not, the caller must use [`Store::wait_durable`].
     pub fn try_write_through(&self, position: u64) -> bool {
         let Some(journal) = self.journal() else { return true };
         if journal.reply_limit() < position && journal.log.policy() != Policy::Always {
@@ -153,7 +154,7 @@ impl Store {
         })
     }
 
-    /// Changes when records are synced. Does nothing for a store in memory.
+    /// Sets the policy that decides when records are synced. Does nothing for a store in memory.
     pub fn set_policy(&self, policy: Policy) {
         if let Some(journal) = self.journal() {
             journal.log.set_policy(policy);

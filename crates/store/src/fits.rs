@@ -1,6 +1,7 @@
 //! Checks whether a change that was read from a folder fits the data, before it is applied.
 //!
-//! All changes of an undamaged log fit. After a gap some do not, because they refer to lost data.
+//! Changes of an undamaged log fit, except some changes to keys that were removed while the snapshot was taken. After a
+//! gap some changes do not fit, because they refer to lost data.
 
 use millstream_engine::value::Kind;
 use millstream_engine::{Effect, KeyPlace, Rearrangement, Stream, StreamEffect, Value};

@@ -1,5 +1,5 @@
-//! The journal wraps the log for the store. It decides which thread syncs and when, and wakes the tasks that wait for
-//! it.
+//! The journal wraps the log for the store. It decides which thread syncs and when, and wakes the tasks that wait for a
+//! write or a sync.
 //!
 //! No reply, to a read or to a write, may depend on data that is less durable than the sync policy requires. So a
 //! thread that has run commands asks for the last position in the log
@@ -244,7 +244,8 @@ impl Journal {
             // The log stores the error and returns it to every waiter.
             let _ = self.flush();
         } else {
-            // Another thread, for example a snapshot, has synced after these waiters had checked their position.
+            // Another thread, for example one that takes a snapshot, may have synced after a waiter checked its
+            // position.
             self.wake_waiters();
         }
     }

@@ -9,7 +9,8 @@ use millstream_engine::{Effect, KeyPlace, Rearrangement, Refusal, Value};
 use crate::shard::Shard;
 use crate::txn::Txn;
 
-/// The condition under which a new expiry time is set. A key without an expiry counts as expiring after any time.
+/// The condition under which a new expiry time is set. A key without an expiry counts as one that
+/// expires later than all others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ExpireIf {
     /// Always.

@@ -22,7 +22,8 @@ impl Txn<'_> {
         Ok(self.list(key)?.map_or(0, List::len) as u64)
     }
 
-    /// Returns a list with the range from index `first` to `last`, both included. Negative indexes count from the tail.
+    /// Returns the list and the positions of its values from index `first` to `last`, both included; `None` if the key
+    /// does not exist. Negative indexes count from the tail.
     pub fn list_range(
         &self,
         key: &[u8],

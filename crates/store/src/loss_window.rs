@@ -18,7 +18,7 @@ const WINDOW_MS: u64 = 2_000;
 pub(crate) struct LossWindow {
     /// Everything written before this time, in Unix milliseconds, is durable.
     covered_ms: AtomicU64,
-    /// Number of syncs that have begun and not ended.
+    /// Number of flushes that have begun and not ended. A flush may sync.
     under_way: AtomicU32,
     /// Whether the last sync took longer than the window and data was written during it.
     is_late: AtomicBool,
@@ -43,7 +43,7 @@ impl LossWindow {
         self.is_late.store(false, Ordering::Relaxed);
     }
 
-    /// Records that a flush begins, which may sync.
+    /// Records that a flush begins. The flush may sync.
     pub(crate) fn begin(&self) {
         self.under_way.fetch_add(1, Ordering::Relaxed);
     }

@@ -26,7 +26,8 @@ pub fn lower() {
 ///
 /// Low priority is not enough: a thread that is woken may not get the processor from this one before the system's next
 /// tick, usually 4 ms. So this thread pauses again and again. It sleeps instead of yielding: a thread that yields also
-/// gives up its next share, about 30 ms at low priority, and Linux delays other woken threads until those have passed.
+/// gives up its next share, about 30 ms at low priority, and Linux delays other woken threads until these 30 ms have
+/// passed.
 pub(crate) struct TimeSlices {
     began: Instant,
     length: Duration,

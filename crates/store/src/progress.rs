@@ -1,4 +1,5 @@
-//! Progress reports of a recovery: about one per second, and none if it takes less than a second.
+//! Progress reports of a recovery: about one per second, and at least one every 512 MiB. A short recovery reports
+//! nothing.
 //!
 //! Progress is measured in bytes read, because a folder can have very many keys, or one key of several gigabytes.
 
@@ -8,7 +9,7 @@ use std::io::{self, Read};
 
 use crate::clock::Clock;
 
-/// Minimum time between two reports.
+/// Report when this time has passed since the last report.
 const REPORT_EVERY_MS: u64 = 1_000;
 /// Report at least every 512 MiB. All these bytes can belong to one value, and decoding it reports nothing.
 const REPORT_EVERY_BYTES: u64 = 512 << 20;
@@ -98,7 +99,7 @@ impl<'a> Progress<'a> {
     }
 }
 
-/// Reads a snapshot and reports progress for every byte read.
+/// Reads a snapshot and updates the progress after each read.
 pub(crate) struct ProgressReader<'p, 'a, R> {
     pub(crate) from: R,
     pub(crate) progress: &'p mut Progress<'a>,

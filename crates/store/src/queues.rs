@@ -133,8 +133,7 @@ impl Queue {
         self.readers.range(first..).find_map(|(_, reader)| reader.as_ref())
     }
 
-    /// Returns the first reader with a number greater than `after` that claims and whose minimum idle time `has_idle`
-    /// accepts.
+    /// Returns the first claiming reader with a number greater than `after` whose minimum idle time `has_idle` accepts.
     pub(crate) fn next_claiming(
         &self,
         after: Option<u64>,

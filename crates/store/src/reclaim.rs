@@ -1,4 +1,4 @@
-//! Deferred drops: a background thread frees large removed values in pieces, so that no client waits for that.
+//! Deferred drops: a background thread frees large removed values in pieces, so that no client waits for it.
 //!
 //! The thread runs only while there is something to free. Closing the store does not wait for it.
 

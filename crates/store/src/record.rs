@@ -1,8 +1,8 @@
 //! Builds the record of the transactions that ran under one lock.
 //!
 //! Requests arrive in batches, and consecutive ones resemble each other. An entry that resembles the entry before it is
-//! encoded as its values only. Consecutive deliveries to one consumer at one time are merged into one change, which is
-//! kept back until another change follows.
+//! encoded as its values only. Consecutive deliveries to one consumer at one time are merged into one change. This
+//! change is kept back until another change follows or the record is finished.
 
 use std::cell::Cell;
 
@@ -21,7 +21,7 @@ thread_local! {
     static SPARE: Cell<Option<Box<Record>>> = const { Cell::new(None) };
 }
 
-/// A record that is being built. See the module.
+/// A record that is being built. See the documentation of the module.
 #[derive(Default)]
 pub(crate) struct Record {
     bytes: Vec<u8>,

@@ -70,9 +70,9 @@ impl FolderOptions {
 pub enum FolderContents {
     /// A store, or parts of one.
     Store,
-    /// No files, or the folder does not exist.
+    /// No files, or only those that opening creates first. Also if the folder does not exist.
     Empty,
-    /// Only files that do not belong to a store.
+    /// Other files, but neither a manifest nor a segment.
     Foreign,
 }
 
@@ -116,7 +116,7 @@ impl Recovered {
     }
 }
 
-/// Why a folder was not opened. Nothing in it was changed.
+/// Why a folder was not opened. Opening changed nothing in it, unless creating or repairing the log failed.
 #[derive(Debug)]
 pub enum FolderError {
     /// The log or the manifest is damaged, or the disk failed.

@@ -1,4 +1,4 @@
-//! Replaces the data in memory by what is on disk while the store is open, to test that a restart would recover it.
+//! Replaces the data in memory with the data on disk while the store is open, to test that a restart would recover it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -39,13 +39,13 @@ impl fmt::Display for ReloadFailed {
 impl std::error::Error for ReloadFailed {}
 
 impl Store {
-    /// Replaces the data in memory by the snapshot and log of the folder. A store without a folder encodes and decodes
-    /// every value instead.
+    /// Replaces the data in memory with the snapshot and log of the folder. A store without a folder encodes and
+    /// decodes every value instead.
     ///
     /// Locks everything meanwhile. If it fails, the data in memory is unchanged.
     pub fn reload(&self) -> Result<(), ReloadFailed> {
         let _no_snapshot = self.journal().map(|journal| journal.snapshotting.lock());
-        // Without removing expired keys, which would change the data in memory before the log has the change.
+        // Does not remove expired keys: that would change the data in memory before the log has the change.
         let mut txn = Txn::of_all_shards(self, 0, self.now_ms());
         let fresh = self.sibling();
         match self.journal() {

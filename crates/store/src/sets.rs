@@ -36,8 +36,10 @@ impl Txn<'_> {
         self.change_members(key, members, true, |members| Effect::SetRemove { members })
     }
 
-    /// Applies `effect` with those of `members` that exist in the set (`existing` is true) or do not (false). Without
-    /// any, applies nothing. Returns the change of the set's size; a member that is given twice counts once.
+    /// If `existing` is true, applies `effect` to those of `members` that are in the set, otherwise to those that are
+    /// not. If there are none, applies nothing.
+    ///
+    /// Returns by how much the size of the set changed. A member that is given twice counts once.
     fn change_members(
         &mut self,
         key: &[u8],

@@ -16,7 +16,7 @@ pub(crate) struct Shard {
 }
 
 impl Shard {
-    /// Creates an empty shard. `seed` is the store's.
+    /// Creates an empty shard. `seed` is the seed of the store's hash functions.
     pub(crate) fn new(databases: u32, seed: u64) -> Shard {
         let keys = Keys(Keyspace::new(databases, seed));
         Shard { keys, blocked: BlockedReaders::default(), watched: WatchedKeys::default() }

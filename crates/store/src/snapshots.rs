@@ -37,7 +37,8 @@ struct Captured {
     value: Value,
 }
 
-/// Why a snapshot was not taken. The previous snapshot, if any, and the whole log stay current.
+/// Why a snapshot was not taken. The previous snapshot, if any, and the log after it stay current, unless replacing the
+/// manifest ended the log: then the new snapshot may be current.
 #[derive(Debug)]
 pub enum SnapshotFailed {
     /// The file could not be written.
@@ -88,12 +89,13 @@ impl Store {
         if journal.log.manifest().snapshot == Some(journal.log.appended()) {
             return Ok(None);
         }
-        // Appends wait while the log begins a segment. If no file descriptor is left, listing fails first.
+        // Once a new segment is planned, later records cannot be written until its file exists. Listing the folder
+        // first fails early if no file descriptor is left.
         journal.disk.list().map_err(|error| SnapshotFailed::File(io::Error::other(error)))?;
         let rotated = journal.log.rotate();
         journal.wake_waiters();
         match rotated {
-            // If there is no space for another segment, the last one stays until the next snapshot.
+            // If another segment cannot be created now, the last one stays until the next snapshot.
             Ok(()) | Err(LogError::Full(_) | LogError::Exhausted(_)) => {}
             Err(error) => return Err(SnapshotFailed::Log(error)),
         }
@@ -226,7 +228,7 @@ const SYNC_EVERY_BYTES: u64 = 64 << 20;
 
 /// Returns the disk space that a snapshot leaves free, so that writes to the log continue.
 ///
-/// If the log refuses writes already, or soon will, a snapshot can free space by releasing the log. It can then use
+/// If the log refuses writes already, or soon will, a snapshot can free space by releasing the log. It may then use
 /// half of the reserve.
 fn bytes_to_leave_free(journal: &Journal) -> u64 {
     let reserve_bytes = journal.log.reserve_bytes;

@@ -39,8 +39,8 @@ impl Store {
 
     /// Like [`Store::start_timekeeper`], but calls `on_tick` at every tick and takes no snapshots.
     ///
-    /// The argument of `on_tick` is true at every tenth tick, once per second. Returns `None` if a timekeeper is
-    /// already running.
+    /// The second argument of `on_tick` is true at every tenth tick, once per second. Returns `None` if a timekeeper is
+    /// already running or the store is closed.
     pub fn start_timekeeper_with(
         self: &Arc<Self>,
         mut on_tick: impl FnMut(&Arc<Store>, bool) + Send + 'static,

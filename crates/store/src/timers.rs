@@ -121,7 +121,7 @@ impl Timer {
         }
     }
 
-    /// Arms the timer: when it fires, it wakes `waker`. This replaces the waker of an earlier call.
+    /// Arms the timer: when it fires, it wakes `waker`. This replaces the waker of an earlier `arm`.
     pub(crate) fn arm(&self, waker: &Waker) {
         let mut state = self.timers.state.lock();
         let before = state.wakers.insert(self.number, waker.clone());

@@ -245,7 +245,7 @@ impl<'s> Txn<'s> {
             if record.is_only_redelivery() {
                 journal.redelivery_records.fetch_add(1, Ordering::Relaxed);
             }
-            // Count after the append, so that a snapshot that began before it sees the count change.
+            // Count after the append, so that a snapshot that began before the append sees the count change.
             let rearrangements = std::mem::take(&mut self.rearrangements);
             if rearrangements > 0 {
                 journal.rearrangements.fetch_add(rearrangements, Ordering::AcqRel);

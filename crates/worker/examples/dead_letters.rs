@@ -1,4 +1,4 @@
-//! A message that keeps failing becomes a dead letter with its reason. When the bug is fixed, it is redriven.
+//! A message that keeps failing becomes a dead letter with its reason. When the bug is fixed, the message is redriven.
 //!
 //! ```text
 //! cargo run -p millstream-worker --example dead_letters

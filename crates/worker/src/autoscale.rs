@@ -1,8 +1,9 @@
 //! Decides how many slots a pool should have, from the lag of the group and the age of its oldest unread message.
 //!
 //! The decision is a pure function of samples and their times ([`Scaler::decide`]). Three rules prevent the pool
-//! from swinging: growing and shrinking have different thresholds, a threshold must be exceeded for some time, and
-//! after each change a cool-down passes without another. Every decision is kept together with its sample.
+//! from swinging: growing and shrinking have different thresholds, the pool must be overloaded or underused for some
+//! time before it changes, and no change follows another within a cool-down. A decision contains the sample that led
+//! to it.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -209,7 +210,7 @@ impl Scaler {
         }
     }
 
-    /// Whether the pool could do with fewer slots. The thresholds are far below those for growing, so a pool is
+    /// Returns whether fewer slots would be enough. The thresholds are far below those for growing, so a pool is
     /// never overloaded and underused at the same time.
     fn underused(&self, sample: &Sample) -> bool {
         let spare = sample.busy * 4 < sample.slots * 3;

@@ -6,7 +6,7 @@
 //! | `dlq.group`, `dlq.consumer` | the group and the consumer that gave up on it |
 //! | `dlq.deliveries` | number of deliveries to handlers |
 //! | `dlq.reason` | one of [`Reason`] |
-//! | `dlq.error`, `dlq.error_type` | the last error of the handler |
+//! | `dlq.error`, `dlq.error_type` | the last error of the handler, or why the worker gave up without one |
 //! | `dlq.first_seen` | when the entry was added, in milliseconds since 1970 (the time in its id) |
 //! | `dlq.dead_at` | when it was dead-lettered, in milliseconds since 1970 |
 //! | `dlq.redrives` | number of earlier redrives |
@@ -97,7 +97,7 @@ impl DeadLetter {
         })
     }
 
-    /// Returns the fields for adding the message to its stream again, with the number of redrives so far.
+    /// Returns the fields for adding the message to its stream again, with the number of redrives including this one.
     pub(crate) fn redriven_fields(&self) -> Fields {
         let mut fields = self.fields.clone();
         fields.push((REDRIVES.into(), (self.redrives + 1).to_string().into()));

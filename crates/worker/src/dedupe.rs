@@ -3,9 +3,9 @@
 //!
 //! After each read and before any handler runs, the worker asks the store for all keys in one call. The store
 //! remembers a key in the same step that acknowledges the message. If one worker reads two messages with the same
-//! key, it runs them one after the other, so it detects the second. If two workers run two such messages at the
-//! same time, both handlers run. If something must never happen twice, the handler must
-//! record the key in the same transaction as its own changes.
+//! key, it runs them one after the other, so it detects the second. If two workers get two such messages at the
+//! same time, both handlers run. If something must never happen twice, the handler must record the key in the same
+//! transaction as its own changes.
 
 use std::collections::HashSet;
 use std::fmt;

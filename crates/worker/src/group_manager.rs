@@ -1,4 +1,5 @@
-//! Moves groups and removes consumers without losing messages. Operations of a single call are in [`Admin`].
+//! Moves groups and removes consumers without losing messages. Operations that need only one call are in
+//! [`Admin`].
 //!
 //! ```
 //! # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {

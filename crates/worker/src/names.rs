@@ -8,10 +8,10 @@ use std::process;
 
 /// The consumer name of a worker.
 ///
-/// A name identifies a worker in its group. Two kinds of names differ in what happens after a restart:
+/// A name identifies a worker in its group. There are two kinds of names, which differ in what happens after a restart:
 ///
-/// * [`unique`](WorkerName::unique), the default: other workers take over the messages of a process that died when
-///   its leases have run out. Safe everywhere, even if many processes start and end.
+/// * [`unique`](WorkerName::unique), the default: if a process dies, other workers take over its messages when their
+///   leases have run out. Safe everywhere, even if many processes start and end.
 /// * [`stable`](WorkerName::stable) and [`given`](WorkerName::given): the next process with this name releases what
 ///   the previous one left pending, without waiting for leases. Only one process at a time may use such a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,6 +101,8 @@ pub(crate) fn redrive_key(stream: &str, group: &str, id: &str, n: u64) -> String
 }
 
 /// Returns a key that is in the same cluster slot as the stream.
+///
+/// Exception: if the name of the stream contains a `}` but no hash tag, the key can be in another slot.
 pub fn key_in_same_slot(stream: &str, suffix: &str) -> String {
     if has_hash_tag(stream) { format!("{stream}:{suffix}") } else { format!("{{{stream}}}:{suffix}") }
 }
@@ -134,7 +136,7 @@ mod tests {
     fn keys_of_a_stream_are_in_its_slot() {
         assert_eq!(dead_letters_of("orders"), "{orders}:dlq");
         assert_eq!(dead_letters_of("{eu}orders"), "{eu}orders:dlq");
-        // An empty tag does not count: the whole name is hashed, so the whole name becomes the tag.
+        // An empty tag does not count. The `}` in the name ends the new tag early, so the slots of both keys differ.
         assert_eq!(dead_letters_of("{}orders"), "{{}orders}:dlq");
         assert_eq!(seen_key("orders", "billing", "k"), "{orders}:seen:billing:k");
     }

@@ -148,7 +148,7 @@ impl FromStr for Reason {
     message = "`{Self}` is not the outcome of a message",
     label = "not an outcome",
     note = "a handler returns `()`, `Outcome`, or `Result<_, E>` with an error that is `Into<HandlerError>`",
-    note = "every `std::error::Error` is; for `anyhow` or boxed errors use `.map_err(HandlerError::retry)`"
+    note = "every `std::error::Error` can be converted; for `anyhow` or boxed errors use `.map_err(HandlerError::retry)`"
 )]
 pub trait IntoOutcome {
     /// Returns the outcome.

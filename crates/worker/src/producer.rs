@@ -35,8 +35,8 @@ pub use pipeline::{EntryIdFuture, Pipeline, PipelineOptions};
 use crate::backend::{Backend, Error, ErrorKind, Fields, Idempotence, NewEntry, StreamId, Trim};
 use crate::backoff::Backoff;
 
-/// Minimum number of idempotence ids that a store remembers for a producer. One add never has more entries, so that
-/// the store can recognize all of them if the add is repeated.
+/// Minimum number of idempotence ids that a store remembers for a producer. An idempotent add never has more entries,
+/// so that the store can recognize all of them if the add is repeated.
 const REMEMBERED_IDS_MIN: usize = 100;
 
 /// The field that contains a JSON document.
@@ -78,8 +78,8 @@ impl Producer {
 
     /// Makes the producer idempotent: the store adds each entry once, however often it is sent.
     ///
-    /// `producer` is a name that no other producer of the stream may use, because the store remembers ids by it. If
-    /// the store does not support this ([`Capabilities::idempotent_adds`](crate::backend::Capabilities)), the
+    /// `producer` is a name that no other producer of the stream may use, because the store remembers ids by this name.
+    /// If the store does not support this ([`Capabilities::idempotent_adds`](crate::backend::Capabilities)), the
     /// producer never retries.
     #[must_use]
     pub fn idempotent(mut self, producer: impl Into<String>) -> Producer {
@@ -131,7 +131,9 @@ impl Producer {
         self.add_one(NewEntry { fields: fields.into_fields(), idempotence: Some(idempotence) }).await
     }
 
-    /// Adds entries, in one call to the store unless there are very many. Returns their ids in the same order.
+    /// Adds entries in one call to the store. Returns their ids in the same order.
+    ///
+    /// An idempotent producer needs one call for every 100 entries.
     pub async fn send_all<F: IntoFields>(
         &self,
         entries: impl IntoIterator<Item = F>,

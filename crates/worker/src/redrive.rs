@@ -90,7 +90,7 @@ pub struct Progress {
     pub total: u64,
     /// Dead letters examined so far.
     pub scanned: u64,
-    /// Dead letters that matched the filter.
+    /// Dead letters that match the filter, as far as they were processed.
     pub matched: u64,
     /// Messages redriven.
     pub redriven: u64,
@@ -215,7 +215,8 @@ impl Redriver<'_> {
                 }
             }
         }
-        // Delete them after an error too. Otherwise the next redrive would redrive these messages again.
+        // Delete the dead letters of redriven messages even after an error. Otherwise the next redrive would redrive
+        // these messages again.
         if !redriven.is_empty() && !self.request.dry_run {
             self.backend.delete_entries(self.dead_letters, &redriven).await?;
             progress.redriven += redriven.len() as u64;
@@ -223,7 +224,8 @@ impl Redriver<'_> {
         outcome
     }
 
-    /// Redrives one message; in a dry run, only checks whether it could. Returns `None`, or the reason for skipping it.
+    /// Redrives one message. In a dry run, only checks whether the message can be redriven. Returns `None`, or the
+    /// reason for skipping the message.
     async fn redrive_one(&mut self, dead_letter: &DeadLetter) -> Result<Option<SkipReason>, Error> {
         let all_groups = self.request.to == Destination::AllGroups;
         if dead_letter.reason == Some(Reason::PayloadGone) || (all_groups && dead_letter.fields.is_empty()) {

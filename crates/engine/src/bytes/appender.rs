@@ -2,15 +2,15 @@
 //!
 //! An entry consists of about a dozen pieces of a few bytes. Appending each of them to a vector costs more
 //! than copying its bytes. So pieces are first copied into a fixed array, by copies of a fixed width, and
-//! then appended to the vector together. Long text is appended to the vector directly, after the pieces
-//! before it.
+//! then appended to the vector together. Before a long text, the array is appended to the vector; then the
+//! text is appended directly.
 
 use super::{short, varint};
 
 /// Size of the array in bytes. A power of two, see [`Appender::set`].
 const ARRAY_BYTES: usize = 128;
-/// If the array holds this many bytes, they are appended to the vector before the next piece. A number and a
-/// short text still fit after them.
+/// If the array holds at least this many bytes, they are appended to the vector before the next piece. If it
+/// holds fewer, a number and a short text still fit.
 const FULL_BYTES: usize = ARRAY_BYTES - 2 * short::BYTES_MAX;
 
 /// Appends pieces to a vector through a fixed array. The vector is complete only after

@@ -11,7 +11,7 @@ use crate::Value;
 use crate::memory::allocation_bytes;
 use crate::value::Hashing;
 
-/// An index for fewer keys than this is not shrunk.
+/// An index with a capacity of at most this many keys is not shrunk.
 const SHRINK_FROM: usize = 64;
 /// A scan ends after this many slots per key of its budget, so that free slots cannot make it long.
 const SLOTS_PER_VISIT: usize = 10;
@@ -152,8 +152,8 @@ impl Database {
         (end < self.slots.end()).then_some(end)
     }
 
-    /// Tries random slots, then takes the next key after the last of them. If few slots are free, every key
-    /// is equally likely.
+    /// Tries random slots. If none of them holds a key that has not expired, takes the next such key after
+    /// another random slot. If few slots are free, all keys are about equally likely.
     pub(super) fn random(&self, random: u64, now_ms: u64) -> Option<&[u8]> {
         if self.slots.end() == 0 {
             return None;

@@ -8,7 +8,7 @@
 //!
 //! The keyspace gets the current time as an argument and never reads a clock. An expired key is no longer
 //! found, but stays stored until the caller applies [`Effect::Delete`] to it. So before a caller applies
-//! another effect to an expired key, it deletes the key.
+//! another effect to an expired key, it must delete the key.
 
 mod database;
 mod slab;
@@ -38,8 +38,8 @@ use slab::Slot;
 /// assert_eq!(keys.due(1_000), Some((0, Box::from(&b"key"[..]))));
 /// ```
 ///
-/// A command looks up its key several times, and so does the next command. So the key that was found last is
-/// compared first.
+/// A command looks up its key several times, and the next command often uses the same key. So a lookup first
+/// compares the key that was found last.
 pub struct Keyspace {
     databases: Vec<Database>,
     hashing: Hashing,
@@ -51,8 +51,8 @@ pub struct Keyspace {
     recent: Cell<SlotRef>,
 }
 
-/// The slot in which a key was found. Valid until the next change to the keyspace, except for changes made
-/// through it.
+/// The slot in which a key was found. Valid until the key is removed or the keyspace is changed in another
+/// way than through this reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlotRef {
     db: u32,
@@ -344,7 +344,7 @@ impl Keyspace {
         self.insert(db, key, entry);
     }
 
-    /// Adds a key that does not exist, as used now.
+    /// Adds a key that does not exist, and records a use of it.
     fn insert(&mut self, db: u32, key: &[u8], entry: ValueWithExpiry) {
         let hash = self.hashing.hash(key);
         let slot = self.database_mut(db).insert(hash, key, entry);
@@ -365,7 +365,7 @@ impl Keyspace {
         }
     }
 
-    /// Returns the values removed since the last call that take long to free.
+    /// Returns the values that were removed since the last call and take long to free.
     #[inline]
     pub fn take_deferred_drops(&mut self) -> Vec<DeferredDrop> {
         std::mem::take(&mut self.deferred_drops)

@@ -8,7 +8,7 @@ use std::ops::Range;
 use crate::Value;
 use crate::memory::allocation_bytes;
 
-/// A slab of fewer slots than this is not shrunk.
+/// A slab with a capacity of at most this many slots is not shrunk.
 const SHRINK_FROM: usize = 64;
 
 /// A key and its value. One cache line.

@@ -387,7 +387,7 @@ fn recent_slot_is_used_only_for_the_same_key() {
     keys.apply(0, b"a", &set(b"1"), LIMITS);
     assert_eq!(text(&keys, 0, b"a"), Some(b"1".to_vec()));
     assert_eq!(text(&keys, 1, b"a"), None, "another database");
-    // Another key gets its slot.
+    // The key `b` gets the slot of the deleted key `a`.
     keys.apply(0, b"a", &Effect::Delete, LIMITS);
     keys.apply(0, b"b", &set(b"2"), LIMITS);
     assert_eq!((text(&keys, 0, b"a"), text(&keys, 0, b"b")), (None, Some(b"2".to_vec())));

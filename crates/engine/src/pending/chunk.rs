@@ -19,7 +19,8 @@
 //! re-fitted: when it is half empty, and after a number of changes equal to a quarter of its capacity. So an
 //! outlier that was removed does not cost memory for long, and no single change costs much.
 //!
-//! A chunk does not know its neighbours and keeps no summary of itself; its page does.
+//! A chunk does not know its neighbours and keeps no summary of itself. A page keeps the summaries of its
+//! chunks.
 
 mod visit;
 
@@ -165,7 +166,7 @@ impl Chunk {
         self.stored_as(at, self.id(at))
     }
 
-    /// Returns row `at` as it is stored, if its id is known already.
+    /// Returns row `at`, whose id is `id`, as it is stored.
     #[inline(always)]
     fn stored_as(&self, at: usize, id: StreamId) -> PendingEntry {
         PendingEntry {
@@ -203,7 +204,7 @@ impl Chunk {
         }
     }
 
-    /// Searches the rows from `low` on, before row `high`, whose id is greater.
+    /// Searches the rows `low..high`. The id of row `high` is greater than `id`.
     fn find_between(&self, mut low: usize, mut high: usize, id: StreamId) -> Result<usize, usize> {
         while low < high {
             let middle = (low + high) / 2;
@@ -434,7 +435,7 @@ impl Chunk {
                 Encoding::with_headroom(self.column(k).extent().join(Extent::of(row[k])))
             }
         });
-        // Slots that were few enough to keep may be too many after widening.
+        // A small chunk keeps its unused slots. After widening, they could take too much memory.
         let keeps_room = self.bytes.len() > KEEP_BYTES_MAX || self.len() * 2 >= self.capacity.into();
         self.rebuild(encodings, if keeps_room { self.capacity.into() } else { capacity_for(self.len() + 1) });
     }

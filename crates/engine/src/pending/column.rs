@@ -57,8 +57,9 @@ impl Encoding {
         Encoding { base, width }
     }
 
-    /// Returns an encoding that also holds numbers a quarter of the extent above its maximum. So a column
-    /// with rising numbers whose low ones are removed does not need a new base at every step.
+    /// Returns an encoding for numbers in `extent` and for greater numbers: the headroom is a quarter of the
+    /// distance from its minimum to its maximum. If the numbers of a column rise and the low ones are
+    /// removed, the column then does not need a new base at every step.
     pub(super) fn with_headroom(extent: Extent) -> Encoding {
         let headroom = (extent.max - extent.min) / 4;
         Encoding::narrowest(Extent { min: extent.min, max: extent.max.saturating_add(headroom) })

@@ -1,15 +1,16 @@
 //! Visits the rows that have been idle longest: a merge over all chunks that reads only those it needs.
 //!
 //! 1. First come the rows without an owner, in the order of their release.
-//! 2. Then a heap of candidates decides, with the candidate that has the oldest row on top. At first the
-//!    candidates are the pages, by the oldest time each has recorded, and the tail. When a page reaches the
-//!    top, it is replaced by parts of itself, and so on down to single chunks.
+//! 2. Then come the rows with an owner. A heap of candidates determines their order: the candidate with the
+//!    oldest row is on top. At first the candidates are the tail and all pages, each with the oldest time
+//!    that it has recorded. When a page reaches the top, it is replaced by parts of itself, and so on down to
+//!    single chunks.
 //! 3. When a chunk reaches the top, its rows are visited, oldest first, up to the oldest time of the next
 //!    candidate. Then the chunk goes back into the heap with the oldest time of its remaining rows.
 //!
 //! Rows with equal times are visited in the order of their ids. Pages and chunks are in that order too, so
-//! their positions decide between candidates with equal times. If no row is old enough, only one look at each
-//! page is needed.
+//! their positions decide between candidates with equal times. If no page has recorded a time that is old
+//! enough, one look at each page suffices.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -97,7 +98,7 @@ impl PendingList {
             }
         }
         if let Some(limit_ms) = delivered_at_or_before_ms {
-            // Nothing follows, so it does not matter whether the visitor broke.
+            // Nothing follows, so it does not matter whether the visitor returned `Break`.
             let _ = self.oldest_first(limit_ms, &mut visit);
         }
     }

@@ -1,8 +1,8 @@
 //! The pending entries of one consumer group: which entry was delivered to which consumer, when and how
 //! often.
 //!
-//! The list is designed for millions of pending entries (rows) at a few bytes each. It has three levels, all
-//! ordered by id:
+//! The list is designed for millions of pending entries (rows) at a few bytes each. Rows are usually added at
+//! the end and removed anywhere. The list has three levels, all ordered by id:
 //!
 //! ```text
 //! PendingList   pages of up to 512 chunks, with a summary of each chunk; then the tail, a single chunk
@@ -18,8 +18,7 @@
 //! release gets a number, its stamp, which the row stores in place of its delivery time.
 //!
 //! The summaries (oldest delivery time, consumers) let the queries "idle at least X" and "of this consumer"
-//! skip whole pages and chunks. Rows are usually added at the end and removed anywhere. The tail has no
-//! summary.
+//! skip whole pages and chunks. The tail has no summary.
 //!
 //! The list does not know the stream, the names of consumers or the current time. It keeps no counters per
 //! consumer; the group does.
@@ -111,9 +110,10 @@ impl Filter {
 
 /// The pending entries (rows) of one consumer group, ordered by id.
 ///
-/// Deliver and claim with [`set`](PendingList::set), release with [`release`](PendingList::release),
-/// acknowledge with [`remove`](PendingList::remove). [`walk`](PendingList::walk) lists rows;
-/// [`longest_idle`](PendingList::longest_idle) finds rows to deliver again.
+/// Deliver with [`push_run`](PendingList::push_run) or [`set`](PendingList::set), claim with `set`, release
+/// with [`release`](PendingList::release), acknowledge with [`remove`](PendingList::remove).
+/// [`walk`](PendingList::walk) lists rows; [`longest_idle`](PendingList::longest_idle) finds rows to deliver
+/// again.
 ///
 /// `remove` searches once and returns the row it removed. Callers need not check first whether the row
 /// exists.
@@ -413,8 +413,8 @@ impl fmt::Debug for PendingList {
     }
 }
 
-/// Estimates how many bytes an allocator uses for a request: it adds a header of 8 bytes and rounds up to a
-/// multiple of 16.
+/// Estimates how many bytes an allocator uses for a request: it adds a header of 8 bytes, rounds up to a
+/// multiple of 16 and uses at least 32 bytes.
 fn allocation_bytes(requested: usize) -> usize {
     if requested == 0 { 0 } else { (requested + 8).next_multiple_of(16).max(32) }
 }

@@ -13,8 +13,8 @@
 //! a matching row. When a chunk is re-fitted, dropped or inserted, the page computes both again from the
 //! summaries of its chunks.
 //!
-//! Rows without an owner match any time limit. If a page has such rows, a search looks for them in every
-//! chunk.
+//! Rows without an owner match any time limit. So a search that is not limited to one consumer also visits
+//! every chunk that has such rows.
 //!
 //! Two neighbouring chunks together always hold more than [`MERGE_ROWS`] rows: chunks that shrink are merged.
 //! This limits the bytes per row, whichever rows are removed.

@@ -1,6 +1,7 @@
 //! All pages of a pending list in the order of ids: finds the page of an id, splits and merges pages.
 //!
-//! A copy of the list shares the pages. Whichever list changes a page first makes its own copy of that page.
+//! A copy of the list shares the pages. Before a list changes a shared page, it makes its own copy of that
+//! page.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -35,7 +36,7 @@ impl Pages {
         self.pages.get(index).map(|page| &**page)
     }
 
-    /// Returns the page that holds `id` if any page does.
+    /// Returns the only page that can hold `id`; `None` if there are no pages.
     pub(super) fn page_of(&self, id: StreamId) -> Option<&Page> {
         self.get(self.page_index(id))
     }
@@ -136,7 +137,7 @@ impl Pages {
             + allocation_bytes(self.pages.capacity() * size_of::<Arc<Page>>())
     }
 
-    /// Returns the index of the page that holds `id` if any page does.
+    /// Returns the index of the only page that can hold `id`; 0 if there are no pages.
     #[inline]
     fn page_index(&self, id: StreamId) -> usize {
         let first_id = |index: usize| self.get(index).map(Page::first_id);

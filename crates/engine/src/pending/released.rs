@@ -1,6 +1,6 @@
 //! The release queue: the rows without an owner, first in, first out.
 //!
-//! Each release gets a stamp greater than all stamps before it. The row stores the stamp in place of its
+//! Each release gets a stamp greater than all stamps in the queue. The row stores the stamp in place of its
 //! delivery time, so its position in the queue can be found from the row. A stamp is close to the delivery
 //! times of neighbouring rows where possible, so that it does not widen the time column of its chunk.
 //!
@@ -48,7 +48,7 @@ impl Released {
     }
 
     pub(super) fn memory_bytes(&self) -> usize {
-        // Keys are inserted in ascending order, so the tree's leaf nodes are only slightly more than half full.
+        // Keys are inserted in ascending order, so the tree's leaf nodes are little more than half full.
         self.by_stamp.len() * size_of::<(u64, StreamId)>() * 2
     }
 }

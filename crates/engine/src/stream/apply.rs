@@ -15,7 +15,7 @@ use crate::{BlockLimits, ClaimedRow, ReleasedRow, StreamEffect, StreamId};
 
 impl Stream {
     /// Applies an effect. Effects are either decided on this exact state, or read from a log in the order in
-    /// which they were written. An effect that names a group or consumer that does not exist does nothing.
+    /// which they were written. An effect that needs a group that does not exist does nothing.
     #[inline(always)]
     pub fn apply(&mut self, effect: &StreamEffect<'_>, limits: BlockLimits) {
         match *effect {

@@ -58,7 +58,7 @@ pub(super) struct EntryPosition {
 pub struct EncodedValues<'a> {
     /// The id of the block's first entry.
     pub block: StreamId,
-    /// The values after their length in bytes, as stored in the block.
+    /// The total length of the values in bytes, then the values, as stored in the block.
     pub values: &'a [u8],
 }
 
@@ -312,7 +312,7 @@ impl Block {
         *self = fresh;
     }
 
-    /// Returns a copy of a block without live entries that keeps the ids but no bytes.
+    /// Returns a copy of `of`, a block without live entries. The copy keeps the ids but no bytes.
     pub(super) fn without_bytes(of: &Block) -> Block {
         debug_assert_eq!(of.live, 0);
         Block {

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Sealed blocks are shared by reference, so copying a stream copies none of them. When all entries of a
-//! block are deleted, it is removed immediately if it is at the front. In the middle it stays, empty, until a
-//! quarter of the blocks are empty. Reading skips an empty block in O(log n).
+//! block are deleted, it is removed immediately if it is at the front or at the end. In the middle it stays,
+//! empty, until more than a quarter of the sealed blocks are empty. Reading skips an empty block in O(log n).
 
 use std::ops::ControlFlow;
 
@@ -20,7 +20,7 @@ use super::visit::IdRange;
 use crate::{BlockLimits, StreamId};
 
 /// The position of a reader: the number of a block and the position in it. Valid as long as its `generation`
-/// is that of the blocks.
+/// is that of the blocks and the block was not removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Cursor {
     number: u64,
@@ -41,7 +41,7 @@ impl Cursor {
 pub(super) struct Blocks {
     sealed: SealedBlocks,
     open: Option<Block>,
-    /// Live entries of the sealed blocks, preceded by zeros for `dropped` blocks that were removed.
+    /// Number of live entries of each sealed block, preceded by `dropped` zeros for removed blocks.
     counts: Counts,
     dropped: usize,
     /// The number of the first sealed block.
@@ -270,14 +270,14 @@ impl Blocks {
     }
 
     /// Removes the sealed blocks that end at or before `last`. Returns how many live entries they had, and
-    /// the removed blocks, of which only the list of sealed blocks is valid.
+    /// the removed blocks in a `Blocks` of which only `sealed` is valid.
     pub(super) fn cut_through(&mut self, last: StreamId) -> (u64, Blocks) {
         let mut count = self.sealed.count_through(last);
         let ends_beyond = |sealed: &SealedBlock| sealed.last_id() > last;
         if count > 0 && self.sealed.get(count - 1).is_some_and(ends_beyond) {
             count -= 1;
         }
-        // Empty blocks after them would otherwise be at the front.
+        // Also removes the empty blocks directly after them, because the first block must not be empty.
         while count > 0 && self.sealed.get(count).is_some_and(SealedBlock::is_empty) {
             count += 1;
         }

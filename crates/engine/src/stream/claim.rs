@@ -16,11 +16,11 @@ pub(super) const DELIVERIES_MAX: u64 = i64::MAX as u64;
 /// Which entries are claimed, and what their rows contain afterwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct ClaimOptions {
-    /// Claims only entries that were delivered at least this long ago.
+    /// Claims only entries that have been idle for at least this long. Released entries always match.
     pub min_idle_ms: u64,
-    /// The time from which a claimed entry counts as delivered. `None` and later times mean now.
+    /// The time from which a claimed entry counts as delivered. `None` and times in the future mean now.
     pub delivered_at_ms: Option<u64>,
-    /// The delivery count of a claimed entry, instead of one more than before.
+    /// The delivery count to set. If `None`, the claim increases the count by one, unless `just_ids` is set.
     pub deliveries: Option<u64>,
     /// Also claims entries that are not pending, if they exist.
     pub force: bool,

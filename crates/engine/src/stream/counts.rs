@@ -95,8 +95,8 @@ impl Counts {
     pub(super) fn cut_zeros(&mut self, count: usize) -> usize {
         let Some(log) = count.checked_ilog2() else { return 0 };
         let cut = 1 << log;
-        // Nodes at multiples of `cut` cover another number of positions afterwards. Goes backwards, because
-        // each sum needs the unchanged nodes before it.
+        // After the cut, nodes at multiples of `cut` cover a different number of positions. Goes backwards,
+        // because each sum needs the unchanged nodes before it.
         for n in (2 * cut..self.tree.len() + 1).step_by(cut).rev() {
             self.tree[n - 1] = self.before(n) - self.before(n - lowbit(n - cut));
         }
@@ -110,7 +110,8 @@ impl Counts {
         let target = self.before(from);
         let (mut n, mut left) = (0, target);
         let mut step = self.tree.len().checked_next_power_of_two().unwrap_or(0);
-        // Finds the longest prefix whose sum is at most that of the counts before `from`. It includes zeros.
+        // Finds the longest prefix whose sum is at most that of the counts before `from`. It includes the
+        // zeros from `from` on.
         while step > 0 {
             if n + step <= self.tree.len() && self.tree[n + step - 1] <= left {
                 n += step;

@@ -11,7 +11,7 @@ const ENTRY_BYTES_MAX: u64 = 1 << 30;
 
 /// Default limit of an approximate trim, in full blocks.
 const TRIM_BLOCKS_DEFAULT: u64 = 100;
-/// Default limit of an approximate trim, in entries, if blocks have no limit of entries.
+/// Default limit of an approximate trim, in entries, if the number of entries per block is not limited.
 const TRIM_ENTRIES_DEFAULT: u64 = 10_000;
 /// Maximum of the default limit, in entries.
 const TRIM_ENTRIES_DEFAULT_MAX: u64 = 1_000_000;
@@ -26,8 +26,8 @@ pub struct TrimDecision {
 }
 
 impl ReadFrom {
-    /// Replaces `Last` by the current last id. So when a blocked read runs again, all entries added since
-    /// count as new.
+    /// Replaces `Last` by the current last id. So when a blocked read runs again, all entries added in the
+    /// meantime count as new.
     #[must_use]
     pub fn resolve(self, stream: Option<&Stream>) -> ReadFrom {
         match self {
@@ -108,7 +108,7 @@ impl Stream {
         decision
     }
 
-    /// Returns those of these ids that are entries, each once, in ascending order.
+    /// Returns those ids for which an entry exists, each once, in ascending order.
     pub fn decide_delete(&self, ids: &[StreamId]) -> Vec<StreamId> {
         let mut found = ids.to_vec();
         if !found.is_sorted_by(|a, b| a < b) {
@@ -142,8 +142,8 @@ impl Stream {
         }
     }
 
-    /// Returns the number of entries read that a group records for the given number: never more than were
-    /// added.
+    /// Returns the `entries_read` that a group records: the given number, but at most the number of entries
+    /// ever added.
     pub fn decide_entries_read(&self, entries_read: Option<u64>) -> Option<u64> {
         entries_read.map(|read| read.min(self.entries.entries_added))
     }

@@ -9,7 +9,7 @@ use super::entries::Entries;
 use super::{Delivery, EntryRef, EntrySink, Group, Stream};
 use crate::{Refusal, StreamId};
 
-/// Number of entries added to the pending list per call.
+/// Maximum number of entries added to the pending list per call.
 const IDS_PER_CALL: usize = 32;
 
 /// The consumer that gets entries, the time, and whether the entries become pending.
@@ -24,8 +24,8 @@ pub struct Recipient<'a> {
 }
 
 impl Stream {
-    /// Delivers up to `count` entries that the group has not delivered yet to a consumer, and passes each to
-    /// `sink`. An entry at which the sink breaks counts as delivered.
+    /// Delivers the next entries of the group to a consumer, at most `count`, and passes each to `sink`. An
+    /// entry at which the sink breaks counts as delivered.
     ///
     /// Decides and applies in one step: the change is that of a
     /// [`StreamEffect::Deliver`](crate::StreamEffect::Deliver) with the returned values. Returns `None` if

@@ -1,4 +1,4 @@
-//! The entries of a stream, with their number, their first and last ids, and which were removed.
+//! The entries of a stream, with their number, their first and last ids, and the greatest removed ids.
 
 use super::block::EncodedValues;
 use super::blocks::{Blocks, Cursor};

@@ -17,8 +17,8 @@ pub struct EntryRef<'a> {
     /// Where the entry ends.
     end: u32,
     pairs: u32,
-    /// Where the field names that this entry shares with others of its block end; `None` if it has its own
-    /// names, each before its value.
+    /// The end of the field names that this entry shares with others of its block. `None` if the entry has
+    /// its own names, each before its value.
     shared_names_end: Option<u32>,
 }
 
@@ -53,8 +53,8 @@ impl<'a> EntryRef<'a> {
         self.shared_names_end.map(|_| self.bytes.as_ptr() as usize)
     }
 
-    /// Returns the field names it shares with others, encoded as in the block: if these bytes are equal, the
-    /// names are equal.
+    /// Returns the field names that the entry shares with others of its block, as the block encodes them;
+    /// `None` if the entry has its own names. If the bytes of two entries are equal, their names are equal.
     #[inline]
     pub fn shared_names(&self) -> Option<&'a [u8]> {
         self.shared_names_end.map(|end| &self.bytes[..end as usize])
@@ -120,7 +120,7 @@ impl<'a> Iterator for Fields<'a> {
     }
 }
 
-/// An iterator over the values of an entry. Does not read field names that it shares.
+/// An iterator over the values of an entry. Does not read shared field names.
 #[derive(Clone)]
 pub struct Values<'a>(Fields<'a>);
 

@@ -29,7 +29,7 @@ impl Group {
         }
     }
 
-    /// Returns the id of the last entry delivered. The next delivery starts after it.
+    /// Returns the position of the group. The next delivery starts after this id.
     pub fn last_id(&self) -> StreamId {
         self.last_id
     }
@@ -169,7 +169,8 @@ pub struct Consumer {
     name: Box<[u8]>,
     /// Time of its last attempt to read, claim or extend entries (Unix milliseconds), even if it got none.
     pub seen_at_ms: u64,
-    /// Time at which it last got an entry (Unix milliseconds); `None` if never.
+    /// Time at which a delivery, claim, adoption or lease extension last assigned it a pending entry (Unix
+    /// milliseconds); `None` if never. Reading its pending entries again does not count.
     pub active_at_ms: Option<u64>,
     /// Number of pending entries it owns.
     pub pending: u64,
@@ -181,7 +182,8 @@ impl Consumer {
         now_ms.saturating_sub(self.seen_at_ms)
     }
 
-    /// Returns the time since it last got an entry; `None` if it never got one.
+    /// Returns the time since it was last active, see [`active_at_ms`](Consumer::active_at_ms); `None` if it
+    /// never was.
     pub fn inactive_ms(&self, now_ms: u64) -> Option<u64> {
         self.active_at_ms.map(|at_ms| now_ms.saturating_sub(at_ms))
     }

@@ -252,8 +252,8 @@ pub struct HistoryCounters {
 }
 
 impl Stream {
-    /// Returns the entry that the producer has sent with this `iid`, if the history has it and it has not
-    /// expired.
+    /// Returns the id of the entry that the producer has sent with this `iid`, if the history has an item for
+    /// it that has not expired.
     pub fn query_remembered(&self, producer: &[u8], iid: &[u8], now_ms: u64) -> Option<StreamId> {
         let history = self.history.as_ref()?;
         let item = history.find(producer, iid)?;

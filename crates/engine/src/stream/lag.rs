@@ -35,8 +35,8 @@ impl Entries {
         read.map(|read| self.entries_added.saturating_sub(read))
     }
 
-    /// Returns the number of entries read after these have been delivered to the group in order, by the rules
-    /// of Redis.
+    /// Returns how many entries the group will have read, by the rules of Redis, after the entries
+    /// `delivered` are delivered to it in order.
     #[inline]
     pub(super) fn entries_read_after(&self, group: &Group, delivered: &[StreamId]) -> Option<u64> {
         match group.entries_read {

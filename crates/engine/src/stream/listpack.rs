@@ -1,8 +1,9 @@
 //! Computes how many bytes Redis would need for a node.
 //!
-//! A node of Redis is a listpack. Redis starts a new node when the size in bytes reaches a limit. Approximate
-//! trimming removes whole nodes, so users can see where nodes end. Our blocks end where the nodes of Redis
-//! would end, and for that we count the bytes of a listpack. Nothing is stored in this format.
+//! A node of Redis is a listpack. Redis starts a new node when the size in bytes or the number of entries
+//! reaches a limit. Approximate trimming removes whole nodes, so users can see where nodes end. Our blocks
+//! end where the nodes of Redis would end, and for that we count the bytes of a listpack. Nothing is stored
+//! in this format.
 //!
 //! ```text
 //! node  := header(6) count deleted field-count name… 0 entry… end(1)

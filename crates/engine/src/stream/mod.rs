@@ -84,7 +84,7 @@ impl Stream {
         self.entries.length == 0
     }
 
-    /// Returns the greatest id that the stream ever assigned.
+    /// Returns the greatest id that the stream ever assigned, or the id that XSETID set instead.
     pub fn last_id(&self) -> StreamId {
         self.entries.last_id
     }

@@ -18,7 +18,7 @@ use super::{Group, Stream};
 use crate::StreamId;
 use crate::pending::PendingEntry;
 
-/// What a stream stores besides its entries and groups.
+/// What a stream stores besides its entries, its groups and its producer history.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// The greatest id ever assigned.
@@ -64,7 +64,7 @@ impl std::error::Error for InvalidPart {}
 const COUNT_MAX: u64 = 3 << 62;
 
 impl Stream {
-    /// Returns what the stream stores besides its entries and groups.
+    /// Returns what the stream stores besides its entries, its groups and its producer history.
     pub fn counters(&self) -> Counters {
         Counters {
             last_id: self.entries.last_id,

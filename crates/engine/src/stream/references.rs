@@ -1,7 +1,7 @@
 //! Finds out, for many ids in one pass, which entries groups still need.
 //!
-//! A group refers to an entry if it has not read it yet, or if the entry is pending in the group. With many
-//! groups it would be too slow to ask each group about each entry. So a command creates one view:
+//! A group refers to an entry if the group has not read it yet, or if the entry is pending in the group. With
+//! many groups it would be too slow to ask each group about each entry. So a command creates one view:
 //!
 //! 1. The smallest position of all groups. All entries after it are unread in at least one group.
 //! 2. A heap with the first pending entry in the range of ids, for each group that has one.
@@ -49,7 +49,8 @@ impl<'s> ReferenceView<'s> {
         view
     }
 
-    /// Returns the id after which no entry can be removed, because some group has not read it.
+    /// Returns the smallest position of all groups; `None` if there are no groups. At least one group has not
+    /// read the entries after it.
     pub(super) fn read_through(&self) -> Option<StreamId> {
         self.read_through
     }

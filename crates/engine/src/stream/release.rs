@@ -92,7 +92,7 @@ impl Stream {
         rows
     }
 
-    /// Decides a release of these deliveries by their consumer. A row that belongs to another consumer now
+    /// Decides a release of these deliveries by their consumer. A row that now belongs to another consumer
     /// does not change. The same holds for a row that was delivered again, even if to the same consumer.
     pub fn decide_release(&self, group: &Group, consumer: &[u8], given: &[OwnRelease]) -> Vec<ReleasedRow> {
         let Some(owner) = group.consumer(consumer) else { return Vec::new() };
@@ -104,8 +104,8 @@ impl Stream {
         released.map(|given| ReleasedRow { id: given.id, deliveries: given.deliveries }).collect()
     }
 
-    /// Returns whether a consumer can dead-letter a pending entry: its own, or one whose entry no longer
-    /// exists.
+    /// Returns whether a consumer can dead-letter a pending entry: the consumer must own it, or its entry
+    /// must no longer exist.
     pub fn may_dead_letter(&self, group: &Group, consumer: &[u8], id: StreamId) -> bool {
         let Some(row) = group.pending().get(id) else { return false };
         let is_its_own = row.consumer.is_some() && row.consumer == group.consumer(consumer);
@@ -190,8 +190,9 @@ impl Stream {
             || pending.oldest_delivery_ms().is_some_and(|oldest| oldest.saturating_add(min_idle_ms) <= now_ms)
     }
 
-    /// Returns the earliest time, later than now, at which a consumer that found no entry idle for
-    /// `min_idle_ms` may find one, provided that nothing is added or released before.
+    /// Returns when a consumer that has just found no entry idle for `min_idle_ms` should look again: the
+    /// earliest time after `now_ms` at which it may find one. Assumes that no entry is added and no row is
+    /// released until then.
     pub fn query_idle_at(&self, group: &Group, min_idle_ms: u64, now_ms: u64) -> u64 {
         let idle_at = |delivered_at_ms: u64| delivered_at_ms.saturating_add(min_idle_ms);
         let pending = group.pending();
@@ -209,7 +210,7 @@ impl Stream {
                 ControlFlow::Break(())
             });
         }
-        // A row that is delivered later becomes idle later still.
+        // If there is no such row, the next one is delivered now at the earliest.
         next.unwrap_or_else(|| idle_at(now_ms)).max(now_ms.saturating_add(1))
     }
 

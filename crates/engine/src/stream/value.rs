@@ -1,7 +1,7 @@
 //! Field values in a block: text, or an integer in fewer bytes.
 //!
-//! A value that is the canonical decimal text of an integer is stored as that integer. Reading it gives the
-//! same text, byte for byte.
+//! A value that is the canonical decimal text of an integer is stored as that integer, unless the integer is
+//! too large (`PACKED_MAX`). Reading the value gives the same text, byte for byte.
 
 use super::listpack;
 use crate::bytes::number::parse_integer;
@@ -41,11 +41,11 @@ pub enum StoredValue<'a> {
     Int(i64),
 }
 
-/// Greater integers do not fit into a tagged varint and are stored as text.
+/// Integers with a greater magnitude do not fit into a tagged varint and are stored as text.
 const PACKED_MAX: i64 = (1 << 61) - 1;
 
-/// Writes a value: `length << 1` and the bytes, or `integer << 1 | 1`. Returns the bytes that a listpack
-/// would take for it.
+/// Writes a value: `length << 1` and the bytes, or `zigzag(integer) << 1 | 1`. Returns the bytes that a
+/// listpack would take for it.
 #[inline(always)]
 pub(super) fn put(out: &mut Appender<'_>, value: &[u8]) -> u64 {
     // The first byte of most text shows that it is not an integer.

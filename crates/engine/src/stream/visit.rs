@@ -73,7 +73,7 @@ impl Stream {
         shown
     }
 
-    /// Passes the entries that the group has not delivered yet to `sink`, at most `count`. The entry at which
+    /// Passes to `sink` the entries that the group has not delivered yet, at most `count`. The entry at which
     /// the sink breaks is included.
     #[inline(never)]
     pub fn visit_undelivered(
@@ -107,7 +107,7 @@ impl Stream {
         });
     }
 
-    /// Does the same until `visit` breaks.
+    /// Does the same as [`visit_ids`](Stream::visit_ids), until `visit` breaks.
     pub fn visit_ids_while(
         &self,
         ids: &[StreamId],
@@ -141,7 +141,7 @@ impl Stream {
         self.get(self.entries.last_entry_id)
     }
 
-    /// Returns up to `count` ids greater than `after` that are pending with a consumer.
+    /// Returns the ids of a consumer's pending entries that are greater than `after`, at most `count`.
     pub fn query_consumer_pending(
         &self,
         group: &Group,

@@ -86,7 +86,8 @@ impl Float80 {
         else {
             return None;
         };
-        // Bits below for what is shifted out, and one bit above for the carry.
+        // The guard bits below the mantissa receive the bits that are shifted out. There is still a bit above
+        // it for the carry.
         const GUARD: u32 = 62;
         let a = u128::from(a) << GUARD;
         let b = shift_right_sticky(u128::from(b) << GUARD, (exponent - low) as u32);

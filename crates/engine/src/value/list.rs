@@ -8,7 +8,7 @@ use crate::memory::allocation_bytes;
 
 /// Lists of up to this many bytes have the layout `Packed`.
 const PACKED_BYTES_MAX: usize = 8192;
-/// A list of fewer values than this is not shrunk.
+/// A list with a capacity of at most this many values is not shrunk.
 const SHRINK_FROM: usize = 32;
 
 /// A list value. Access by position, push and pop take constant time.

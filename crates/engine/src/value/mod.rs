@@ -75,8 +75,8 @@ pub enum Layout {
 }
 
 impl Value {
-    /// Returns the empty value that `effect` starts from if its key does not exist; `None` for effects that
-    /// change nothing then.
+    /// Returns the empty value that `effect` starts from if its key does not exist; `None` if the effect then
+    /// changes nothing.
     pub(crate) fn created_by(effect: &Effect<'_>) -> Option<Value> {
         match effect {
             Effect::StringSet { .. } | Effect::StringAppend { .. } => Some(Value::String(Text::default())),
@@ -176,8 +176,8 @@ impl Value {
         }
     }
 
-    /// Frees about `blocks` blocks of a stream, or the whole value of any other type. Returns whether there
-    /// is more to free. After this call, the value can only be freed further.
+    /// Frees up to `blocks` blocks or one group of a stream, or the whole value of any other type. Returns
+    /// whether there may be more to free. After this call, the value can only be freed further.
     pub fn free_some(&mut self, blocks: usize) -> bool {
         match self {
             Value::Stream(stream) => stream.free_some(blocks),

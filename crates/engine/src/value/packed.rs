@@ -17,7 +17,7 @@ pub(super) const ITEMS_MAX: usize = 128;
 /// Maximum length of a packed item in bytes.
 pub(super) const ITEM_BYTES_MAX: usize = 64;
 
-/// A sequence of short byte strings. An offset is that of an item's length byte.
+/// A sequence of short byte strings. The offset of an item is the offset of its length byte.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PackedItems {
     bytes: Vec<u8>,

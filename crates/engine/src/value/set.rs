@@ -1,5 +1,6 @@
-//! A set: distinct members. A small set of integers is a sorted array, another small set is packed in
-//! insertion order, and any other set is a hash table. A set is converted only in this direction, never back.
+//! A set: distinct members. A small set of integers is a sorted array. Any other small set is packed in
+//! insertion order. A set with more members or longer ones is a hash table. A set is converted only in this
+//! direction, never back.
 
 use super::packed::{self, PackedItems};
 use super::table::Table;

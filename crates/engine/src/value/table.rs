@@ -8,7 +8,7 @@ use hashbrown::hash_table::Entry;
 
 use crate::memory::allocation_bytes;
 
-/// A table of fewer items than this is not shrunk.
+/// A table with a capacity of at most this many items is not shrunk.
 const SHRINK_FROM: usize = 64;
 
 /// A hash function with its seed. The caller passes the seed, because the engine has no random source.

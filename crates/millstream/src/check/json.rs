@@ -1,4 +1,5 @@
-//! Reports of `check` as JSON objects. Keys are strings; bytes outside of printable ASCII are escaped as `\xNN`.
+//! Reports of `check` as JSON objects. Keys of the store are shown as strings: bytes outside of printable ASCII are
+//! escaped, for example as `\xNN`.
 
 use millstream_store::check::{DamagedKey, Finding, LostPositions, Report, SalvageReport};
 use serde_json::{Value, json};

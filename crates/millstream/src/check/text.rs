@@ -107,7 +107,7 @@ fn write_report(out: &mut String, report: &Report) {
         write_text(
             out,
             format_args!(
-                "{:12}an unfinished write that was never acknowledged; the next start removes it",
+                "{:12}unfinished write, not acknowledged under appendfsync always; the next start removes it",
                 ""
             ),
         );

@@ -1,5 +1,5 @@
-//! The ledger of the demo: compares the messages that producers sent and handlers finished with the final contents of
-//! the store.
+//! The ledger of the demo: compares the messages that producers sent, and those that handlers finished, with the final
+//! contents of the store.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -69,7 +69,7 @@ impl MessageTracker {
     }
 }
 
-/// Where every message of the demo is in the end.
+/// The messages of the demo, counted by their final state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ledger {
     /// Messages produced.
@@ -84,7 +84,7 @@ pub(super) struct Ledger {
     pub(super) lost: u64,
     /// Messages in more than one state, for example finished and dead-lettered.
     pub(super) in_several_states: u64,
-    /// Number of repeated runs: a worker finished a message that another had finished before but not acknowledged.
+    /// Number of repeated runs: a worker finished a message that had already been finished, but not acknowledged.
     pub(super) finished_again: u64,
 }
 

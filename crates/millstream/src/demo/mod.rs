@@ -1,8 +1,8 @@
 //! `millstream demo`: shows in about 15 seconds what workers do, on an in-memory store.
 //!
 //! Producers send orders to a pool that grows. A second worker is killed with messages in flight, and the pool takes
-//! them over. Some messages fail, become dead letters, and are redriven after a fix. At the end, the ledger shows that
-//! every message is either done, dead or pending.
+//! them over. Some messages fail and become dead letters. Those that failed because of a bug are redriven after a fix.
+//! At the end, the ledger shows that every message is either done, dead or pending.
 
 mod display;
 mod ledger;
@@ -47,7 +47,7 @@ Examples:
   millstream demo --fast --json
 
 The demo takes about 15 seconds. Its store is in memory: nothing is written to disk.
-Exit code 5 means that a message was lost.";
+Exit code 5 means that the ledger does not balance, for example because a message was lost.";
 
 /// Show producers, workers, a crash, dead letters and a redrive on an in-memory store
 #[derive(Args, Debug)]

@@ -231,7 +231,8 @@ impl<'a> AddRun<'a> {
             tokio::time::sleep_until(due.into()).await;
         }
         let stream = &self.add.stream;
-        // A new entry has a greater id than all entries before it. An id up to this one belongs to a duplicate.
+        // A new entry gets an id greater than this one. If the store returns a smaller or equal id, the message is a
+        // duplicate.
         let newest = match self.add.iid {
             Some(_) => lookup::find_stream(self.backend, stream).await?.map(|info| info.last_id),
             None => None,

@@ -28,7 +28,7 @@ impl Confirm {
             )));
         }
         let question = format!("About to {action}. Continue? [y/N] ");
-        // On a separate thread, so that Ctrl-C works while it waits.
+        // The prompt blocks a separate thread, so that Ctrl-C works during the wait.
         let answer = tokio::task::spawn_blocking(move || prompt(&question)).await;
         let answer =
             answer.map_err(|error| Failure::Other(format!("cannot ask for confirmation: {error}")))??;

@@ -106,7 +106,7 @@ impl RemoveConsumer {
             None if found.pending == 0 => format!("remove {consumer} from group {group} of {stream}"),
             None => {
                 return Err(Failure::Usage(format!(
-                    "consumer {consumer} has {}: name the consumer that takes over with --heir NAME\nother consumers: {}",
+                    "consumer {consumer} has {}: pass --heir NAME to name the consumer that takes them over\nother consumers: {}",
                     entries(found.pending),
                     others(&consumers, consumer)
                 )));

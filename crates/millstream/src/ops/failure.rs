@@ -10,9 +10,9 @@ use millstream_worker::backend::ErrorKind;
 /// The error of a command.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The store is unreachable or denied access.
+    /// The store is unreachable, cannot serve requests now, or denied access.
     Connection(String),
-    /// A store, stream, group, consumer or dead letter does not exist. The message lists those that do.
+    /// A store, stream, group, consumer, pending entry or dead letter does not exist. Most messages list those that do.
     NotFound(String),
     /// The command line is invalid.
     Usage(String),

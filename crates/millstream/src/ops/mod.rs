@@ -2,7 +2,7 @@
 //!
 //! Data goes to standard output: tables for people, or JSON for programs with `--json`. Everything else goes to
 //! standard error. Exit codes: 0 success, 1 failure, 2 wrong usage, 3 no connection, 4 not found, 5 a check found
-//! problems, 130 interrupted.
+//! problems, 128 plus the number of the signal that ended the command (130 for Ctrl-C).
 
 pub(crate) mod add;
 pub(crate) mod address;

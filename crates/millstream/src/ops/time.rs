@@ -36,8 +36,8 @@ pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
 
 /// Parses a time and returns it in milliseconds since 1970.
 ///
-/// Accepts `2026-11-15`, `2026-11-15T10:30`, `2026-11-15 10:30:00` and `2026-11-15T10:30:00+02:00`, in UTC unless the
-/// text has a zone, and milliseconds since 1970.
+/// Accepts `2026-11-15`, `2026-11-15T10:30`, `2026-11-15 10:30:00` and `2026-11-15T10:30:00+02:00`. A time without a
+/// zone is in UTC. Also accepts milliseconds since 1970, with at least 11 digits.
 pub(crate) fn parse_time(text: &str) -> Result<u64, String> {
     let invalid = || "expected a time such as 2026-11-15 or 2026-11-15T10:30:00Z".to_owned();
     if text.len() > 10 && text.bytes().all(|byte| byte.is_ascii_digit()) {

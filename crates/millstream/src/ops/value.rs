@@ -35,7 +35,7 @@ pub(crate) fn format_lag(lag: Lag) -> String {
     format!("{at_least}{}", count(lag.count))
 }
 
-/// Formats a duration in its two largest units: `2m 3s`.
+/// Formats a duration in at most two units, the largest ones: `850ms`, `12s`, `2m 3s`.
 pub(crate) fn age(duration: Duration) -> String {
     let seconds = duration.as_secs();
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);

@@ -67,7 +67,7 @@ impl Poller {
         self.backend = Some(Arc::clone(&backend));
         let streams = Monitor::new(Arc::clone(&backend)).streams(&self.pattern).await;
         if streams.is_err() {
-            // Connect again: another server may take its place, with other capabilities.
+            // The next poll connects again: a server with other capabilities may have taken the place of this one.
             self.backend = None;
         }
         Ok(StoreSnapshot {

@@ -24,7 +24,7 @@ pub(super) struct Row {
     pub(super) key: RowKey,
     /// Number of entries in the stream.
     pub(super) length: u64,
-    /// Entries added per second. `None` before the second poll.
+    /// Entries added per second. `None` if unknown, for example before the second poll.
     pub(super) added: Option<f64>,
     /// State of the group. `None` for a stream without groups.
     pub(super) group: Option<GroupRow>,
@@ -35,7 +35,7 @@ pub(super) struct Row {
 pub(super) struct GroupRow {
     /// The group at the last poll.
     pub(super) snapshot: GroupSnapshot,
-    /// Rates since the poll before. `None` if they are unknown.
+    /// Rates since the previous poll. `None` if they are unknown.
     pub(super) rates: Option<GroupRates>,
     /// Health of the group, with its problems.
     pub(super) verdict: GroupVerdict,
@@ -61,7 +61,7 @@ impl Row {
     }
 }
 
-/// Returns the rows of a snapshot. The rates are computed from the snapshot before.
+/// Returns the rows of a snapshot. `before` is the previous snapshot; the rates compare the two.
 pub(super) fn rows(snapshot: &StoreSnapshot, before: Option<&StoreSnapshot>) -> Vec<Row> {
     snapshot.streams.iter().flat_map(|stream| stream_rows(stream, before)).collect()
 }
@@ -96,7 +96,7 @@ pub(super) enum Sort {
     Name,
     /// By health, worst first.
     Health,
-    /// By lag, descending like all that follow.
+    /// By lag, descending. All following orders are descending too.
     Lag,
     /// By the age of the oldest unread entry.
     UnreadAge,
@@ -113,7 +113,7 @@ pub(super) enum Sort {
 }
 
 impl Sort {
-    /// All sort orders with their names, in the order of their declaration. The sort key cycles through them.
+    /// All sort orders with their names, in the order of their declaration. The key `s` cycles through them.
     const ALL: [(Sort, &'static str); 9] = [
         (Sort::Name, "name"),
         (Sort::Health, "health"),

@@ -27,7 +27,7 @@ pub(super) struct State {
     history: History,
     /// The error of the last poll, if it failed.
     error: Option<String>,
-    /// Time of the last reply of the store, or of the start of the command before the first reply.
+    /// Time of the last successful poll. Before the first one, the time at which the command started.
     last_reply: Instant,
     selected: Option<RowKey>,
     /// Last known position of the selected row.
@@ -210,9 +210,8 @@ impl State {
         shown
     }
 
-    /// Returns the index of the selected row among the shown rows, or of the row at its position if it is gone.
-    ///
-    /// `None` if no row is shown.
+    /// Returns the index of the selected row among the shown rows. If the row is gone, returns the index of the row
+    /// that took its place. `None` if no row is shown.
     pub(super) fn position(&self) -> Option<usize> {
         let shown = self.shown();
         let found = shown.iter().position(|row| Some(&row.key) == self.selected.as_ref());

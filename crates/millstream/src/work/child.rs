@@ -69,7 +69,7 @@ impl ChildPool {
             limit = time_limit(self.shell.timeout) => timed_out(limit, program.stop().await),
             () = message.cancelled.cancelled() => {
                 program.process.terminate();
-                // This worker has lost the message, so there is no outcome. Dropping this future kills the program.
+                // A cancelled message has no outcome. The worker soon drops this future, and that kills the program.
                 pending().await
             }
         }

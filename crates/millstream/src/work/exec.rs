@@ -69,7 +69,7 @@ impl Exec {
         };
         tokio::select! {
             outcome = self.run_process(messages, batch_variables(messages)) => outcome,
-            // The worker ignores the outcome of messages that it lost. The rest of the batch must not wait for them.
+            // The worker ignores the outcome of messages whose leases it lost. The rest of the batch must not wait.
             () = lost => retry("the lease was lost".to_owned(), "cancelled", Reason::Failed),
         }
     }
@@ -100,8 +100,7 @@ impl Exec {
             }
             RunEnd::Cancelled => {
                 process.terminate();
-                // The worker no longer owns the messages, so there is no outcome. Dropping this
-                // future kills the process.
+                // Cancelled messages have no outcome. The worker soon drops this future, and that kills the process.
                 pending().await
             }
         }

@@ -75,7 +75,7 @@ impl Endpoint {
         Ok(Endpoint { url: parsed, headers, timeout, client })
     }
 
-    /// Handles one message. The worker drops this future if it loses the message, which closes the connection.
+    /// Handles one message. If the message is cancelled, the worker drops this future, and that closes the connection.
     pub(super) async fn run(&self, message: &Message) -> Outcome {
         match timeout(self.timeout, self.post(message)).await {
             Ok(outcome) => outcome,

@@ -54,7 +54,7 @@ use crate::ops::time::parse_duration;
 
 /// Default timeout of `--http`. Without a timeout, an endpoint that never responds would occupy a slot forever.
 const HTTP_TIMEOUT: Duration = Duration::from_secs(30);
-/// Longest wait before a retry that a handler can request. During the wait, the worker keeps the message and its lease.
+/// Longest wait that a handler can request before a retry. During the wait, the worker keeps the message and its lease.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// Maximum time to release messages after the second signal.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);

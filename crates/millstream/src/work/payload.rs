@@ -27,7 +27,7 @@ pub(super) fn payload(message: &Message) -> Value {
 
 /// Returns the message as environment variables.
 ///
-/// Values that are too long or contain a NUL byte are left out. The JSON has all values.
+/// Field values that are too long or contain a NUL byte are left out. The JSON has all values.
 pub(super) fn variables(message: &Message) -> Vec<(String, OsString)> {
     let mut variables: Vec<(String, OsString)> = vec![
         ("MILLSTREAM_ID".to_owned(), message.id.to_string().into()),

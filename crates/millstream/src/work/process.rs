@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use super::console::Console;
 use super::watchdog::Watchdog;
 
-/// Maximum time to read the rest of the output of a process that has ended. A child of it may keep its standard error
+/// Maximum time to read the rest of the output of a process that has ended. Its children may keep its standard error
 /// open.
 const OUTPUT_TIMEOUT: Duration = Duration::from_millis(200);
 /// Maximum length of an output line. Longer lines are forwarded in pieces.

@@ -124,8 +124,8 @@ fn build_rust_examples() -> &'static Path {
         let folder = Path::new(env!("CARGO_BIN_EXE_millstream")).with_file_name("examples");
         let mut cargo = Command::new(env!("CARGO"));
         // `--workspace`: for a single package, Cargo would build its dependencies again with other features.
-        // Some build scripts depend on the variables that Cargo sets for this test. Removing these variables avoids
-        // that the scripts run again and everything that depends on them is rebuilt.
+        // Some build scripts depend on the variables that Cargo sets for this test. Without these variables,
+        // the scripts do not run again, and Cargo rebuilds nothing that depends on them.
         for (name, _) in std::env::vars_os() {
             if ["CARGO_PKG_", "CARGO_MANIFEST_"]
                 .iter()

@@ -123,7 +123,7 @@ impl GroupTests {
         assert_eq!(self.redis.xack(&stream, GROUP, &["1-0", "2-0", "9-9"])?, 2);
         assert_eq!(self.redis.xack(&stream, GROUP, &["1-0"])?, 0);
         let StreamPendingReply::Data(pending) = self.redis.xpending(&stream, GROUP)? else {
-            panic!("one entry is pending");
+            panic!("expected one pending entry");
         };
         assert_eq!(
             (pending.count, pending.start_id, pending.end_id),

@@ -48,7 +48,7 @@ pub(crate) struct Case {
     pub line: usize,
     /// First version of Redis that replies this way, and the feature or change of that version.
     pub since: Option<(Version, String)>,
-    /// Servers for which the version does not decide: whether this server runs the case, and why.
+    /// Exceptions to the version rule: the server, whether it runs the case, and why.
     pub exceptions: Vec<(&'static Peer, bool, String)>,
     /// Why Millstream differs on purpose.
     pub differs: Option<String>,
@@ -265,7 +265,7 @@ impl Reader {
             }
             "not" | "also" => {
                 let (name, why) = rest.split_once(' ').ok_or("@not server why")?;
-                let peer = peer(name).ok_or_else(|| format!("no server {name}"))?;
+                let peer = peer(name).ok_or_else(|| format!("unknown server {name}"))?;
                 case.exceptions.push((peer, word == "also", why.to_string()));
             }
             "differs" => case.differs = Some(rest.to_string()),
@@ -274,7 +274,7 @@ impl Reader {
                 let (name, value) = rest.split_once(' ').ok_or("@set name value")?;
                 case.settings.push((name.to_string(), value.to_string()));
             }
-            other => return Err(format!("no directive @{other}")),
+            other => return Err(format!("unknown directive @{other}")),
         }
         Ok(())
     }
@@ -341,5 +341,5 @@ fn peer(name: &str) -> Option<&'static Peer> {
 fn version(text: &str) -> Result<Version, String> {
     let parts =
         text.split_once('.').and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)));
-    parts.ok_or_else(|| format!("no version: {text}"))
+    parts.ok_or_else(|| format!("invalid version: {text}"))
 }

@@ -87,7 +87,7 @@ fn confirm(peer: &'static Peer) {
     }
 }
 
-/// Runs each on a thread of its own, because cases spend most of their time waiting.
+/// Runs each function on a thread of its own, because cases spend most of their time waiting.
 fn in_parallel(runs: &[&(dyn Fn() + Sync)]) {
     std::thread::scope(|scope| {
         let threads: Vec<_> = runs.iter().map(|run| scope.spawn(run)).collect();

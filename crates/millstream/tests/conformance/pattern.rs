@@ -181,7 +181,7 @@ impl Parser<'_> {
                 let key = self.pattern()?;
                 self.blanks();
                 if !self.take(":") {
-                    return Err(format!("a colon expected at {}", self.rest));
+                    return Err(format!("expected a colon at {}", self.rest));
                 }
                 pairs.push((key, self.pattern()?));
             }
@@ -210,7 +210,7 @@ impl Parser<'_> {
             pattern = Pattern::Named(Box::new(pattern), self.word().to_string());
         }
         self.blanks();
-        if self.take(">") { Ok(pattern) } else { Err(format!("> expected at {}", self.rest)) }
+        if self.take(">") { Ok(pattern) } else { Err(format!("expected > at {}", self.rest)) }
     }
 
     fn bounds(&mut self) -> Result<Placeholder, String> {

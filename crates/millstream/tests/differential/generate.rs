@@ -23,8 +23,8 @@ pub(crate) struct Pool {
     consumers: u64,
     /// Whether 0-0, the greatest id and ids next to them are used for new entries.
     pub edge_ids: bool,
-    /// Whether entries are deleted or trimmed, or counters are set by the client. Versions of Redis compute lag
-    /// differently after that.
+    /// Whether entries are deleted or trimmed, or counters are set by the client. After such a change, the lag differs
+    /// between versions of Redis.
     pub deletes: bool,
     /// Whether features of Redis 8.2 are used: XDELEX, XACKDEL, reference policies of trims, XREAD +.
     pub has_references: bool,

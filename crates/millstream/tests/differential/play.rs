@@ -46,7 +46,7 @@ impl Target {
         }
     }
 
-    /// Empties the server, and returns whether it survived the last sequence and this. If not, starts a new one.
+    /// Empties the server, and returns whether it survived the last sequence and FLUSHALL. If not, starts a new one.
     pub(crate) fn survived(&mut self) -> bool {
         self.control.send(&["FLUSHALL"]);
         let alive = matches!(self.control.next(TIMEOUT), Outcome::Reply(_));

@@ -25,7 +25,7 @@ for line in sys.stdin:
     print(began, flush=True)
 ";
 
-/// Which unsynced data a power cut destroys.
+/// What the file system flushes before a power cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cut {
     /// Nothing is flushed: all data that is not on the disk is lost.
@@ -99,7 +99,7 @@ impl Disk {
 
     /// Restores the power. No process may have files open on the disk.
     pub(crate) fn power_up(&mut self) {
-        self.unmount().and_then(|()| self.mount()).unwrap_or_else(|error| panic!("power up: {error}"));
+        self.unmount().and_then(|()| self.mount()).unwrap_or_else(|error| panic!("cannot power up: {error}"));
     }
 
     /// Fills the disk until `bytes_left` bytes are free.
@@ -115,7 +115,7 @@ impl Disk {
             // fallocate may have allocated part of the space.
             let _ = fs::remove_file(self.ballast());
         }
-        panic!("fill the disk: {problem}");
+        panic!("cannot fill the disk: {problem}");
     }
 
     /// Frees the space again.

@@ -17,7 +17,7 @@ use crate::tracer::{SyncFault, Tracer};
 const NEARLY_FULL_BYTES: u64 = 96 << 10;
 /// Free space that Millstream reserves for itself.
 const RESERVE_BYTES: u64 = 8 << 20;
-/// Longest time in which a server must notice that the disk is full, or has free space again.
+/// Time within which a server must notice that the disk is full, or has free space again.
 const SPACE_TIMEOUT: Duration = Duration::from_secs(20);
 /// Longest time of a read on a full disk.
 const READ_TIMEOUT: Duration = Duration::from_secs(5);
@@ -138,7 +138,7 @@ pub(crate) fn full_disk(campaign: &mut Campaign) -> FullDisk {
     assert!(reads_work(campaign), "{}: reads fail on a full disk", campaign.subject);
     // A refused write must not have happened, not even in memory.
     campaign.check_running(&ops);
-    // The operator can see it in the log.
+    // Millstream logs that it refuses writes, and later that the disk has free space again.
     let logs = |campaign: &Campaign, text| {
         campaign.subject.kind != ServerKind::Millstream
             || wait_until(SPACE_TIMEOUT, || campaign.running.has_printed(text))

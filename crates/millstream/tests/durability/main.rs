@@ -1,5 +1,5 @@
-//! Data that the server acknowledged or returned to clients survives `kill -9`, power cuts, full disks, failing and
-//! slow syncs. Tests the real binary.
+//! Data that the server acknowledged or returned to clients survives `kill -9`, power cuts, full disks, and failing
+//! or slow syncs. Tests the real binary.
 //!
 //! Clients under load keep a ledger outside the server's folder. After each fault the server is started again, and
 //! its state is compared with the ledger. The same harness runs on a real `redis-server`, to show that it finds
@@ -308,7 +308,7 @@ fn expect_only_count_findings(tally: &Tally) {
     assert_eq!(tally.count_except(&[Violation::Count]), 0, "{tally}");
 }
 
-/// Asserts that at most recent writes were lost. Half-done, reordered and invented writes are not allowed.
+/// Asserts that only recent writes were lost, if any. Half-done, reordered and invented writes are not allowed.
 fn expect_only_recent_losses(tally: &Tally) {
     let allowed =
         [Violation::Lost, Violation::CameBack, Violation::WentBack, Violation::Count, Violation::Owner];
@@ -325,7 +325,7 @@ fn redis_turn() -> Option<MutexGuard<'static, ()>> {
     Server::compares_with_real_servers().then(turn)
 }
 
-/// Returns `None` if the server reports that it keeps its data in memory only.
+/// Waits for the turn of a test of Millstream. `None` if the server reports that it keeps its data in memory only.
 fn millstream_turn() -> Option<MutexGuard<'static, ()>> {
     let turn = turn();
     if std::env::var("MILLSTREAM_DURABLE").is_ok_and(|value| value == "1") {

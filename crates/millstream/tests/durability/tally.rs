@@ -36,7 +36,7 @@ impl Tally {
         self.add_findings(findings);
     }
 
-    /// Adds findings without a round.
+    /// Adds findings without counting a round.
     pub(crate) fn add_findings(&mut self, findings: &[Finding]) {
         for finding in findings {
             *self.counts.entry(finding.kind).or_default() += 1;

@@ -26,7 +26,7 @@ use crate::steps::POISON_EXIT;
 pub(crate) struct Limits {
     pub lease_ms: u64,
     pub max_deliveries: u64,
-    /// Whether a worker lost leases without recording of which messages.
+    /// Whether a worker lost leases without recording which messages they belonged to.
     pub unknown_lost_leases: bool,
 }
 
@@ -205,7 +205,8 @@ impl Account {
         }
     }
 
-    /// Of all handlers that finished a message, one was the last. Each of the others must have a cause.
+    /// Finds out why messages were finished more than once. Every completion of a message except the last must have a
+    /// known cause for the next delivery.
     fn explain_duplicates(&mut self, runs: &Runs, limits: Limits) {
         for (id, of_one) in &runs.by_id {
             let done: Vec<&Run> = of_one.iter().filter(|run| run.done.is_some()).collect();

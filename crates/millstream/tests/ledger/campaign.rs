@@ -30,7 +30,8 @@ const MAX_DELIVERIES: u64 = 6;
 const WORKERS: u64 = 4;
 /// Number of producer processes on a server.
 const PRODUCERS: u64 = 2;
-/// Messages that are still pending at the end, because their handler delays them. A command cannot do that.
+/// Number of messages that are still pending at the end, because their handler delays them. With `--exec` there are
+/// none, because a command cannot delay a message.
 const DELAYED_MESSAGES: u64 = 5;
 /// Number of messages per round of faults.
 const MESSAGES_PER_ROUND: u64 = 200;
@@ -159,7 +160,7 @@ impl Campaign {
         let every = self.size.time.div_f64(schedule.len() as f64).as_millis() as u64;
         let mut next = Instant::now() + Duration::from_secs(1);
         while !(schedule.is_empty() && self.has_produced()) {
-            // After the last fault, ten ticks per check suffice.
+            // After the last fault, it is enough to check the producers after every tenth tick.
             (0..if schedule.is_empty() { 10 } else { 1 }).for_each(|_| self.tick());
             if Instant::now() >= next {
                 next = Instant::now() + Duration::from_millis(self.random.between(every / 2, every * 3 / 2));

@@ -45,8 +45,8 @@ impl Cause {
         }
     }
 
-    /// Finds the cause for a command, which does not know what its worker sent to the store. Faults at that time must
-    /// explain it.
+    /// Finds the cause for a run of an `--exec` command. The command does not record what its worker sent to the store,
+    /// so a fault at that time must be the cause.
     fn of_a_command(run: &Run, until: usize, runs: &Runs, limits: Limits) -> Option<Cause> {
         // The loss of data on a half-open connection is noticed only later.
         let since = runs.times[run.began].saturating_sub(EFFECT_MAX_MS);

@@ -168,7 +168,7 @@ async fn handle(message: Message, context: Data<HandlerContext>) -> Result<Outco
     Ok(Outcome::Ack)
 }
 
-/// Sends the numbers that the journal does not contain as added. A message whose reply was lost is sent again.
+/// Sends the messages that the journal does not record as added. A message whose reply was lost is sent again.
 async fn produce(role: &Role, backend: &Arc<dyn Admin>, journal: &Journal, numbers: (u64, u64)) {
     let added = added(role);
     let mut left: Vec<u64> = (numbers.0..=numbers.1).filter(|number| !added.contains(number)).rev().collect();

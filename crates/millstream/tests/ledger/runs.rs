@@ -86,7 +86,8 @@ impl Runs {
                         runs.end_of(line, id, &lease_times, |run| run.done = Some(at));
                     }
                 }
-                // While a message is being acknowledged, its pending row may be missing for that reason.
+                // While a message is being acknowledged, its pending row may be missing because the store has applied
+                // the acknowledgement.
                 "lost" => runs.of(line, |run| run.lost |= !run.acking),
                 "acking" => {
                     let undone = |id: &StreamId| runs.last(line, *id).is_none_or(|run| run.done.is_none());

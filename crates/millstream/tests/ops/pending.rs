@@ -101,7 +101,7 @@ fn pending_claim_reports_deleted_entries_and_leaves_them_with_their_owner() {
         assert_eq!(owners, [&json!("a"), &json!(null), &json!("b")], "{}", store.url);
         let table = claim(&[])
             .stderr_contains("claimed 1 entry for b")
-            .stderr_contains("2 entries could not be claimed");
+            .stderr_contains("2 entries not claimed: deleted from the stream");
         assert_eq!(table.cells()[2], ["2-0", "(released)", "1", "gone"]);
     }
 }

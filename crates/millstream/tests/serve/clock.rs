@@ -1,4 +1,4 @@
-//! A server reports that its clock is far from the wall clock.
+//! A server reports it if its clock is far ahead of the wall clock.
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};

@@ -310,7 +310,8 @@ fn debug_reload_keeps_data_and_blocked_clients() {
     assert_eq!(state(&Server::start_in(&dir, &[])), before);
 }
 
-/// The time of an empty read is kept in memory and in snapshots, but not in the log. So it shows what was loaded.
+/// The time of an empty read is kept in memory and in snapshots, but not in the log. So this time shows whether the
+/// state comes from memory or from the folder.
 #[test]
 fn debug_reload_loads_the_state_from_the_folder() {
     let server = Server::start(&[]);

@@ -206,7 +206,7 @@ impl Client {
         String::from_utf8_lossy(&line).trim_end().to_owned()
     }
 
-    /// Asserts that the server closes the connection and sends nothing before. A reset counts as a close.
+    /// Asserts that the server sends nothing more and closes the connection. A reset counts as a close.
     #[track_caller]
     pub(crate) fn expect_closed(&mut self) {
         let mut rest = Vec::new();

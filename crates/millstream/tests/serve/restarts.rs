@@ -1,5 +1,5 @@
 //! Random commands on one stream, and a server that is killed again and again: after each restart the server must
-//! return exactly the state that it returned before.
+//! return exactly the state that it returned before the kill.
 //!
 //! A failure prints its seed. `MILLSTREAM_RESTARTS=40-60` runs these seeds instead of the default ones.
 

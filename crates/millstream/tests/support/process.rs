@@ -38,9 +38,8 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts the binary under test with additional arguments of `millstream serve`. Data stays in memory unless they
-    /// set
-    /// `--appendonly`.
+    /// Starts the binary under test with additional arguments of `millstream serve`. Data stays in memory unless
+    /// they set `--appendonly`.
     ///
     /// # Panics
     /// If it does not reply to PING in time. The message contains its output.
@@ -78,7 +77,7 @@ impl Server {
     /// # Panics
     /// If the server has ended.
     pub(crate) fn client(&self) -> Client {
-        Client::connect(self.port).unwrap_or_else(|error| panic!("connect to {}: {error}", self.port))
+        Client::connect(self.port).unwrap_or_else(|error| panic!("cannot connect to {}: {error}", self.port))
     }
 
     /// Returns the major and minor version from INFO.
@@ -141,7 +140,7 @@ impl Server {
             if self.child.try_wait().is_ok_and(|status| status.is_some()) {
                 return false;
             }
-            // A reply to PING alone does not prove it: another process may have taken the port.
+            // A reply to PING alone does not prove that this server is ready: another process may have taken the port.
             if self.logged_that_it_listens()
                 && let Ok(mut client) = Client::connect(self.port)
             {

@@ -18,8 +18,9 @@ pub(crate) struct Terminal {
 }
 
 impl Terminal {
-    /// Runs the binary with these arguments, and with `variables` before it, in shell syntax. `None` on a machine
-    /// without tmux.
+    /// Runs the binary with these arguments. `variables` are environment variables for it, in shell syntax.
+    ///
+    /// Returns `None` on a machine without tmux.
     ///
     /// After the binary has ended, the screen shows its exit code and whether the terminal was restored.
     pub(crate) fn run(store: &TestStore, variables: &str, arguments: &str) -> Option<Terminal> {
@@ -75,7 +76,7 @@ impl Terminal {
         self.tmux_output(&["capture-pane", "-e", "-p", "-t", "main"])
     }
 
-    /// Waits until the screen fulfils a condition, and returns it.
+    /// Waits until the screen fulfils a condition, and returns the text on the screen.
     pub(crate) fn wait(&self, what: &str, is_true: impl Fn(&str) -> bool) -> String {
         let deadline = Instant::now() + TIMEOUT;
         loop {

@@ -22,7 +22,8 @@ impl Request {
     }
 }
 
-/// An answer: the status line after `HTTP/1.1`, additional headers, and the body. `None` never answers.
+/// An answer: the status line after `HTTP/1.1`, additional headers, and the body. With `None`, the endpoint
+/// never answers.
 pub(crate) type Answer = Option<(&'static str, String, &'static str)>;
 
 /// An endpoint on a free port.

@@ -1,6 +1,6 @@
 //! The arguments of CLIENT:
 //!
-//! `CLIENT SETNAME name`, `CLIENT SETINFO <LIB-NAME|LIB-VER> value`, `CLIENT LIST [TYPE type] [ID id [id ...]]`,
+//! `CLIENT SETNAME name`, `CLIENT SETINFO <LIB-NAME|LIB-VER> value`, `CLIENT LIST [TYPE type|ID id [id ...]]`,
 //! `CLIENT KILL <addr | [ID id] [TYPE type] [ADDR addr] [LADDR addr] [USER user] [SKIPME yes|no] [MAXAGE s]>`,
 //! `CLIENT UNBLOCK id [TIMEOUT|ERROR]`, `CLIENT PAUSE ms [WRITE|ALL]`, `CLIENT REPLY <ON|OFF|SKIP>`,
 //! `CLIENT NO-EVICT|NO-TOUCH <ON|OFF>`, `CLIENT TRACKING <ON|OFF> […]`
@@ -223,7 +223,7 @@ pub fn parse_on_or_off(argv: ArgList<'_>) -> Result<bool, CommandError> {
     Ok(on)
 }
 
-/// Fails with `error` unless the text is printable ASCII without spaces, so that it can be part of CLIENT LIST.
+/// Fails with `error` unless the text is printable ASCII without spaces: spaces separate the fields of CLIENT LIST.
 pub(super) fn check_printable(text: &[u8], error: CommandError) -> Result<&[u8], CommandError> {
     if text.iter().all(u8::is_ascii_graphic) { Ok(text) } else { Err(error) }
 }
@@ -274,7 +274,7 @@ impl<'a> KillFilter<'a> {
         } else if args.keyword_before("LADDR", 1) {
             self.local_address = Some(args.next()?);
         } else if args.keyword_before("USER", 1) {
-            // All clients are this user, so the filter matches all of them.
+            // Every client is the default user, so a filter for this user matches all clients.
             check_user(args.next()?)?;
         } else if args.keyword_before("SKIPME", 1) {
             self.skip_me = args.keyword("YES");

@@ -83,7 +83,7 @@ impl<'a> Hello<'a> {
         Ok(hello)
     }
 
-    /// Returns the new name of the connection, if given. An empty name removes its name. Fails if it is not printable.
+    /// Returns the new name of the connection, if given; an empty one removes the name. Fails if it is not printable.
     pub fn checked_name(&self) -> Result<Option<Arg<'a>>, CommandError> {
         self.name.map(|name| check_printable(name, errors::INVALID_CLIENT_NAME)).transpose()
     }

@@ -2,7 +2,7 @@
 
 /// Parses a number as C's `strtod` does, but accepts neither white space around it nor hexadecimal digits.
 ///
-/// `inf` and `infinity` are accepted. Returns `None` for `nan`, and for digits whose value exceeds an `f64`.
+/// `inf` and `infinity` are accepted. Returns `None` for `nan`, and for digits whose value is too large for an `f64`.
 pub(super) fn parse_float(text: &[u8]) -> Option<f64> {
     let text = std::str::from_utf8(text).ok()?;
     let number: f64 = text.parse().ok()?;

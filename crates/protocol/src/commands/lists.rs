@@ -21,7 +21,7 @@ pub struct Pop<'a> {
 pub struct BlockingPop<'a> {
     /// The lists.
     pub keys: ArgList<'a>,
-    /// How long to block, in milliseconds; 0 is without limit.
+    /// How long to block, in milliseconds; 0 means no limit.
     pub timeout_ms: u64,
 }
 

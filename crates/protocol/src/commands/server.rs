@@ -1,6 +1,6 @@
 //! The arguments of server commands: `SLOWLOG GET [count]`, `DEBUG SLEEP seconds|RELOAD [NOSAVE]|LOADAOF`,
-//! `SHUTDOWN [NOSAVE|SAVE] [NOW] [FORCE] [ABORT]`, `WAIT replicas ms`, `WAITAOF local replicas ms`,
-//! `REPLICAOF|SLAVEOF host port`
+//! `SHUTDOWN [NOSAVE|SAVE] [NOW] [FORCE] [ABORT]`, `BGSAVE [SCHEDULE]`, `WAIT replicas ms`,
+//! `WAITAOF local replicas ms`, `REPLICAOF|SLAVEOF host port`
 
 use std::time::Duration;
 
@@ -49,7 +49,7 @@ pub struct Shutdown {
 pub struct WaitAof {
     /// Whether to wait for this server's own disk.
     pub local: bool,
-    /// How long to wait, in milliseconds; 0 is without limit.
+    /// How long to wait, in milliseconds; 0 means no limit.
     pub timeout_ms: u64,
 }
 
@@ -89,7 +89,7 @@ impl ShutdownCommand {
             } else if args.keyword("FORCE") {
                 shutdown.force = true;
             } else if !args.keyword("NOW") {
-                // NOW means not to wait for replicas, and there are none.
+                // NOW has no effect: it skips waiting for replicas, and there are none.
                 args.finish()?;
                 return Ok(ShutdownCommand::Stop(shutdown));
             }
@@ -106,7 +106,7 @@ impl WaitAof {
             1 => true,
             _ => return Err(errors::NOT_ZERO_OR_ONE),
         };
-        // There are no replicas to wait for.
+        // The number of replicas has no other effect: there are none to wait for.
         if args.next_i64()? < 0 {
             return Err(errors::NOT_POSITIVE);
         }
@@ -125,8 +125,9 @@ pub fn parse_slowlog_get(argv: ArgList<'_>) -> Result<Option<u64>, CommandError>
     }
 }
 
-/// Parses the arguments of BGSAVE. Returns whether SCHEDULE was given: then, if a background job already runs, the
-/// snapshot is taken after it instead of being refused.
+/// Parses the arguments of BGSAVE. Returns whether SCHEDULE was given.
+///
+/// If another snapshot is being taken, BGSAVE SCHEDULE takes its snapshot after that one, and BGSAVE fails.
 pub fn parse_bgsave(argv: ArgList<'_>) -> Result<bool, CommandError> {
     let mut args = Args::of_command(argv);
     let schedule = args.keyword("SCHEDULE");

@@ -18,7 +18,7 @@ pub struct Set<'a> {
     pub value: Arg<'a>,
     /// Under which condition to set it.
     pub condition: SetCondition,
-    /// Whether to return the old value. Then a key of another type is an error.
+    /// GET: whether to return the old value. With GET, a key of another type is an error.
     pub get: bool,
     /// When the key expires.
     pub expiry: SetExpiry,

@@ -4,17 +4,17 @@ use super::float::parse_float;
 use crate::errors::{self, CommandError};
 use crate::number;
 
-/// Maximum timeout in milliseconds. Added to the current Unix time it must fit in an `i64`; the difference of 2^43 ms
-/// is enough until the year 2248.
+/// Maximum timeout in milliseconds. The sum of a timeout and the current Unix time must fit in an `i64`, so 2^43 ms are
+/// reserved for the Unix time. They are enough until the year 2248.
 const TIMEOUT_MS_MAX: u64 = i64::MAX as u64 - (1 << 43);
 
-/// Parses a timeout in milliseconds; 0 is without limit.
+/// Parses a timeout in milliseconds; 0 means no limit.
 pub(super) fn parse_timeout_ms(text: &[u8]) -> Result<u64, CommandError> {
     let ms = number::parse_i64(text).ok_or(errors::TIMEOUT_NOT_AN_INTEGER)?;
     in_range(u64::try_from(ms).map_err(|_| errors::TIMEOUT_NEGATIVE)?)
 }
 
-/// Parses a timeout in seconds, which can have decimals. Returns it in milliseconds, rounded up; 0 is without limit.
+/// Parses a timeout in seconds, which can have decimals. Returns it in milliseconds, rounded up; 0 means no limit.
 pub(super) fn parse_timeout_seconds(text: &[u8]) -> Result<u64, CommandError> {
     let seconds = parse_float(text).ok_or(errors::TIMEOUT_NOT_A_FLOAT)?;
     let ms = (seconds * 1000.0).ceil();

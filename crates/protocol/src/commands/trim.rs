@@ -1,7 +1,7 @@
 //! The trimming options that XADD and XTRIM share: `<MAXLEN|MINID> [=|~] threshold [LIMIT count]` and
 //! `[KEEPREF|DELREF|ACKED]`.
 //!
-//! They can be in any order. As in Redis, their combination is checked after all of them have been read.
+//! They can be in any order. As in Redis, LIMIT is checked against the other options after all of them have been read.
 
 use millstream_engine::{Exactness, References, Trim, TrimBy, TrimLimit};
 
@@ -55,7 +55,7 @@ impl TrimOptions {
         }
     }
 
-    /// What happens to the pending entries of removed entries.
+    /// Returns what happens to the pending entries of removed entries.
     pub(super) fn references(&self) -> References {
         self.references.unwrap_or_default()
     }

@@ -4,8 +4,9 @@ use super::ArgList;
 use crate::args::Args;
 use crate::errors::{self, CommandError};
 
-/// The arguments of XADOPT, which gives all pending entries of one consumer to another and removes the first. All of
-/// them are checked before the key is looked up.
+/// The arguments of XADOPT, which gives all pending entries of one consumer to another and removes the first consumer.
+///
+/// All arguments are checked before the key is looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Xadopt<'a> {
     /// The stream.
@@ -14,7 +15,7 @@ pub struct Xadopt<'a> {
     pub group: &'a [u8],
     /// The consumer to remove.
     pub from: &'a [u8],
-    /// The consumer that gets its pending entries; never equal to `from`.
+    /// The consumer that gets the pending entries of `from`; never equal to `from`.
     pub to: &'a [u8],
 }
 

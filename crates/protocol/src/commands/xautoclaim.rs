@@ -11,11 +11,12 @@ use crate::number;
 /// Maximum number of pending entries claimed without COUNT.
 const DEFAULT_COUNT: u64 = 100;
 
-/// Greatest COUNT. Redis limits it so that the size of a list of as many ids fits in an `i64`.
+/// Greatest COUNT. Redis limits it so that the size in bytes of a list of that many ids fits in an `i64`.
 const GREATEST_COUNT: u64 = i64::MAX as u64 / size_of::<StreamId>() as u64;
 
-/// The arguments of XAUTOCLAIM, which scans pending entries and claims those that are idle. All of them are checked
-/// before the key is looked up.
+/// The arguments of XAUTOCLAIM, which scans pending entries and claims those that are idle.
+///
+/// Redis checks all arguments before it looks up the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Xautoclaim<'a> {
     /// The stream.
@@ -26,9 +27,9 @@ pub struct Xautoclaim<'a> {
     pub consumer: &'a [u8],
     /// Minimum idle time of claimed entries, in milliseconds.
     pub idle_ms_min: u64,
-    /// The smallest id to scan. An exclusive bound, `(id`, is already converted.
+    /// The smallest id to scan. For the exclusive bound `(id`, this is the id after it.
     pub start: StreamId,
-    /// Maximum number of entries to claim; at least 1. At most ten times as many are scanned.
+    /// Maximum number of entries to claim; at least 1. XAUTOCLAIM scans at most ten times as many.
     pub count: u64,
     /// Whether to return only ids and leave the delivery counts unchanged.
     pub justid: bool,

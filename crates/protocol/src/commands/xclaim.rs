@@ -34,7 +34,7 @@ pub struct ClaimRequest {
     pub ids: Ids,
     /// Their new delivery time.
     pub delivered: DeliveryTime,
-    /// Their new delivery count; `None` adds one to it.
+    /// Their new delivery count; `None` adds one to it, unless `justid` is set.
     pub retrycount: Option<u64>,
     /// Whether entries that are not pending become pending.
     pub force: bool,

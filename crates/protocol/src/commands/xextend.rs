@@ -8,8 +8,8 @@ use crate::ids::{self, Ids};
 
 /// The arguments of XEXTEND, which resets the idle time of pending entries that the consumer still owns.
 ///
-/// As for XACKDEL, the ids are parsed ([`parse_ids`](Xextend::parse_ids)) after the key, its type and the group have
-/// been checked.
+/// The caller first checks the key, its type and the group. Then it parses the remaining arguments
+/// ([`parse_ids`](Xextend::parse_ids)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Xextend<'a> {
     /// The stream.

@@ -1,8 +1,8 @@
 //! `XGROUP CREATE key group <id|$> [MKSTREAM] [ENTRIESREAD n]`
 //! `XGROUP SETID key group <id|$> [ENTRIESREAD n]`
 //!
-//! Redis checks the options first; then the type of the key, its existence and the group's existence; and the start id
-//! last.
+//! Redis checks the options first, then the type of the key and its existence. For SETID, it then checks that the group
+//! exists. It parses the start id last.
 
 use millstream_engine::GroupStart;
 
@@ -85,8 +85,8 @@ enum Mkstream {
 }
 
 impl Mkstream {
-    /// Maximum number of arguments after the start id: as many as if every option is given once. Within this number, a
-    /// request can repeat an option.
+    /// Returns the maximum number of arguments after the start id: the number if every option is given once. Within
+    /// this limit, a request can repeat an option.
     fn option_args_max(self) -> usize {
         match self {
             Mkstream::Accepted => 3,

@@ -7,8 +7,9 @@ use crate::args::Args;
 use crate::errors::{self, CommandError};
 use crate::ids;
 
-/// The arguments of XIDMPRECORD, which adds an existing entry to the history of a producer. All of them are checked
-/// before the key is looked up.
+/// The arguments of XIDMPRECORD, which adds an existing entry to the history of a producer.
+///
+/// Redis checks all arguments before it looks up the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Xidmprecord<'a> {
     /// The stream.

@@ -4,7 +4,7 @@ use super::ArgList;
 use crate::args::{Args, subcommand};
 use crate::errors::{self, CommandError};
 
-/// Number of entries and pending entries that FULL returns without COUNT.
+/// Maximum number of entries, and of pending entries, that FULL returns without COUNT or with a negative COUNT.
 const DEFAULT_COUNT: u64 = 10;
 
 /// The arguments of XINFO STREAM.

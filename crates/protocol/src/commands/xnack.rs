@@ -33,7 +33,7 @@ pub struct NackRequest {
     pub ids: Ids,
     /// The new delivery count; if `None`, the mode decides.
     pub retrycount: Option<u64>,
-    /// Whether to make entries pending that are not pending yet.
+    /// Whether entries that are not pending become pending.
     pub force: bool,
 }
 

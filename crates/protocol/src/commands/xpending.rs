@@ -7,8 +7,9 @@ use crate::args::{Args, not_negative};
 use crate::errors::{self, CommandError};
 use crate::ids;
 
-/// The arguments of XPENDING, which lists or counts a group's pending entries. All of them are checked before the key
-/// is looked up.
+/// The arguments of XPENDING, which lists or counts a group's pending entries.
+///
+/// Redis checks all arguments before it looks up the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Xpending<'a> {
     /// The stream.
@@ -24,9 +25,9 @@ pub struct Xpending<'a> {
 pub struct PendingRange<'a> {
     /// Minimum idle time in milliseconds.
     pub idle_ms_min: u64,
-    /// The smallest id to list. An exclusive bound, `(id`, is already converted.
+    /// The smallest id to list. For the exclusive bound `(id`, this is the id after it.
     pub start: StreamId,
-    /// The greatest id to list. An exclusive bound, `(id`, is already converted.
+    /// The greatest id to list. For the exclusive bound `(id`, this is the id before it.
     pub end: StreamId,
     /// Maximum number of pending entries to list.
     pub count: u64,

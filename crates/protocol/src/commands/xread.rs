@@ -21,7 +21,7 @@ use crate::ids;
 pub struct Xread<'a> {
     /// Maximum size of the reply.
     pub bounds: ReplyBounds,
-    /// How long to block if there are no entries, in milliseconds; 0 is without limit. `None` does not block.
+    /// How long to block if there are no entries, in milliseconds; 0 means no limit. `None` means not to block.
     pub block_ms: Option<u64>,
     /// The streams to read.
     pub streams: StreamList<'a>,
@@ -39,7 +39,7 @@ pub struct Xreadgroup<'a> {
     pub consumer: &'a [u8],
     /// Maximum size of the reply.
     pub bounds: ReplyBounds,
-    /// How long to block if there are no entries, in milliseconds; 0 is without limit. `None` does not block.
+    /// How long to block if there are no entries, in milliseconds; 0 means no limit. `None` means not to block.
     pub block_ms: Option<u64>,
     /// CLAIM: for a stream with the id `>`, the reply begins with pending entries that have no owner or were idle for
     /// at least this many milliseconds.

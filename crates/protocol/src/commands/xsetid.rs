@@ -9,7 +9,8 @@ use crate::ids;
 
 /// The arguments of XSETID, which sets a stream's last id and counters.
 ///
-/// The arguments themselves are checked before the key is looked up. Whether they fit the stream is checked after.
+/// The arguments themselves are checked before the key is looked up. After the lookup, the caller checks them against
+/// the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Xsetid<'a> {
     /// The stream.

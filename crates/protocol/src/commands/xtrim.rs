@@ -7,8 +7,9 @@ use super::trim::TrimOptions;
 use crate::args::Args;
 use crate::errors::{self, CommandError};
 
-/// The arguments of XTRIM, which removes the oldest entries of a stream. All of them are checked before the key is
-/// looked up.
+/// The arguments of XTRIM, which removes the oldest entries of a stream.
+///
+/// Redis checks all arguments before it looks up the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Xtrim<'a> {
     /// The stream.

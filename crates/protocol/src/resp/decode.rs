@@ -80,7 +80,7 @@ pub enum ProtocolError {
     BulkLineTooLong,
     /// An inline request has no end within the limit.
     InlineTooLong,
-    /// In an inline request, a quote is not closed, or the closing quote is not followed by a space.
+    /// In an inline request, a quote is not closed, or a byte other than white space follows a closing quote.
     UnbalancedQuotes,
 }
 

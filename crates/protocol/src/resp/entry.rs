@@ -14,10 +14,12 @@ use std::ops::ControlFlow;
 /// Exception: it is prepared for a shorter run if the last entry without a template had the same field names.
 const TEMPLATE_ENTRIES_MIN: usize = 4;
 
-/// Maximum size of an entry's field names for which a template is prepared. The encoder keeps the template.
+/// Maximum size of an entry's field names for which a template is prepared. This limits the encoder's memory.
 const NAMES_BYTES_MAX: usize = 16 << 10;
 
-/// Encodes runs of entries: entries that are returned one after the other. Reuse one encoder, because it owns buffers.
+/// Encodes runs of entries. A run is a series of entries that are written one after the other.
+///
+/// Reuse an encoder, because it keeps its buffers and its template.
 ///
 /// ```
 /// # use millstream_engine::{Stream, stream::IdRange};

@@ -8,7 +8,7 @@ use super::decode::Span;
 
 /// Splits a line into words. Appends their bytes to `unquoted` and the range of each word to `spans`.
 ///
-/// Returns `None` if a quote is not closed, or if no white space follows a closing quote.
+/// Returns `None` if a quote is not closed, or if a byte other than white space follows a closing quote.
 pub(super) fn split(line: &[u8], unquoted: &mut Vec<u8>, spans: &mut Vec<Span>) -> Option<()> {
     let mut rest = line;
     loop {

@@ -3,15 +3,15 @@
 //! This is an entry with the field names `user` and `n`. Only the parts in brackets differ from entry to entry:
 //!
 //! ```text
-//! *2 $15 [1526569495631-0] *4 $4 user $[3 ann] $1 n $[2 17]
+//! *2 $[15 1526569495631-0] *4 $4 user $[3 ann] $1 n $[2 17]
 //!    |--- id prefix ---|   |-piece 0--|        |----|
 //!                       seq                    piece 1
 //! ```
 //!
 //! Entries are encoded into a staging buffer of fixed size, which is appended to the output when it is full. Pieces,
-//! lengths and short values are copied with moves of a fixed width, which can write past their end: the next copy
-//! overwrites the surplus bytes. The staging buffer holds many entries, because the processor stalls if it reads bytes
-//! back right after they were stored.
+//! lengths and short values are copied with moves of a fixed width. Such a move can write more bytes than the text has;
+//! the next copy overwrites the surplus bytes. The staging buffer holds many entries, because the processor
+//! stalls if it reads bytes back right after they were stored.
 
 use super::decimal::{DIGITS_MAX, PAIRS, digit_count, four_digits, push_header, write_digits};
 use super::id_prefix::IdPrefix;

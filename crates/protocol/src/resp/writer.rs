@@ -24,7 +24,7 @@ pub struct Writer {
     prefix: IdPrefix,
 }
 
-/// The place of an array's, map's or string's length that is written later, by [`Writer::finish`].
+/// The place in the output where [`Writer::finish`] later writes the length of an array, a map or a string.
 #[derive(Debug)]
 #[must_use = "pass it to `finish`, which writes the length"]
 pub struct DeferredLength {
@@ -158,7 +158,7 @@ impl Writer {
         decimal::push_header(&mut self.buf, b'*', length);
     }
 
-    /// Writes the header of a map. The caller then writes `pairs` times a key and its value.
+    /// Writes the header of a map. The caller then writes `pairs` keys, each followed by its value.
     pub fn map(&mut self, pairs: usize) {
         match self.resp3 {
             true => decimal::push_header(&mut self.buf, b'%', pairs),
@@ -183,8 +183,8 @@ impl Writer {
         self.buf.extend_from_slice(b"\r\n");
     }
 
-    /// Writes the header of an array whose length is not known yet. After its elements, [`finish`](Self::finish) writes
-    /// the length, which is cheap if `expected` has as many digits as the length.
+    /// Writes the header of an array whose length is not known yet. The caller then writes the elements and calls
+    /// [`finish`](Self::finish), which writes the length. It is cheap if `expected` has as many digits as the length.
     #[inline]
     pub fn array_deferred(&mut self, expected: usize) -> DeferredLength {
         self.deferred(b'*', expected, 1)

@@ -1,6 +1,6 @@
 //! INFO: the server's state as text, with Redis' sections and field names, which monitoring tools read.
 //!
-//! Fields about features that this server does not have are left out. Exception: fields that tools require are 0.
+//! Fields about features that this server does not have are left out. Exception: a field that tools require is 0.
 
 use std::fmt::{Display, Write as _};
 use std::sync::Arc;

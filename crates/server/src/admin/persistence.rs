@@ -103,7 +103,7 @@ fn running_for(state: &SnapshotState, purpose: SnapshotPurpose) -> Option<Durati
     state.running.filter(|(running, _)| *running == purpose).map(|(_, since)| since.elapsed())
 }
 
-/// Formats a duration in seconds. As in Redis, -1 means that there was no such run.
+/// Converts a duration to seconds. As in Redis, -1 means that no such snapshot has been taken or is being taken.
 fn seconds(took: Option<Duration>) -> i64 {
     took.map_or(-1, |took| i64::try_from(took.as_secs()).unwrap_or(i64::MAX))
 }
@@ -120,7 +120,7 @@ fn policy_name(policy: Policy) -> &'static str {
     }
 }
 
-/// Replaces line ends by spaces, because a field of INFO is one line.
+/// Replaces line ends with spaces, because a field of INFO is one line.
 fn one_line(error: Option<&str>) -> String {
     error.map_or(String::new(), |error| error.replace(['\r', '\n'], " "))
 }

@@ -1,6 +1,6 @@
 //! Memory and processor time of this process, and information about the operating system.
 //!
-//! Read from `/proc`. Without `/proc`, numbers are 0.
+//! All of it is read from `/proc`, except the total processor time. Without `/proc`, the other numbers are 0.
 
 use std::fs;
 

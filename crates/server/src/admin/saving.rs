@@ -1,7 +1,8 @@
 //! Commands that use the disk: SAVE, BGSAVE, BGREWRITEAOF, WAITAOF, DEBUG RELOAD and LOADAOF, SHUTDOWN.
 //!
-//! There is one kind of snapshot, and after every snapshot the log that it covers is removed. SAVE waits for the
-//! snapshot; BGSAVE and BGREWRITEAOF do not. Slow work runs on another thread, so that it does not delay other clients.
+//! There is one kind of snapshot. After every snapshot, the server removes the part of the log that the snapshot
+//! covers. SAVE waits for the snapshot; BGSAVE and BGREWRITEAOF do not. Slow work runs on another thread, so that it
+//! does not delay other clients.
 
 use std::sync::Arc;
 
@@ -72,7 +73,8 @@ pub(super) fn reload(call: &mut Call<'_, '_, '_>, save: bool) -> Reply {
     }))
 }
 
-/// Replies `[local, replicas]`: 1 if all writes so far are durable on this server's disk, and always 0 replicas.
+/// Replies `[local, replicas]`: `local` is 1 if all writes so far are durable on this server's disk, and `replicas` is
+/// always 0.
 pub(crate) fn waitaof(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>) -> Reply {
     let WaitAof { local, timeout_ms } = WaitAof::parse(argv)?;
     let store = &call.context.server.store;
@@ -109,8 +111,8 @@ pub(crate) fn lastsave(call: &mut Call<'_, '_, '_>, _: ArgList<'_>) -> Reply {
     DONE
 }
 
-/// With SAVE, the server stops after a snapshot. If the snapshot fails, it stops only with FORCE. Without SAVE it stops
-/// immediately, because all data is in the log.
+/// With SAVE, the server stops after a snapshot. If the snapshot fails, it stops only with FORCE. Without SAVE, it
+/// stops immediately, because the log, if there is one, contains all data.
 pub(crate) fn shutdown(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>) -> Reply {
     let ShutdownCommand::Stop(options) = ShutdownCommand::parse(argv)? else {
         return Err(errors::NO_SHUTDOWN);

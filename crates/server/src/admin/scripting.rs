@@ -1,4 +1,4 @@
-//! SCRIPT and FUNCTION. Neither scripts nor functions are supported, so the replies are those of a server without any.
+//! SCRIPT and FUNCTION. This server supports neither scripts nor functions, so it replies like a server that has none.
 //!
 //! Commands that would run or load a script or function return an error; see the command table.
 

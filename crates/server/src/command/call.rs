@@ -60,7 +60,7 @@ pub(crate) struct SlowWork {
     pub(crate) work: WorkFn,
     /// Milliseconds until the client stops waiting; 0: no limit. The work continues after a timeout.
     pub(crate) timeout_ms: u64,
-    /// The reply after a timeout, or if the command runs inside a transaction. `None`: the command fails inside a
-    /// transaction.
+    /// The reply after a timeout, or if the command runs inside a transaction. `None`: a null after a timeout, an error
+    /// inside a transaction.
     pub(crate) fallback_reply: Option<Vec<u8>>,
 }

@@ -29,7 +29,7 @@ pub(crate) struct Batch {
     pub(crate) uptime_ms: u64,
     /// When the clock was last read, in nanoseconds of uptime. The next command's time is counted from here.
     ///
-    /// If the next command needs other locks, its time includes writing the log record of the commands before.
+    /// If the next command needs other locks, its time includes writing the log record of the previous commands.
     pub(crate) last_ns: u64,
     /// The untimed command that ran since the last clock read, and its count.
     untimed: Option<(&'static CommandSpec, u32)>,
@@ -141,7 +141,8 @@ impl CommandContext<'_> {
         out.error(error.as_bytes());
     }
 
-    /// Adds the time of untimed commands before, unless they are calls of the same command.
+    /// Accounts for the time of the untimed commands that ran before this one, unless they are calls of the same
+    /// command.
     #[inline]
     pub(crate) fn account_untimed_others(&mut self, spec: &CommandSpec) {
         if self.batch.untimed.is_some_and(|(before, _)| before.index() != spec.index()) {

@@ -40,8 +40,8 @@ fn begin(spec: &KeySpec, argv: &[&[u8]]) -> Option<usize> {
 
 /// Returns the stream of an XREAD or XREADGROUP that has only one: then STREAMS is the third argument from the end.
 ///
-/// Returns `None` if there are several, or if another argument before it is spelled STREAMS too, such as a group's
-/// name.
+/// Returns `None` if there are several streams, or if an earlier argument, such as a group's name, is spelled STREAMS
+/// too.
 #[inline]
 pub(crate) fn only_stream<'a>(argv: ArgList<'a>) -> Option<&'a [u8]> {
     let is_word = |arg: &&[u8]| arg.len() == "STREAMS".len() && arg.eq_ignore_ascii_case(b"STREAMS");

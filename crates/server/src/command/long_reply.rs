@@ -32,7 +32,7 @@ pub(crate) struct LongReply {
 }
 
 impl LongReply {
-    /// Moves everything from the position of the first unwritten entries on out of the output, into the new value.
+    /// Cuts the output at the position of the first unwritten entries, and moves the bytes after it to the new value.
     pub(crate) fn new(out: &mut Writer, unwritten: UnwrittenEntries) -> LongReply {
         let begin = unwritten.first().map_or(out.len(), |(at, _)| *at);
         let bytes = out.buf.split_off(begin);

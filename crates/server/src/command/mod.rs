@@ -7,7 +7,7 @@
 //! all others:        fn auth(call: &mut Call, argv: ArgList) -> Reply
 //! ```
 //!
-//! A command writes its reply and returns. If it returns an error, the caller removes what it wrote. If it returns
+//! A command writes its reply and returns. If it returns an error, the caller removes that reply. If it returns
 //! [`Outcome::Block`], the client is blocked, and the command runs again when one of its keys is ready.
 
 mod call;

@@ -1,6 +1,7 @@
 //! Bytes that a connection keeps between two batches: requests not run yet, replies not sent yet.
 
-/// After a request has run, the input buffer shrinks to this capacity, or to the length of the left-over bytes.
+/// After a request has run, the input buffer shrinks to this capacity, or to the length of the left-over bytes if that
+/// is larger.
 const INPUT_BYTES_SPARE: usize = 64 * 1024;
 
 /// Bytes that were received and not run yet.

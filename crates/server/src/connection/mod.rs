@@ -191,8 +191,8 @@ impl Connection {
         self.awaited_position = (!store.is_durable_enough(position)).then_some(position);
     }
 
-    /// Waits until deferred replies may be sent. Returns false if the log failed or was closed: they must
-    /// not be sent.
+    /// Waits until deferred replies may be sent. Returns false if they must not be sent, because the log failed or was
+    /// closed.
     async fn wait_durable(&mut self) -> bool {
         match self.awaited_position.take() {
             Some(position) => deferred_replies::wait_durable(&self.server, position).await,

@@ -1,5 +1,5 @@
-//! A connection that runs no commands for now: its client is blocked, or CLIENT PAUSE delays it. It still reads
-//! from the socket: so it notices when the client disconnects, and it keeps the requests that arrive early.
+//! A connection that runs no commands for now: its client is blocked, or CLIENT PAUSE delays it. The connection still
+//! reads from the socket, so that it notices when the client disconnects. It keeps requests that arrive early.
 
 use std::future::poll_fn;
 use std::sync::Arc;

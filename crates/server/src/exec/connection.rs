@@ -54,7 +54,8 @@ fn authenticate(call: &mut Call<'_, '_, '_>, auth: Auth<'_>) -> Result<(), Comma
     Ok(())
 }
 
-/// Whether the password is right. If no password is set, every one is, as in Redis for a user without a password.
+/// Whether the password is right. If no password is set, every password is right, as in Redis for
+/// a user without a password.
 fn is_password_right(server: &Server, given: &[u8]) -> bool {
     let wanted = server.settings.text(Id::RequirePass);
     wanted.is_empty() || equal_in_constant_time(wanted.as_bytes(), given)

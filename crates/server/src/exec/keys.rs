@@ -190,8 +190,8 @@ pub(crate) fn keys(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Re
     DONE
 }
 
-/// The reply contains the next cursor before the keys, but it is known only after them. So the keys are written to
-/// a separate buffer first.
+/// In the reply, the next cursor precedes the keys, but it is known only after the keys were visited. So the keys are
+/// written to a separate buffer first.
 pub(crate) fn scan(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
     let step = Scan::parse(argv)?;
     let wanted = |key: &[u8], kind: Kind| {
@@ -224,7 +224,7 @@ fn type_name(kind: Option<Kind>) -> &'static str {
     }
 }
 
-/// Returns a random number: each `RandomState` of the standard library has another key.
+/// Returns a random number: the standard library gives each `RandomState` different keys.
 fn random() -> u64 {
     RandomState::new().hash_one(())
 }

@@ -1,8 +1,8 @@
 //! MULTI EXEC DISCARD WATCH UNWATCH.
 //!
-//! EXEC locks everything and then checks whether a watched key was changed: no other client can change one in
-//! between. The queued commands run under the same lock, so no other client sees a part of them. Blocked readers
-//! that they make ready are served before the lock is released.
+//! EXEC locks everything and then checks whether a watched key was changed. The queued commands run under the same
+//! lock. So no other client can change a watched key after the check, or see the effects of only some commands.
+//! Blocked readers that the commands make ready are served before the lock is released.
 
 use millstream_protocol::args::Args;
 use millstream_protocol::commands::ArgList;

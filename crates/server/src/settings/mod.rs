@@ -83,7 +83,7 @@ impl Settings {
     /// Parses a new value of a setting, and checks that the setting can change while the server runs.
     fn check(&self, setting: &Setting, text: &str) -> Result<Value, SettingError> {
         let value = setting.value_type.parse(text)?;
-        // Many clients set such settings to their only value when they start.
+        // A setting that never changes accepts its only value, because many clients set it when they start.
         let is_allowed = match setting.changeable {
             Changeable::Anytime => true,
             Changeable::AtStart => false,

@@ -18,7 +18,7 @@ pub enum ValueType {
         /// The greatest accepted value.
         max: i64,
     },
-    /// A number of bytes, also with a unit such as `64mb`.
+    /// A number of bytes, optionally with a unit, such as `64mb`.
     Bytes {
         /// The smallest accepted value.
         min: i64,
@@ -43,7 +43,7 @@ pub enum Value {
     Text(String),
 }
 
-/// Why a setting does not accept a value. The texts are those of Redis' CONFIG SET.
+/// Why a setting does not accept a value. The texts are those of Redis' CONFIG SET, except the text of `Fixed`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SettingError {
     /// The value is neither `yes` nor `no`.

@@ -54,8 +54,9 @@ Each defect exists in some releases of Redis. If an item names a release, later 
 - **A stream, a group or a consumer can be named `STREAMS`.** Redis before 8.10 mistook the name for the option when
   it looked for keys.
 - **The producer history of `XADD … IDMP` forgets every entry after IDMP-DURATION.** Redis takes an entry's age from
-  the time in its id, so it never forgets an id in the future. Millstream takes the age from the time in the id or the
-  time of recording, whichever is earlier. It checks the age whenever it uses the history, not once a second.
+  the time in its id, so it keeps an entry with an id in the future for too long. Millstream takes the age from the
+  time in the id or the time of recording, whichever is earlier. It checks the age whenever it uses the history, not
+  once a second.
 - **`MAXLEN ~ … ACKED` removes entries.** The first releases of Redis 8.2 removed none.
 - **BLOCK keeps its deadline** if a blocked reader is woken and finds no entries. Some releases of Redis 7.2 restarted
   the timeout.
@@ -63,7 +64,7 @@ Each defect exists in some releases of Redis. If an item names a release, later 
 ## Not supported
 
 Millstream does not support sorted sets, bitmaps, HyperLogLog, geo, publish/subscribe, keyspace events, client-side
-caching, modules, replication, cluster, MONITOR, DUMP, RESTORE and SORT. For strings, hashes, lists and sets, it supports
+caching, modules, replication, cluster, MONITOR, DUMP, RESTORE or SORT. For strings, hashes, lists and sets, it supports
 only the commands in the tables below. An unknown command gets the same error as in Redis.
 ";
 
@@ -110,7 +111,7 @@ pub fn compat_markdown() -> String {
     text
 }
 
-/// Returns whether a command can run itself, and is not only a container of subcommands.
+/// Returns whether a command can run by itself, and is not only a container of subcommands.
 fn runs(spec: &CommandSpec) -> bool {
     subcommands(spec).is_empty() || spec.arity_ok(1)
 }

@@ -130,12 +130,13 @@ impl PackedName {
     }
 }
 
-/// Converts eight ASCII bytes to lower case at the same time. Other bytes do not change.
+/// Converts the upper-case ASCII letters among eight bytes to lower case. Other bytes do not change.
 #[inline]
 const fn lowercase(bytes: u64) -> u64 {
     const EVERY_BYTE: u64 = u64::from_le_bytes([1; 8]);
     const HIGH_BITS: u64 = EVERY_BYTE << 7;
-    // The additions set the high bit of a byte if its low seven bits are at least 'A', or greater than 'Z'.
+    // The first addition sets the high bit of a byte if its low seven bits are at least 'A', and the second one if they
+    // are greater than 'Z'.
     let low = bytes & !HIGH_BITS;
     let from_a = low + EVERY_BYTE * (0x80 - b'A' as u64);
     let after_z = low + EVERY_BYTE * (0x7f - b'Z' as u64);

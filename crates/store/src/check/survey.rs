@@ -61,7 +61,8 @@ impl Candidates {
         let taken = snapshots_of(&disk.list()?);
         let mut ids: Vec<StoreId> = owners.iter().filter_map(|(_, owner)| *owner).collect();
         ids.extend(owners_of(&**disk, &taken));
-        // A manifest of another store does not describe this folder. It is trusted if no other file has a store id.
+        // A manifest of another store does not describe this folder. But if no other file has a store id, the
+        // manifest is trusted.
         if let Ok(Some(Manifest { store_id, .. })) = &manifest
             && !ids.is_empty()
             && !ids.contains(store_id)
@@ -327,7 +328,8 @@ impl SurveyReader<'_> {
         Ok(())
     }
 
-    /// Applies a record, unless it cannot be decoded completely. Adds changes that do not fit to `misfits` instead.
+    /// Applies a record, unless it cannot be decoded completely. Skips changes that do not fit, and adds them to
+    /// `misfits`.
     fn record(&mut self, position: u64, payload: &[u8]) -> Result<(), String> {
         replay(payload, &mut |_| {}).map_err(|error| error.to_string())?;
         replay(payload, &mut |change| self.change(position, change)).map_err(|error| error.to_string())

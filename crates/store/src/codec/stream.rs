@@ -16,14 +16,14 @@
 //! head     := ms-step:5 bits | delivered-once:1 | same-time:1 | same-consumer:1     ms-step 31: [ms] has the step
 //! ```
 //!
-//! A row is a pending entry. It is encoded relative to the row before it; the first relative to id 0-0, time 0 and
-//! consumer 0. If the milliseconds are the same, `seq` is a difference too. So rows of one delivery take two bytes each.
-//! Consumers and producers are numbered in the order of their names. A released entry has no owner: its consumer number
-//! is the one after the last consumer, and its time is that of the row before it.
+//! A row is a pending entry. It is encoded relative to the row before it, and the first row relative to id 0-0, time 0
+//! and consumer 0. If the milliseconds are the same, `seq` is a difference too. So rows of one delivery take two bytes
+//! each. Consumers and producers are numbered in the order of their names. A released entry has no owner: its consumer
+//! number is the one after the last consumer, and its time is that of the row before it.
 //!
-//! Settings are set by an operator on a stream or a group, with tags in ascending order. There are no settings yet, so
-//! this part is empty. The reader refuses unknown tags: a newer version wrote them, and a stream without its settings
-//! would behave differently.
+//! An operator sets settings on a stream or a group. They are encoded with their tags in ascending order. There are no
+//! settings yet, so this part is empty. The reader refuses unknown tags: a newer version wrote them, and a stream
+//! without its settings would behave differently.
 //!
 //! Snapshots of version 1 have streams without settings, and some of these also lack released entries and the producer
 //! history: see [`StreamKind`].

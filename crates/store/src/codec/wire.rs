@@ -15,7 +15,7 @@ use millstream_engine::bytes::varint;
 /// Why bytes cannot be decoded, and where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CodecError {
-    /// Offset of the first invalid byte.
+    /// Offset at which decoding stopped: at the invalid bytes or just after them.
     pub(crate) offset: usize,
     /// What is wrong.
     pub(crate) what: &'static str,
@@ -75,7 +75,7 @@ pub(crate) fn put_optional(out: &mut Vec<u8>, value: Option<u64>) {
     }
 }
 
-/// Reads bytes from front to back. After a failed read it stays at the invalid byte.
+/// Reads bytes from front to back. After a failed read it stays at the invalid bytes or just after them.
 #[derive(Clone, Debug)]
 pub(crate) struct ByteReader<'a> {
     bytes: &'a [u8],
@@ -149,7 +149,8 @@ impl<'a> ByteReader<'a> {
         Ok(gather(bytes))
     }
 
-    /// Reads a number byte by byte: near the end of the data, if it has more than eight bytes, or if it is invalid.
+    /// Reads a number byte by byte. Used near the end of the data, for a number of more than eight bytes, and for an
+    /// invalid number.
     #[cold]
     fn number_by_bytes(&mut self) -> Result<u64, CodecError> {
         let first = self.byte()?;
@@ -177,8 +178,8 @@ impl<'a> ByteReader<'a> {
         u32::try_from(self.number()?).map_err(|_| self.error("a number has more than 32 bits"))
     }
 
-    /// Reads the number of items that follow, each of at least `bytes_each`. Refuses a count for which too few bytes
-    /// are left, so that the caller can allocate memory for the items.
+    /// Reads the number of items that follow, each of at least `bytes_each` bytes. Refuses a count for which too few
+    /// bytes are left, so that the caller can allocate memory for the items.
     pub(crate) fn count(&mut self, bytes_each: usize) -> Result<usize, CodecError> {
         let count = self.number()?;
         match usize::try_from(count) {
@@ -207,7 +208,7 @@ impl<'a> ByteReader<'a> {
         Ok(StreamId::new(self.number()?, self.number()?))
     }
 
-    /// Reads a difference that [`put_step`] wrote, and adds it to the same number.
+    /// Reads a difference that [`put_step`] wrote, and adds it to `from`.
     pub(crate) fn step(&mut self, from: u64) -> Result<u64, CodecError> {
         let step = self.number()?;
         Ok(from.wrapping_add_signed(varint::unzigzag(step)))

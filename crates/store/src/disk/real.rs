@@ -1,5 +1,5 @@
-//! A folder of the machine's file system: private to its owner, used by one process at a time, follows no symbolic
-//! links.
+//! A folder of the machine's file system. It is private to its owner, and one process at a time can lock it. Symbolic
+//! links in the folder are not followed.
 
 use std::fs;
 use std::io::{self, Read};
@@ -47,7 +47,7 @@ impl RealDisk {
         Ok(disk)
     }
 
-    /// Refers to the folder `dir` without creating anything. Without [`Disk::lock`], for reading only.
+    /// Refers to the folder `dir` without creating anything. Unless it is locked, use it only for reading.
     pub fn existing(dir: impl Into<PathBuf>) -> RealDisk {
         RealDisk { dir: dir.into(), locks: Mutex::new(None) }
     }
@@ -79,7 +79,7 @@ impl RealDisk {
 
     /// Returns the process that has the folder open, if there is one.
     ///
-    /// Takes a shared lock for a moment to find out. [`Disk::lock`] waits that long.
+    /// Takes a shared lock for a moment to find out. A process that calls [`Disk::lock`] in this moment waits for it.
     pub(crate) fn holder(&self) -> Option<String> {
         let lock = fs::File::open(self.dir.join(LOCK_FILE)).ok();
         let folder = fs::File::open(&self.dir).ok();
@@ -147,7 +147,7 @@ impl Disk for RealDisk {
             let entry = entry.map_err(failed)?;
             // Metadata of the entry itself: a symbolic link is not a regular file.
             let metadata = match entry.metadata() {
-                // Another process removed its file meanwhile.
+                // Another process removed the file meanwhile.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 metadata => metadata.map_err(failed)?,
             };
@@ -374,7 +374,7 @@ mod tests {
         let (inner, data) = (dir.join("a"), dir.join("a/b"));
         fs::create_dir(&dir).unwrap();
         assert_eq!(folders_to_sync(&data), [&dir, &inner, &data]);
-        // As a process leaves it that ended after creating the first folder.
+        // The state after a process that ended when it had created the first folder.
         fs::create_dir(&inner).unwrap();
         assert_eq!(folders_to_sync(&data), [&inner, &data]);
         RealDisk::create(&data).unwrap();

@@ -313,7 +313,7 @@ impl NameChange {
     }
 }
 
-/// One file: its live image, its durable image, and the pending changes that lead from the second to the first.
+/// One file: its live image, its durable image, and the changes that are not durable yet.
 #[derive(Default)]
 struct SimFileState {
     live: Vec<u8>,
@@ -522,7 +522,7 @@ impl DiskRandom {
         self.below(100) < percent
     }
 
-    /// Returns the percentage of changes that survive a crash.
+    /// Chooses the percentage of changes that survive a crash.
     fn percentage(&mut self) -> u64 {
         [0, 25, 50, 75, 95, 100][self.below(6) as usize]
     }

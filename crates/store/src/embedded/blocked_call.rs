@@ -20,7 +20,8 @@ pub(super) struct BlockedCall<T> {
     /// The result if the timeout passes.
     empty: T,
     deadline: Option<Instant>,
-    /// When a pending entry can be idle for long enough, if the verb claims.
+    /// The earliest time at which a pending entry can have been idle for long enough; `None` if the verb does not
+    /// claim.
     retry_at: Option<Instant>,
     timer: Timer,
 }
@@ -113,7 +114,7 @@ impl<T: Send + 'static> BlockedCall<T> {
 
     /// Leaves the queues of a dropped call, unless its result is stored.
     ///
-    /// In that case the call has left the queues already, and the caller may be the serving thread, which has the
+    /// If it is stored, the call has left the queues already, and this thread may be the serving thread, which has the
     /// shards locked.
     pub(super) fn leave(&self, store: &Store) {
         let served = self.slot.lock().result.is_some();

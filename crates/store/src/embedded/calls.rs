@@ -99,7 +99,8 @@ options!(Call<Add> {
     references(references: References) => |verb| verb.references = references;
 
     /// Adds the entry only once per `iid` (idempotent id) of this producer. If the producer history contains the `iid`,
-    /// the call adds nothing and returns the id of the earlier entry. Works only with an id from the clock.
+    /// the call adds nothing and returns the id of the earlier entry. Use this only with an id from the clock; unlike
+    /// XADD, the call does not check that.
     idempotent(producer: impl AsRef<[u8]>, iid: impl AsRef<[u8]>) => |verb| {
         verb.idempotency_key = Some(IdempotencyKey { producer: owned(producer), iid: Some(owned(iid)) });
     };

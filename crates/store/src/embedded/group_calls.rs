@@ -137,7 +137,7 @@ impl Millstream {
         self.call(Extend { consumer: consumer_path(key, group, consumer), ids: ids.into_iter().collect() })
     }
 
-    /// Claims those of these pending entries that have been idle for at least `min_idle`, and returns them.
+    /// Claims the pending entries among `ids` that have been idle for at least `min_idle`, and returns them.
     ///
     /// Entries that were deleted from the stream are not returned; they are removed from the pending list.
     pub fn claim(
@@ -217,8 +217,8 @@ options!(Call<Collect<ReadGroup, ReadBatch>> {
 });
 
 impl Call<Collect<ReadGroup, ReadBatch>> {
-    /// Also claims pending entries: first released ones, then those that have been idle for at least `min_idle`, then
-    /// reads new entries. Each returned entry states whether it was pending before, and since when.
+    /// Also claims pending entries: first released ones, then those that have been idle for at least `min_idle`. New
+    /// entries follow. Each returned entry states whether it was pending before, and how long it had been idle.
     ///
     /// A blocked call also returns when a pending entry has been idle for `min_idle`. Set all other options before
     /// this one. It overrides [`Call::history`].

@@ -52,10 +52,10 @@ impl Log {
         }
     }
 
-    /// Keeps a write buffer that could not be written for lack of space.
+    /// Keeps a write buffer that could not be written for lack of space or file descriptors.
     ///
-    /// Until the buffer is written, the log refuses more writes, even if the system reports free space. That number may
-    /// not take a quota into account.
+    /// If space was lacking, the log refuses more writes until the buffer is written, even if the system reports free
+    /// space. The reported number may not take a quota into account.
     fn retry_buffer_later(&self, writer: &Writer, error: &DiskError) -> LogError {
         // If only the creation of a segment failed, no records wait to be written. No later write would clear the flag.
         let has_records = writer.done < writer.buffer.bytes.len();
@@ -163,7 +163,8 @@ impl Log {
     /// Preallocates space: writes zeros where the next records will be.
     ///
     /// A sync takes about half as long if the records before it did not make the file longer, because the file system
-    /// has no metadata to write. Large buffers gain little, and the last free space of the disk is not used for this.
+    /// has no metadata to write. Large buffers gain little from this, so the log does not preallocate after them. Nor
+    /// does it preallocate the last free space of the disk.
     fn preallocate(&self, writer: &mut Writer) -> Result<(), LogError> {
         let until = (writer.file_bytes + PREALLOCATE_BYTES).min(self.segment_bytes);
         let is_long = writer.buffer.bytes.len() as u64 > PREALLOCATE_BYTES / 4;
@@ -197,7 +198,7 @@ impl Log {
     fn begin_segment(&self, writer: &mut Writer, header: SegmentHeader) -> Result<(), LogError> {
         writer.cut_preallocated();
         self.publish_written(header.first - 1);
-        // Syncs even if all records are durable, because the file may have been truncated since then.
+        // Syncs even if all records are durable, because `cut_preallocated` may have truncated the file.
         self.sync_current(None)?;
         let name = segment::name(header.first);
         let file = match self.disk.create(&name) {
@@ -286,7 +287,7 @@ impl Log {
         free_bytes
     }
 
-    /// Number of appended bytes that are not written yet.
+    /// Returns the number of appended bytes that are not written yet.
     pub(super) fn pending_bytes(&self) -> u64 {
         let written = self.counters.written_bytes.load(Ordering::Relaxed);
         self.counters.appended_bytes.load(Ordering::Relaxed).saturating_sub(written)

@@ -7,7 +7,9 @@
 //! record := length:number  payload
 //! ```
 //!
-//! A frame contains the records that were appended between two writes. They share a header and one checksum pass.
+//! A frame contains consecutive records that were appended between two writes. Once a frame has reached 4 KiB, the next
+//! record begins another frame. The records of a frame share a header and one checksum pass.
+//!
 //! This module does not access files, and it does not interpret payloads.
 
 use crc32fast::Hasher;

@@ -29,7 +29,7 @@ pub struct Manifest {
     pub first: u64,
     /// All records up to this position were durable when this manifest was written.
     pub durable: u64,
-    /// Maximum number of records appended while the snapshot was taken. `u32::MAX` means this number or more.
+    /// Upper bound on the number of records appended while the snapshot was taken. `u32::MAX` means that there is none.
     pub span: u32,
 }
 

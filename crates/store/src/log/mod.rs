@@ -93,7 +93,7 @@ pub struct StoreId(pub [u8; 16]);
 /// Why the log did not accept a record, or did not make it durable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LogError {
-    /// An earlier write or sync failed. This is final, because the process cannot know what reached the disk.
+    /// A disk operation failed. This is final, because the process cannot know what reached the disk.
     Failed(DiskError),
     /// The disk has too little free space. No data is lost, and the operation can succeed later.
     Full(String),
@@ -124,7 +124,7 @@ impl fmt::Display for LogError {
 
 impl std::error::Error for LogError {}
 
-/// Why a folder was not opened. Opening changed nothing in it, unless the repair of the log failed.
+/// Why a folder was not opened. Opening changed nothing in it, unless creating or repairing the log failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OpenError {
     /// An operation of the disk failed.
@@ -159,7 +159,7 @@ impl std::error::Error for OpenError {}
 /// A place where the content of a file is not what the store wrote.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
-    /// Path of the damaged file. If records are missing, path of the segment after them.
+    /// Path of the damaged file. If a segment is missing: path of the segment after it, or its own if none follows.
     pub file: String,
     /// Offset in the file.
     pub offset: u64,
@@ -210,7 +210,7 @@ pub enum DamageKind {
     SegmentHeaderDamaged,
     /// The segment belongs to another store.
     SegmentForeign,
-    /// The segment begins before the end of the segment before it.
+    /// The segment begins before the previous segment ends.
     SegmentMisplaced {
         /// The position at which it begins.
         found: u64,

@@ -1,4 +1,4 @@
-//! The segments of a folder in the order of their headers, because people may have renamed or copied files.
+//! The segments of a folder, ordered by the positions in their headers: people may have renamed or copied files.
 //!
 //! Salvage uses this order. Opening a folder uses the file names, and refuses a segment whose header contradicts its
 //! name.

@@ -190,8 +190,8 @@ impl Recovery {
     /// Makes the repairs that the scan requires, and returns the last segment, intact and durable.
     fn repair(&self, scan: &Scan, report: &mut OpenReport) -> Result<Arc<dyn File>, OpenError> {
         if let Some(name) = &scan.unfinished {
-            // Must be durable before the segment before it changes: a later segment proves that an earlier one is
-            // final.
+            // The removal must be durable before the previous segment changes: a later segment proves that an earlier
+            // one is final.
             self.disk.remove(name)?;
             self.disk.sync_dir()?;
             report.removed.push(name.clone());
@@ -199,8 +199,8 @@ impl Recovery {
         let last = scan.segments.last().expect("a log has a segment");
         let file = self.disk.open(&last.name, Access::Write)?;
         if file.bytes()? > last.bytes {
-            // Preallocated space is cut as well: after a failed sync, zeros in the page cache may be other bytes on
-            // disk.
+            // Preallocated space is cut as well: after a failed sync, bytes that are zero in the page cache may
+            // differ on disk.
             file.truncate(last.bytes)?;
             report.cut.clone_from(&scan.torn);
         }
@@ -369,7 +369,8 @@ impl<'a> LogScanner<'a> {
         Ok(())
     }
 
-    /// Checks that the log reaches the position that the manifest states as durable, and the first one it needs.
+    /// Checks that the log reaches the manifest's durable position, and that its next record is not before the first
+    /// needed position.
     fn check_end(&self) -> Result<(), OpenError> {
         let durable = self.manifest.durable.max(self.manifest.first - 1);
         if self.scan.last >= durable {
@@ -400,7 +401,7 @@ impl ClaimTracker {
         }
     }
 
-    /// Returns the offset after which nothing is proven durable; 0 if not even the segment header is.
+    /// Returns an offset before which everything is proven durable; 0 if not even the segment header is.
     fn unproven_offset(&self, first: u64) -> u64 {
         match self.marks.front() {
             Some(&(_, offset)) if self.claim >= first => offset,

@@ -12,7 +12,7 @@ use crate::disk::{Access, Disk, DiskError, Listed};
 /// Which log to salvage.
 #[derive(Clone, Copy, Debug)]
 pub struct SalvageTarget {
-    /// Skips segments of other stores. `None` accepts segments of any store.
+    /// Id of the store whose segments are read. `None` accepts segments of any store.
     pub store_id: Option<StoreId>,
     /// First position that is needed.
     pub first: u64,
@@ -45,7 +45,8 @@ pub struct Salvage {
     pub unfinished: Option<String>,
     /// Names of segments that are no longer needed.
     pub covered: Vec<String>,
-    /// Segments with a wrong file name. They were read according to their headers, and copies only once.
+    /// Segments with a wrong file name. Salvage read them according to their headers, and read only one of
+    /// several copies.
     pub misnamed: Vec<MisnamedSegment>,
 }
 
@@ -58,7 +59,7 @@ pub struct Loss {
     pub offset: u64,
     /// First missing position.
     pub first: u64,
-    /// Next position that was found; equals `first` if no position is missing, `None` if the number is unknown.
+    /// First position after the range; equals `first` if no position is missing, `None` if the end is unknown.
     pub next: Option<u64>,
     /// The damage that was found.
     pub what: DamageKind,
@@ -105,7 +106,7 @@ struct SalvageScanner<'a> {
     disk: &'a dyn Disk,
     wanted: &'a SalvageTarget,
     found: Salvage,
-    /// Position and checksum of the last record of the previous segment, if that segment was read to its end.
+    /// Last position and last checksum of the previous segment, if that segment was read to its end.
     before: Option<(u64, u32)>,
 }
 
@@ -199,7 +200,7 @@ impl SalvageScanner<'_> {
         }
     }
 
-    /// Returns the position expected next, or `named` if no record was read before.
+    /// Returns the position expected next, or `named` if no record was read yet.
     fn expected(&self, named: u64) -> u64 {
         if self.before.is_some() || self.found.records > 0 { self.found.last + 1 } else { named }
     }
@@ -241,9 +242,10 @@ impl SalvageScanner<'_> {
         Ok(())
     }
 
-    /// Handles the place where the frames of a segment end.
+    /// Handles a place where the next frame is not intact.
     ///
-    /// Continues at the next intact frame and returns true, or returns false if there is none.
+    /// If it is damage, moves `records` to the next intact frame and returns true. Returns false if there is no such
+    /// frame, or if the rest of the segment is a torn tail.
     fn damage(
         &mut self,
         listed: &Listed,

@@ -18,7 +18,7 @@ pub struct Scan {
     pub last_checksum: u32,
     /// The torn tail: bytes after the last record that are not preallocated space.
     pub torn: Option<TornTail>,
-    /// Offset in the last segment. No frame claims that the bytes after it are durable.
+    /// Offset in the last segment. All bytes before it are proven durable. Bytes after it may not be.
     pub unproven_from: u64,
     /// Name of the last segment if a crash interrupted its creation.
     pub unfinished: Option<String>,

@@ -58,7 +58,8 @@ pub(crate) fn first_needed(
 pub struct Segment {
     pub(super) name: String,
     pub(super) header: SegmentHeader,
-    /// Bytes of its header and records. For the segment that is being written, the value at the last rotation.
+    /// Bytes of its header and records. For the segment that is being written: the value when the log created or opened
+    /// it.
     pub(super) bytes: u64,
 }
 
@@ -157,7 +158,7 @@ pub(crate) enum Step<'w> {
 impl<'a> SegmentReader<'a> {
     /// Starts at the first record of `file` and reads up to `file_bytes`.
     ///
-    /// `file_bytes` can be smaller than the header: a running server may have begun the segment after the folder was
+    /// `file_bytes` can be smaller than the header: a running server may have written the header after the folder was
     /// listed.
     pub(crate) fn new(file: &'a dyn File, file_bytes: u64, header: &SegmentHeader) -> SegmentReader<'a> {
         SegmentReader {
@@ -197,7 +198,7 @@ impl<'a> SegmentReader<'a> {
         }
         let CurrentFrame { offset, claim, at, end, .. } = self.current;
         let mut reader = ByteReader::new(&self.window[at..end]);
-        let payload = reader.text().expect("the frame's records were checked before");
+        let payload = reader.text().expect("the frame's records were already checked");
         self.current.at = end - reader.left();
         self.current.left -= 1;
         let position = self.expected;
@@ -214,7 +215,8 @@ impl<'a> SegmentReader<'a> {
         let salt = self.salt;
         let mut header = FrameHeader::decode(self.bytes(frame::HEADER_BYTES)?, salt);
         if header.is_none() {
-            // The window may be outdated: the server may have written the frame since then. Reads it again.
+            // The window may be outdated: the server may have written the frame after the window was read. So read the
+            // header again.
             self.window.clear();
             self.window_offset = self.offset;
             header = FrameHeader::decode(self.bytes(frame::HEADER_BYTES)?, salt);
@@ -338,7 +340,8 @@ impl<'a> SegmentReader<'a> {
         }
     }
 
-    /// Returns the offset of the first intact header from `from` on that has a possible position and is `wanted`.
+    /// Returns the offset of the first intact header at or after `from` that has a possible position and that `wanted`
+    /// accepts.
     ///
     /// Makes one pass, a chunk at a time, and trusts no length.
     fn find_header(

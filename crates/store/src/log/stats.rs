@@ -2,14 +2,15 @@
 
 use std::sync::atomic::AtomicU64;
 
-/// Counters of a running log. Except for the free space computed from the byte counts, nothing depends on them.
+/// Counters of a running log. The log computes its free space from the appended and written bytes. Nothing depends on
+/// the other counters.
 #[derive(Default)]
 pub(super) struct Counters {
     pub(super) segments: AtomicU64,
     pub(super) bytes: AtomicU64,
     /// Bytes appended. Changed only under the lock of the tail.
     pub(super) appended_bytes: AtomicU64,
-    /// Bytes of these that were written to a file.
+    /// Appended bytes that were written to a file.
     pub(super) written_bytes: AtomicU64,
     pub(super) writes: AtomicU64,
     pub(super) syncs: AtomicU64,
@@ -27,7 +28,7 @@ pub struct LogStats {
     pub written: u64,
     /// Last position that survives a power cut.
     pub durable: u64,
-    /// First position that the manifest needs.
+    /// First position that is still needed, according to the manifest.
     pub first: u64,
     /// Number of segments in the folder.
     pub segments: u64,

@@ -48,7 +48,8 @@ pub struct Log {
     pub(super) durable: AtomicU64,
     /// Why the log failed or was closed.
     pub(super) ended: OnceLock<LogError>,
-    /// Up to this number of appended bytes, the free space at the last measurement is enough without the reserve.
+    /// While fewer bytes than this have been appended, the last measured free space suffices without the reserve. 0 if
+    /// the free space must be measured again.
     pub(super) space_until_bytes: AtomicU64,
     /// Bytes written since the free space was last measured.
     pub(super) unmeasured_bytes: AtomicU64,
@@ -225,7 +226,7 @@ impl Log {
 
     fn write_as(&self, mut writer: MutexGuard<'_, Writer>) -> Result<u64, LogError> {
         self.check_alive()?;
-        // An earlier call may have left bytes for lack of space. They are written first.
+        // An earlier call may have failed to write its last bytes for lack of space. They are written first.
         self.write_buffer(&mut writer)?;
         self.take_buffer(&mut writer);
         self.seal_frames(&mut writer);
@@ -325,7 +326,7 @@ impl Log {
     /// removed.
     ///
     /// Everything appended so far is made durable first, so that the snapshot is never ahead of the log. Returns the
-    /// names of the removed files. A file that cannot be removed stays until the next time.
+    /// names of the removed files. A file that cannot be removed stays until the next call.
     pub fn release_before(&self, first: u64, snapshot: Option<u64>) -> Result<Vec<String>, LogError> {
         let durable = self.commit()?;
         assert!(first <= durable + 1, "records that are not durable yet are still needed");

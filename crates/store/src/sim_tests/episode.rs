@@ -23,8 +23,9 @@ const PROCESSES: u64 = 4;
 const SHARDS: usize = 3;
 /// Free space below which writes are refused: more than a transaction of this test can need.
 const RESERVE_BYTES: u64 = 3000;
-/// Number of power cuts simulated when a process ends, and each time while it works.
+/// Number of outcomes tried for a power cut at the end of a process.
 const CUTS_AT_END: u64 = 12;
+/// Number of outcomes tried for each power cut while a process works.
 const CUTS_MEANWHILE: u64 = 4;
 /// In addition, a power cut is simulated before one in this number of calls to the disk.
 const CUTS_AT_ONE_IN: u64 = 2;
@@ -217,7 +218,7 @@ impl Episode {
                 22 => _ = store.try_write_through(store.appended_position()),
                 _ => self.cut(disk, CUTS_MEANWHILE)?,
             }
-            // These outcomes need not contain what was acknowledged since.
+            // These power cuts happened during the step above. So their outcomes need not contain what it acknowledged.
             disk.take_crash_samples().iter().try_for_each(|image| self.recover_new(image, required))?;
             self.note_acknowledgeable(store)?;
         }
@@ -250,7 +251,8 @@ impl Episode {
         let (known, last) = (self.model.states.len() - 1, store.appended_position() as usize);
         let failed = store.durability().is_none_or(|stats| stats.error.is_some());
         if failed && last == known {
-            // After a failure, changes get no record. Only keys that a snapshot expired before the failure got one.
+            // After a failure, changes get no record. New records are possible only for keys that expired during a
+            // snapshot, before it failed.
             return Ok(());
         }
         if last < known {
@@ -366,7 +368,8 @@ impl Episode {
 
     // ---- Ending -----------------------------------------------------------------------------
 
-    /// Ends the process: in one of four cases alone, otherwise with a power cut. Returns the disk to continue with.
+    /// Ends the process. In one of four cases the power stays on; otherwise it fails too. Returns the disk to continue
+    /// with.
     fn end(&mut self, disk: &SimDisk, store: Option<Store>) -> Result<SimDisk, String> {
         disk.set_capacity(None);
         if self.random.one_in(4) {

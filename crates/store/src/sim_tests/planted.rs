@@ -139,14 +139,14 @@ impl Bug {
             }
             Bug::RearrangementUnnoticed => "a RENAME during a snapshot does not restart the snapshot",
             Bug::RearrangementCountedEarly => {
-                "a RENAME in progress when a snapshot begins counts as finished before it"
+                "a RENAME in progress when a snapshot begins counts as finished before the snapshot"
             }
             Bug::LoggedAfterUnlock => "a record is appended after its locks are released, out of order",
             Bug::TransactionSplit => "each change of a transaction becomes a separate record",
             Bug::ConsumerCreationNotLogged => "the creation of a consumer is not logged",
             Bug::NoackDeliveryNotLogged => "deliveries with NOACK are not logged",
             Bug::OtherFieldNamesIgnored => {
-                "an entry is encoded relative to an earlier entry although another entry is between them"
+                "an entry is logged with the field names of the entry before it, although its own names differ"
             }
             Bug::DeliveryOutOfOrder => "a delivery is logged after an entry that was added later",
             Bug::ReplyBeforeSync => "replies do not wait for the sync",

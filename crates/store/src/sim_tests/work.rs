@@ -321,8 +321,8 @@ fn claim(txn: &mut Txn<'_>, reader: ConsumerPath<&[u8]>, random: &mut WorkloadRa
     let _ = Claim { consumer: reader, ids, options, idle_ms: None, last_id }.claim(txn);
 }
 
-/// Adds a reader that blocks until a client adds an entry, or releases one if the reader claims. Its delivery becomes a
-/// separate record.
+/// Adds a reader that blocks until a client adds an entry. If `claims` is true, a released entry unblocks it too. The
+/// delivery to this reader becomes a separate record.
 fn wait(
     txn: &mut Txn<'_>,
     reader: ConsumerPath<&'static [u8]>,

@@ -49,8 +49,8 @@ pub(crate) fn bytes(disk: &dyn Disk, position: u64) -> u64 {
     disk.open(&name(position), Access::Read).and_then(|file| file.bytes()).unwrap_or(0)
 }
 
-/// Removes every snapshot except the current one, and returns the names. A file that cannot be removed stays until the
-/// next time.
+/// Removes every snapshot except the current one, and returns the names of the removed ones. A file that cannot be
+/// removed stays until the next call.
 pub(crate) fn remove_others(disk: &dyn Disk, current: Option<u64>) -> Vec<String> {
     let kept = current.map(name);
     let names = disk.list().unwrap_or_default().into_iter().map(|listed| listed.name);

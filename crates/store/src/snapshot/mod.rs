@@ -30,8 +30,8 @@ pub(crate) use salvage::{SnapshotSalvage, salvage_snapshot, snapshot_store_id};
 pub(crate) use write::SnapshotWriter;
 
 const MAGIC: &[u8; 8] = b"MILLSNAP";
-/// The version that is written. Version 1 can be read as well: its streams have no settings, and other kinds of values
-/// mark them (see `codec`).
+/// The version that is written. Version 1 can be read as well. Its streams have no settings, and their kind bytes
+/// differ (see `codec`).
 const VERSION: u32 = 2;
 const OLDEST_VERSION: u32 = 1;
 const RECORD: u8 = b'K';

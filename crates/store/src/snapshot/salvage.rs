@@ -26,8 +26,8 @@ pub(crate) struct SnapshotSalvage {
     pub(crate) faults: Vec<SnapshotError>,
 }
 
-/// Passes the offset and the payload of every intact record to `visit`. With a store id, it does not read a snapshot of
-/// another store.
+/// Passes the offset and the payload of every intact record to `visit`. If a store id is given, it does not read a
+/// snapshot of another store.
 pub(crate) fn salvage_snapshot(
     file: Arc<dyn File>,
     store_id: Option<&[u8; 16]>,

@@ -67,7 +67,7 @@ impl<'w> SnapshotWriter<'w> {
     }
 
     /// Encodes a large value twice: first to compute the length and the checksum for the head of its record, then to
-    /// write it. So the whole record is never in memory.
+    /// write it. So the whole record of a stream is never in memory.
     fn put_large(&mut self, begin: &[u8], value: &Value) -> io::Result<()> {
         let (mut length, mut payload_sum) = (0, crc32fast::Hasher::new());
         encode_in_parts(begin, value, &mut self.slices, &mut |part| {

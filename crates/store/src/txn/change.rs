@@ -18,7 +18,7 @@ pub(super) enum Change<'a, 'k> {
     Effect(KeyPlace<'a>, Effect<'a>),
     /// An entry was appended to the stream at the key. The last field is its encoding in the stream's block.
     Entry(KeyPlace<'a>, (StreamId, &'a [&'a [u8]]), Option<EncodedValues<'k>>),
-    /// Values moved between keys or databases.
+    /// Keys were moved or copied, or databases were swapped or cleared.
     Rearrangement(&'a Rearrangement<'a>, Touched<'a>),
 }
 

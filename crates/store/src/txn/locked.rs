@@ -73,8 +73,8 @@ impl<'s> LockedShards<'s> {
         one.into_iter().chain(many.iter().map(|(number, _)| *number))
     }
 
-    /// Returns the shard of a key. A transaction locks the shards of all keys it uses, so if one shard is locked, it is
-    /// the key's.
+    /// Returns the shard of a key. A transaction locks the shards of all keys it uses. So if only one shard is locked,
+    /// it is the shard of this key.
     #[inline]
     pub(super) fn shard(&self, key: &[u8]) -> &Shard {
         match &self.guards {

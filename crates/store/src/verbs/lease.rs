@@ -135,7 +135,7 @@ impl<B: AsRef<[u8]>> Verb for Restore<B> {
     }
 }
 
-/// A dead letter to add, and the pending entry to acknowledge for it.
+/// A dead letter to add, and the pending entry to acknowledge once the dead letter is added.
 #[derive(Clone, Debug)]
 pub struct DeadLetter<B = Vec<u8>> {
     /// The id of the pending entry.
@@ -147,7 +147,8 @@ pub struct DeadLetter<B = Vec<u8>> {
 /// Adds dead letters and acknowledges their pending entries, in one transaction. Returns the ids of the acknowledged
 /// entries.
 ///
-/// Skips entries that belong to another consumer now, unless they were deleted from the stream.
+/// Skips entries that are no longer pending for this consumer. Exception: a pending entry that was deleted from the
+/// stream is dead-lettered whichever consumer it belongs to.
 #[derive(Clone, Debug)]
 pub struct DeadLetters<B = Vec<u8>> {
     /// The consumer that dead-letters the entries.

@@ -181,9 +181,10 @@ pub struct ReturnedEntry<'a, 'e> {
     pub id: StreamId,
     /// The entry; `None` if it is pending but was deleted from the stream.
     pub entry: Option<&'a EntryRef<'e>>,
-    /// The entry's state before the verb claimed it; `None` if the verb did not claim it.
+    /// The entry's state before a [`ReadGroup`] claimed it; `None` for new entries and for all other verbs.
     pub before: Option<PriorDelivery>,
-    /// Number of deliveries of the entry, including this one; 0 if the verb does not deliver entries.
+    /// Number of deliveries of the entry, including the one by this verb, if any. 0 for reads without a group and for
+    /// reads of the history.
     pub deliveries: u64,
 }
 

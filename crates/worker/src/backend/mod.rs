@@ -6,8 +6,8 @@
 //!
 //! There are three implementations: the embedded engine, a server that speaks the Redis protocol, and a Redis or
 //! Valkey Cluster. The traits use none of their types. If a server lacks an operation, its backend emulates it, so
-//! callers see the same behaviour everywhere. The backend detects missing operations by probing the server, never by
-//! its version.
+//! callers see the same behaviour everywhere. Exception: idempotent adds cannot be emulated. The backend detects
+//! missing operations by probing the server, never by its version.
 //!
 //! A *pending entry* is a row of a group's pending list. The stream entry it refers to may have been deleted or
 //! trimmed; the pending entry then stays until it is acknowledged or dead-lettered.
@@ -236,7 +236,10 @@ pub trait Admin: Backend {
     /// such entries are dead-lettered.
     fn remove_consumer<'a>(&'a self, consumer: Consumer<'a>, heir: &'a str) -> BackendFuture<'a, u64>;
 
-    /// Removes a consumer if it has no pending entries; check and removal are atomic.
+    /// Removes a consumer if it has no pending entries.
+    ///
+    /// No entry is lost: if one is delivered to the consumer during the call, it stays pending, possibly for another
+    /// consumer.
     ///
     /// Returns true if the consumer was removed or does not exist, false if it has pending entries.
     fn remove_empty_consumer<'a>(&'a self, consumer: Consumer<'a>) -> BackendFuture<'a, bool>;

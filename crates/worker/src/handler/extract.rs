@@ -11,8 +11,8 @@ use crate::outcome::HandlerError;
 
 /// An argument of a handler.
 ///
-/// If it cannot be read from the message, the message is rejected: return [`HandlerError::decode`] then. A tuple
-/// takes each of its elements.
+/// If the argument cannot be read from the message, return [`HandlerError::decode`]: the worker then rejects the
+/// message. A tuple takes each of its elements from the message.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be taken from a message",
     label = "not an argument of a handler",

@@ -50,7 +50,7 @@ impl<N: FieldName, T: FromField> FromMessage for Field<N, T> {
     }
 }
 
-/// A type as which the value of a field can be read.
+/// A type that can be read from the value of a field.
 #[diagnostic::on_unimplemented(
     message = "a field cannot be read as `{Self}`",
     note = "use `String`, `Bytes`, a number, `bool`, `Option` of these, or implement `FromField`"

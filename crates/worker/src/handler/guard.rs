@@ -2,7 +2,7 @@
 //!
 //! 1. It waits until the service is ready. Layers can delay calls here; the timeout does not run yet.
 //! 2. It calls the service and waits for its outcome, at most for the timeout.
-//! 3. It turns a panic in any of these steps, an error of a layer, and an expired timeout into outcomes.
+//! 3. It turns a panic in any of these steps, an error of the service or a layer, and an expired timeout into outcomes.
 
 use std::any::Any;
 use std::convert::Infallible;

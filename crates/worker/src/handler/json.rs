@@ -21,7 +21,7 @@ const DOCUMENT_FIELDS: [&str; 3] = ["data", "payload", "json"];
 /// If the message has a field `data`, `payload` or `json` (in this order), `T` is read from the JSON document in
 /// it. Otherwise each field of the message is a member of `T`. Values of fields are text. If a member is a number
 /// or a bool, the text is parsed. If it is a list, a map or a struct, the text is read as JSON. If several fields
-/// have the same name, `T` decides; for structs this is an error.
+/// have the same name, the `Deserialize` implementation of `T` decides; for structs this is an error.
 ///
 /// ```text
 /// XADD orders * data '{"id":7,"tags":["new"]}'      \  both are

@@ -74,7 +74,7 @@ definitions! {
     DELIVERIES "message_deliveries" Histogram Buckets::Count(&[1, 2, 3, 4, 5, 7, 10, 20]), "Delivery count of the message, observed after each handler run.";
     PANICS "handler_panics_total" Counter Buckets::None, "Handler runs that panicked.";
     TIMEOUTS "handler_timeouts_total" Counter Buckets::None, "Handler runs that exceeded the timeout.";
-    INFLIGHT "inflight" Gauge Buckets::None, "Messages that handlers are processing.";
+    INFLIGHT "inflight" Gauge Buckets::None, "Handler calls that are running, each for one message or one batch.";
     PREFETCHED "prefetched" Gauge Buckets::None, "Messages that the worker has read but no handler has started.";
     RETRYING "retrying" Gauge Buckets::None, "Messages waiting for their next attempt.";
     WORKERS "workers" Gauge Buckets::None, "Handler slots of the pool by state, busy or idle.";
@@ -88,12 +88,12 @@ definitions! {
     GROUP_HEALTH "group_health" Gauge Buckets::None, "Health of the group: 0 ok, 1 degraded, 2 critical.";
     DLQ_LENGTH "dlq_length" Gauge Buckets::None, "Entries in the dead-letter stream.";
     DLQ_MESSAGES "dlq_messages_total" Counter Buckets::None, "Messages that the worker dead-lettered, by reason.";
-    RECLAIMED "reclaimed_total" Counter Buckets::None, "Messages that the worker claimed from other consumers.";
+    RECLAIMED "reclaimed_total" Counter Buckets::None, "Messages that the worker claimed because they were idle or released.";
     REAPED_CONSUMERS "reaped_consumers_total" Counter Buckets::None, "Consumers that the worker removed because they were idle for too long.";
     LEASE_EXTENSIONS "lease_extensions_total" Counter Buckets::None, "Leases that the worker extended.";
     LEASE_LOST "lease_lost_total" Counter Buckets::None, "Messages that another consumer claimed while the worker had them in flight.";
     ACK_BATCH_SIZE "ack_batch_size" Histogram Buckets::Count(&[1, 2, 5, 10, 20, 50, 100, 200, 500, 1000]), "Messages acknowledged per call.";
-    ACK_ERRORS "ack_errors_total" Counter Buckets::None, "Failed calls to acknowledge or dead-letter messages; the worker retries them.";
+    ACK_ERRORS "ack_errors_total" Counter Buckets::None, "Failed calls to acknowledge, release or dead-letter messages; the worker retries them.";
     DEDUPE_HITS "dedupe_hits_total" Counter Buckets::None, "Duplicate messages that the worker acknowledged without running the handler.";
     BACKEND_UP "backend_up" Gauge Buckets::None, "1 if the store is reachable, 0 if not.";
     BACKEND_RECONNECTS "backend_reconnects_total" Counter Buckets::None, "Times that the store became reachable again.";

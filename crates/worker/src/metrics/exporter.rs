@@ -1,8 +1,8 @@
 //! Exports snapshots of streams as Prometheus text, with names that existing dashboards for Redis streams use.
 //!
-//! Names with the prefix `redis_` are those of redis_exporter. As there, the value of
-//! an id is its millisecond part. Values that redis_exporter lacks (ages, exactness, stuck entries, health) have the
-//! prefix `millstream_`.
+//! Names with the prefix `redis_` are those of redis_exporter. As in redis_exporter, the value of an id is its
+//! millisecond part. Values that redis_exporter lacks (ages, exactness, stuck entries, health) have the prefix
+//! `millstream_`.
 
 use super::definitions::{
     DLQ_LENGTH, Definition, GROUP_HEALTH, GROUP_LAG, GROUP_LAG_EXACT, GROUP_OLDEST_PENDING_AGE,

@@ -48,7 +48,7 @@ impl Processed {
     }
 }
 
-/// The metrics of one worker for one stream and group. All series exist from the start.
+/// The metrics of one worker for one stream and group. All series exist from the start, except those of scaling events.
 #[derive(Debug)]
 pub struct WorkerMetrics {
     registry: Registry,
@@ -68,7 +68,7 @@ pub struct WorkerMetrics {
     pub panics: Arc<Counter>,
     /// Handler runs that exceeded the timeout.
     pub timeouts: Arc<Counter>,
-    /// Messages that handlers are processing.
+    /// Handler calls that are running, each for one message or one batch.
     pub inflight: Arc<Gauge>,
     /// Messages that the worker has read but no handler has started.
     pub prefetched: Arc<Gauge>,
@@ -90,7 +90,7 @@ pub struct WorkerMetrics {
     pub group_oldest_pending_age: Arc<Gauge>,
     /// Entries in the dead-letter stream.
     pub dlq_length: Arc<Gauge>,
-    /// Messages claimed from other consumers.
+    /// Messages claimed because they were idle or released.
     pub reclaimed: Arc<Counter>,
     /// Idle consumers removed.
     pub reaped_consumers: Arc<Counter>,
@@ -100,7 +100,7 @@ pub struct WorkerMetrics {
     pub lease_lost: Arc<Counter>,
     /// Messages acknowledged per call.
     pub ack_batch_size: Arc<Histogram>,
-    /// Failed calls to acknowledge or dead-letter messages.
+    /// Failed calls to acknowledge, release or dead-letter messages.
     pub ack_errors: Arc<Counter>,
     /// Duplicates acknowledged without running the handler.
     pub dedupe_hits: Arc<Counter>,

@@ -31,8 +31,8 @@ impl Monitor {
         Monitor { backend, scan_limit: 10_000, stuck_deliveries: 5, stuck_idle: Duration::from_secs(300) }
     }
 
-    /// Sets the maximum number of entries to read per group to count its lag, and of pending entries to find stuck
-    /// ones.
+    /// Sets a limit per group: the maximum number of entries to read for counting the lag, and the maximum number of
+    /// pending entries to scan for stuck ones.
     #[must_use]
     pub fn scan(mut self, limit: usize) -> Monitor {
         self.scan_limit = limit;

@@ -60,7 +60,7 @@ impl HandlerError {
         HandlerError::new(ErrorClass::Reject, Reason::Decode, error)
     }
 
-    /// An error whose type decides about a retry.
+    /// An error whose [`Classify`] implementation decides whether the message is delivered again.
     pub fn classified<E: Classify>(error: E) -> HandlerError {
         let class = error.class();
         let reason = if class == ErrorClass::Reject { Reason::Rejected } else { Reason::Failed };
@@ -157,7 +157,8 @@ impl StdError for BoxedHandlerError {}
 
 /// An error that decides whether the message is delivered again.
 ///
-/// A handler that returns `Result<_, Classified<E>>` uses the decision. `?` converts an `E`.
+/// A handler that returns `Result<_, Classified<E>>` uses the decision. `?` converts an `E` to a
+/// `Classified<E>`.
 ///
 /// ```
 /// use millstream_worker::outcome::{Classified, Classify, ErrorClass, IntoOutcome, Outcome};

@@ -1,8 +1,8 @@
 //! A pipeline: a task collects the entries of many senders and adds them in one call.
 //!
 //! While one call is running, the task collects entries for the next. So a busy pipeline makes few calls with many
-//! entries, and an idle pipeline adds an entry immediately. Entries are added in the order in which they were
-//! enqueued.
+//! entries. On an idle pipeline, an entry waits for others for at most [`PipelineOptions::linger`]. Entries are added
+//! in the order in which they were enqueued.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -25,7 +25,7 @@ pub struct PipelineOptions {
     pub batch: usize,
     /// How long the first entry of a call waits for others.
     pub linger: Duration,
-    /// Maximum number of enqueued entries, at least 1. If there are more, senders wait.
+    /// Maximum number of enqueued entries, at least 1. At this limit, senders wait.
     pub capacity: usize,
 }
 
@@ -51,7 +51,8 @@ enum PipelineRequest {
     Flush(oneshot::Sender<Result<(), Error>>),
 }
 
-/// The id of an enqueued entry, when it has been added. The entry is added even if this future is dropped.
+/// A future that returns the id of an enqueued entry when the entry has been added. The entry is added even if this
+/// future is dropped.
 #[derive(Debug)]
 pub struct EntryIdFuture(oneshot::Receiver<Result<StreamId, Error>>);
 

@@ -1,8 +1,8 @@
 //! Admission: the checks between reading a message and queueing it for a handler.
 //!
 //! 1. The message becomes in-flight, unless it already is.
-//! 2. Its entry must still exist, and it must not exceed its delivery limit. No handler has seen this delivery yet,
-//!    so a message that crashes workers ends here.
+//! 2. The entry must still exist, and its delivery count must not exceed the limit. This check runs before a handler
+//!    sees the delivery, so it also stops a message that crashes workers.
 //! 3. With deduplication: the message must not have been processed before.
 
 use std::collections::HashMap;
@@ -92,7 +92,8 @@ pub(crate) async fn enqueue(core: &Core, subscription: &Subscription, jobs: Vec<
     }
 }
 
-/// Returns the jobs that were not processed before. Puts those aside whose key is in flight in another job.
+/// Returns the jobs whose messages were not processed before. If another job with the same key is in flight, delays the
+/// job and checks it again later.
 async fn remove_duplicates(
     core: &Core,
     subscription: &Subscription,
@@ -101,8 +102,8 @@ async fn remove_duplicates(
 ) -> Vec<Job> {
     let keys: Vec<Option<String>> =
         jobs.iter().map(|job| dedupe.key_of(&subscription.message(job))).collect();
-    // Reserve before asking the store. If another message with the key is settled in between, one of the two checks
-    // sees it.
+    // Reserve the keys before asking the store. Another message with the same key is then either still in flight, and
+    // the reservation fails, or already settled, and the store has seen the key.
     let reserved: Vec<Option<Arc<str>>> =
         keys.iter().map(|key| key.as_deref().and_then(|key| core.keys_in_flight.reserve(key))).collect();
     let asked: Vec<String> = reserved.iter().flatten().map(|key| key.to_string()).collect();

@@ -1,4 +1,4 @@
-//! The retry queue: messages that wait for a time at which the worker handles them again.
+//! The retry queue: messages that the worker handles again at a later time.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ pub(crate) enum DelayedJob {
     Retry(Job),
     /// Check the message for duplicates again: a message with the same deduplication key was in flight.
     PossibleDuplicate(Job),
-    /// Dead-letter the message again: the store has refused it once.
+    /// Try again to dead-letter the message: the store has refused it before.
     DeadLetter(DeadLettering),
 }
 

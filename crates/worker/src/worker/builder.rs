@@ -208,13 +208,15 @@ impl WorkerBuilder {
         self
     }
 
-    /// Sets the handler's name in metrics. Default: the name of the function.
+    /// Sets the handler's name in metrics. Default: the name of the function or of the service's type.
+    /// For a closure: `handler`.
     pub fn handler_name(mut self, name: impl Into<String>) -> Self {
         self.handler_name = name.into();
         self
     }
 
-    /// Adds state that all handler calls share. Handlers receive it as `Data<T>`. Can be called once for each type.
+    /// Adds state that all handler calls share. Handlers receive it as `Data<T>`. A second value of the same type
+    /// replaces the first.
     pub fn state<T: Send + Sync + 'static>(mut self, value: T) -> Self {
         self.shared.insert(value);
         self
@@ -238,14 +240,16 @@ impl WorkerBuilder {
         self
     }
 
-    /// Sets how many messages are handled at the same time. Default: 8.
+    /// Sets the number of slots: how many handler calls run at the same time, each for one message or one batch.
+    /// Default: 8. Disables autoscaling.
     pub fn concurrency(mut self, slots: usize) -> Self {
         self.concurrency = slots;
         self.settings.autoscale = None;
         self
     }
 
-    /// Adapts the number of messages handled at the same time to the backlog, between bounds: `.autoscale(2..=32)`.
+    /// Adapts the number of slots to the backlog, between bounds: `.autoscale(2..=32)`. Each slot runs one handler call
+    /// at a time.
     pub fn autoscale(mut self, policy: impl Into<Autoscale>) -> Self {
         let policy = policy.into();
         self.concurrency = policy.min;
@@ -314,7 +318,7 @@ impl WorkerBuilder {
     }
 
     /// Sets the maximum number of messages per stream that back off in this worker. Default: 10,000. At this limit, the
-    /// worker reads no new messages of the stream until some of them have been retried.
+    /// worker reads no new messages of the stream until it has retried some of the messages that back off.
     pub fn waiting(mut self, max: usize) -> Self {
         self.settings.delayed_max = max.max(1);
         self

@@ -94,8 +94,8 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    /// How often the worker looks for idle messages. If reads claim idle messages, this is needed only for entries
-    /// whose payload is gone, because no read returns these.
+    /// How often the worker searches for idle messages. If reads claim idle messages, the search is needed only for
+    /// entries whose payload is gone, because no read returns these.
     pub(crate) fn claim_interval(&self) -> Duration {
         let lease = self.settings.lease;
         if self.read_claims() {
@@ -104,8 +104,8 @@ impl Core {
         (lease / 4).clamp(Duration::from_millis(50), Duration::from_secs(5))
     }
 
-    /// Whether reads also claim idle messages. Asked each time: a store that was unreachable at first reports it
-    /// later.
+    /// Whether reads also claim idle messages. Not cached, because a store that cannot be probed at first reports its
+    /// capabilities later.
     pub(crate) fn read_claims(&self) -> bool {
         self.backend.capabilities().read_claims
     }
@@ -164,8 +164,8 @@ impl Core {
         self.send_to_settlers(&mut finished);
     }
 
-    /// Releases messages that were removed from `in_flight`. Returns how many, or `None` if the store could not be
-    /// reached.
+    /// Releases messages that were removed from `in_flight`. Returns how many, or `None` if the call did not succeed
+    /// (see [`call_until_ok`](Core::call_until_ok)).
     pub(crate) async fn release(&self, subscription: &Subscription, releasing: Releasing<'_>) -> Option<u64> {
         let call = || {
             let rows = releasing.not_redelivered();
@@ -277,8 +277,12 @@ impl Core {
         self.sleep_unless_giving_up(backoff.next_delay()).await;
     }
 
-    /// Returns where a group starts that is created again: before the first message in flight, so that the group
-    /// delivers all of them again. If the stream was replaced by another one, at its beginning.
+    /// Returns where a recreated group starts to read.
+    ///
+    /// * If this worker has read nothing yet: at the configured start.
+    /// * If the stream was deleted or replaced: at the beginning of the stream.
+    /// * Otherwise: before the first message in flight, so that the group delivers all messages in flight again. If
+    ///   none is in flight: after the last message that was read.
     async fn start_of_recreated_group(&self, subscription: &Subscription) -> Result<Start, Error> {
         let last = subscription.last_read();
         if last == StreamId::MIN {

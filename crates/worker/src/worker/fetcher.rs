@@ -58,7 +58,7 @@ async fn read(core: &Core, subscription: &Subscription, room: usize) -> Result<(
         claim_idle: core.read_claims().then_some(settings.lease),
         ..subscription.read(room)
     };
-    // The messages are delivered after this moment, so no lease of theirs runs out within a lease from here.
+    // The store delivers the messages after this moment, so each lease lasts at least until one lease after it.
     let sent_at = Instant::now();
     let span = debug_span!(
         "receive",

@@ -42,8 +42,8 @@ pub(crate) struct Releasing<'a> {
 impl Releasing<'_> {
     /// Returns the releases to send.
     ///
-    /// If the store has delivered a message to this worker again, it has already executed the release, and only its
-    /// reply was lost. Such messages are left out.
+    /// If the store has delivered a message to this worker again, the store has already executed the release, and only
+    /// the reply was lost. Such messages are left out.
     pub(crate) fn not_redelivered(&self) -> Vec<Release> {
         let state = self.in_flight.state.lock();
         self.releases.iter().filter(|release| !state.by_id.contains_key(&release.id)).copied().collect()
@@ -116,7 +116,7 @@ impl InFlight {
         .collect()
     }
 
-    /// Marks messages as in flight again, because their settlement was not sent.
+    /// Marks messages as no longer being settled. They stay in flight.
     pub(crate) fn end_settling(&self, ids: impl Iterator<Item = (StreamId, DeliveryTag)>) {
         let mut state = self.state.lock();
         ids.for_each(|(id, tag)| {
@@ -206,7 +206,7 @@ impl InFlightState {
         leased_at: Instant,
     ) -> Option<(DeliveryTag, CancellationToken)> {
         if let Some(row) = self.by_id.get_mut(&id) {
-            // The lease had run out, and this worker was the first to claim the message. Its handler still runs.
+            // The lease had run out, and this worker itself claimed the message again. Its job here continues.
             row.leased_at = row.leased_at.max(leased_at);
             row.attempt = attempt;
             return None;

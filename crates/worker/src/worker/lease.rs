@@ -1,4 +1,4 @@
-//! The lease keeper: extends the leases of all messages in flight in one call, three times per lease.
+//! The lease keeper: extends the leases of all messages in flight three times per lease, many in one call.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ pub(crate) async fn keep(core: &Core, subscription: &Subscription) {
 
 /// Extends the leases of messages, and cancels messages whose lease is lost.
 ///
-/// Returns false if the store could not be reached: then nothing has changed.
+/// Returns false if the call did not succeed (see [`Core::call_until_ok`]). Then no message was cancelled.
 pub(crate) async fn extend(core: &Core, subscription: &Subscription, messages: &[InFlightRef]) -> bool {
     let ids: Vec<StreamId> = messages.iter().map(|message| message.id).collect();
     let asked = Instant::now();
@@ -37,8 +37,8 @@ pub(crate) async fn extend(core: &Core, subscription: &Subscription, messages: &
         messaging.batch.message_count = ids.len()
     );
     let call = || core.backend.extend(subscription.as_consumer(), &ids);
-    // If the group was deleted, it is created again before the first message in flight. The next call then shows
-    // that the messages are not pending for this worker any more.
+    // If the group was deleted, `call_until_ok` recreates it, so that it starts to read before the first message in
+    // flight. The next call then shows that the messages are no longer pending for this worker.
     let Some(ours) = core.call_until_ok(subscription, Operation::Extending, call).instrument(span).await
     else {
         return false;

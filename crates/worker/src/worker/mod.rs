@@ -110,7 +110,7 @@ pub struct WorkerHandle {
 }
 
 impl WorkerHandle {
-    /// Sets how many messages are handled at the same time, at least one.
+    /// Sets the number of slots, at least one. Each slot runs one handler call at a time.
     ///
     /// Surplus slots finish their current message and then end.
     pub fn scale(&self, slots: usize) {
@@ -124,7 +124,7 @@ impl WorkerHandle {
         }
     }
 
-    /// Returns how many messages can be handled at the same time.
+    /// Returns the target number of slots: how many handler calls can run at the same time.
     pub fn slots(&self) -> usize {
         *self.core.slots.borrow()
     }

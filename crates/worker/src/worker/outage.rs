@@ -80,7 +80,7 @@ impl Outage {
     }
 }
 
-/// The delays between failing calls to the store: from 100 ms to 5 s.
+/// The delays between failing calls to the store: they grow from 100 ms to 5 s, with jitter.
 #[derive(Debug)]
 pub(crate) struct StoreBackoff {
     backoff: Backoff,
@@ -93,7 +93,7 @@ impl StoreBackoff {
         StoreBackoff { backoff, attempts: 0 }
     }
 
-    /// Returns the next delay, which is longer than the previous one.
+    /// Returns the next delay. Before jitter, it is twice the previous one, up to the maximum.
     pub(crate) fn next_delay(&mut self) -> Duration {
         self.attempts += 1;
         self.backoff.delay(self.attempts)

@@ -1,11 +1,12 @@
-//! The queue of prefetched messages: read and not started. It also decides how many messages to read ahead.
+//! The queue of prefetched messages: those that were read, but that no handler has started. It also decides how many
+//! messages to read ahead.
 //!
 //! All slots and fetchers of a worker share the queue. It knows the target number of slots, so that a slot finds
 //! out under the same lock whether there is a message for it and whether it is surplus.
 //!
 //! The number of prefetched messages follows the speed of the handlers: about as many as they take in 100 ms, at
-//! least one for each slot, at most `prefetch`. So a worker with slow handlers leaves messages to other workers, and
-//! a worker with fast handlers reads many messages in one call.
+//! least one (or one batch) for each slot, at most `prefetch`. So a worker with slow handlers leaves messages to other
+//! workers, and a worker with fast handlers reads many messages in one call.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -102,7 +103,7 @@ impl Queue {
                 let mut state = self.state.lock();
                 if state.mode == QueueMode::Closed || slot >= state.target {
                     state.alive[slot] = false;
-                    // The wake-up was perhaps meant for a slot that stays.
+                    // This slot may have consumed a wake-up that another slot needs.
                     self.wake_one(&state);
                     return false;
                 }
@@ -116,7 +117,7 @@ impl Queue {
         }
     }
 
-    /// Takes more jobs until there are `size`, and waits for them until `by`.
+    /// Takes more jobs until `jobs` contains `size` of them. Waits for them until `by` at most.
     pub(crate) async fn fill_up(&self, size: usize, by: Instant, jobs: &mut Vec<Job>) {
         while jobs.len() < size {
             let added = self.job_added.notified();
@@ -247,8 +248,9 @@ struct PrefetchBudget {
     max: usize,
     /// Number of messages that handlers take in `PREFETCH_TIME`, as last measured.
     measured: usize,
-    /// Messages taken since the last measurement, and its time.
+    /// Number of messages taken since the last measurement.
     taken: u64,
+    /// Time of the last measurement.
     since: Instant,
 }
 

@@ -1,8 +1,8 @@
 //! Recovery: takes over messages of workers that died, and of the previous process with this worker's name.
 //!
 //! If reads claim idle messages ([`Capabilities::read_claims`](crate::backend::Capabilities)), they do most of
-//! this. In all other cases [`recover`] searches the whole group periodically. It always searches for entries
-//! whose payload is gone, because no read returns these.
+//! this. [`recover`] still searches the whole group periodically, but less often: for entries whose payload is gone,
+//! because no read returns these. On other stores, the search finds all idle messages.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -79,9 +79,9 @@ pub(crate) async fn claim(
     Ok((count, claimed.next))
 }
 
-/// Releases what the previous process with this consumer name left pending.
+/// Releases the messages that the previous process with this consumer name left pending.
 ///
-/// This or another worker then claims it, which counts as a delivery. So a message that kills the process at every
+/// This or another worker then claims them, which counts as a delivery. So a message that kills the process at every
 /// start reaches its delivery limit.
 ///
 /// No task may read or claim with this consumer name meanwhile, because its messages would be released too.

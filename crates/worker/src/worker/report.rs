@@ -15,8 +15,9 @@ macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
         /// What a worker has done so far or in total.
         ///
-        /// Each received message is acknowledged, skipped, deduplicated or dead-lettered. Or it is retried or
-        /// released, its lease is lost, or it stays unsettled: then it can be delivered again.
+        /// Each delivery ends in one of two ways. Either the message is done: it was acknowledged, skipped,
+        /// deduplicated or dead-lettered. Or it can be delivered again: it was retried or released, its lease was
+        /// lost, or it stayed unsettled.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         #[non_exhaustive]
         pub struct Report {
@@ -52,7 +53,7 @@ counters! {
     skipped,
     /// Messages released at a pause or a drain. Other workers can claim them immediately.
     released,
-    /// Messages received whose delivery was not their first: retries, and messages taken over from other workers.
+    /// Received messages that had been delivered before: retries, and messages taken over from other workers.
     redelivered,
     /// Messages taken over by another worker while they were in flight here. Their outcomes were ignored.
     lost_leases,

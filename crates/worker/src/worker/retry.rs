@@ -1,8 +1,8 @@
 //! Retries: delivers messages again when their back-off is over.
 //!
 //! A message that backs off stays pending for this worker, and its lease is extended, so no other worker runs it
-//! early. When it is due, the worker releases it and claims it again. So the delivery count in the store grows, and
-//! a message that crashes every worker is limited too. Any worker of the group can get the message then.
+//! early. When it is due, the worker releases it, and this or another worker claims it. So the delivery count in the
+//! store grows, and even a message that crashes every worker reaches its delivery limit.
 
 use tokio::time::Instant;
 
@@ -69,8 +69,7 @@ async fn redeliver(core: &Core, subscription: &Subscription, mut due: Vec<Job>) 
         core.counters.left_unsettled(due.len() as u64);
         return;
     }
-    // If another worker was faster, or the store is unreachable, the messages are found later like other idle
-    // messages.
+    // If another worker was faster, it handles the messages. If the claim fails, recovery claims the messages later.
     if core.queue.is_open() && claim(core, subscription, count, first).await.is_err() {
         subscription.claimable.notify_one();
     }

@@ -66,8 +66,8 @@ pub(crate) async fn run(
     let mut tasks = Tasks::start(&core);
     tokio::select! {
         () = slots.follow_target_until(shutdown) => {}
-        // This is a bug in this crate. The messages of that task would stay in flight forever, so the worker ends and
-        // releases them.
+        // A panic of such a task is a bug in this crate. The messages of the task would stay in flight forever, so the
+        // worker ends and releases them.
         () = tasks.wait_for_panic() => core.fail(panic_error()),
     }
     drain(&core, &mut tasks, &mut slots).await;

@@ -12,7 +12,7 @@ pub(crate) enum JobResult {
     Outcome(Outcome),
     /// The handler was cancelled before it returned.
     Cancelled,
-    /// No handler started, because the worker pauses or drains.
+    /// No handler started, for example because the worker pauses or drains.
     NotStarted,
     /// Deduplication found that the message was processed before.
     Duplicate,
@@ -34,7 +34,7 @@ pub(crate) enum Settlement {
     Release(u64),
 }
 
-/// Decides how a message is settled after `attempt` of at most `max_deliveries` deliveries.
+/// Decides how a message is settled after its delivery number `attempt`, of at most `max_deliveries`.
 pub(crate) fn decide_settlement(
     result: &JobResult,
     attempt: u64,
@@ -79,10 +79,10 @@ pub(crate) fn decide_settlement(
     }
 }
 
-/// Returns the failure of the last attempt.
+/// Returns the failure of the last allowed attempt, with the reason `max_deliveries`.
 ///
-/// A panic or a timeout keeps its reason: it explains more than `max_deliveries`, and the dead letter contains the
-/// number of deliveries anyway.
+/// Exception: a panic or a timeout keeps its own reason, which explains more. The dead letter contains the number of
+/// deliveries anyway.
 fn exhausted(failure: Option<&Failure>, attempt: u64) -> Failure {
     match failure {
         Some(failure) if failure.reason == Reason::Failed => {

@@ -173,7 +173,7 @@ async fn dead_letter(core: &Core, subscription: &Subscription, jobs: Vec<DeadLet
             }
             core.counters.lost(subscription, lost);
         }
-        // The store may have refused only one of them, so send each one separately.
+        // The store may have refused only one of the messages, so send each one separately.
         Some(Err(error)) if error.kind() == Refused && jobs.len() > 1 => {
             for job in jobs {
                 Box::pin(dead_letter(core, subscription, vec![job])).await;

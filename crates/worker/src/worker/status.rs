@@ -62,7 +62,7 @@ impl Probes for Status {
     }
 }
 
-/// Returns the text of all metrics, after it has updated the gauges.
+/// Updates the gauges, and returns the text of all metrics.
 pub(super) async fn metrics_text(core: &Core) -> String {
     let monitor = core.admin.clone().map(|admin| Monitor::new(admin).scan(PENDING_SCAN_MAX));
     for subscription in &core.subscriptions {

@@ -83,7 +83,7 @@ impl Subscription {
         Consumer { stream: &self.stream, group: &self.group, name: &self.consumer }
     }
 
-    /// Returns a request to read up to `count` messages that neither blocks nor claims.
+    /// Returns a request that reads up to `count` messages, and neither blocks nor claims.
     pub(crate) fn read(&self, count: usize) -> Read<'_> {
         Read {
             stream: &self.stream,

@@ -28,7 +28,7 @@ fn released_rows_have_no_owner_and_queue_in_release_order() {
     // Releasing a row again moves it to the end of the queue. The replaced row shows no delivery time.
     let before = PendingEntry { id: id(700), consumer: None, delivered_at_ms: 0, deliveries: 3 };
     assert_eq!(list.release(id(700), 4), Some(before));
-    // Releasing creates a row that does not exist.
+    // Releasing an id that has no row creates the row.
     assert_eq!(list.release(StreamId::new(3, 1), 0), None);
     list.check().expect("sound");
     assert_eq!(ids(list.released()), [5, 999, 700, 3]);
@@ -131,7 +131,7 @@ fn released_rows_do_not_widen_the_time_column() {
     }
     list.check().expect("sound");
     let after = list.memory_bytes() - list.released.memory_bytes();
-    // The consumer column takes a byte, because it is no longer the same in all rows.
+    // The consumer column takes a byte, because the consumer is no longer the same in all rows.
     assert!(after <= before + count as usize * 3 / 2, "{after} bytes after {before}");
 }
 

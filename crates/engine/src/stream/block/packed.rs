@@ -5,9 +5,9 @@
 //! trailer := names_end  name_count  slots  ms  seq  node_bytes       varints; the last id as a step from the base
 //! ```
 //!
-//! All its entries are live, so the only other thing needed is its base, which the caller knows because it
-//! finds blocks by their base. Blocks of large entries contain few of them. For these the fields of a
-//! [`Block`] would be a large part of the memory.
+//! The base is not stored: the caller knows it, because it finds blocks by their base. All entries are live,
+//! so nothing else is needed. A block of large entries contains few entries, so the fields of a [`Block`]
+//! would add many bytes to each entry.
 
 use std::sync::Arc;
 
@@ -18,7 +18,8 @@ use crate::bytes::{Appender, varint};
 use crate::memory::allocation_bytes;
 use crate::stream::parts::BlockParts;
 
-/// For larger blocks the overhead does not matter, and copying them would take long.
+/// Maximum bytes of a block that is packed. For larger blocks the overhead does not matter, and copying them
+/// would take long.
 const PACKED_BYTES_MAX: usize = 16 << 10;
 
 /// Six numbers and the length byte.

@@ -17,7 +17,8 @@ pub(in crate::stream) struct SealedBlock {
 /// How a sealed block is stored.
 #[derive(Clone, Debug)]
 enum SealedRepr {
-    /// A compact block without deletions, as nearly all are. It is unpacked when an entry is deleted.
+    /// A small block without deleted entries, which is the usual case. It is unpacked when an entry is
+    /// deleted.
     Packed(PackedBlock),
     /// A block with deleted entries, or a large block.
     Plain(Arc<Block>),
@@ -35,7 +36,7 @@ impl SealedBlock {
         (SealedBlock { base, repr: SealedRepr::Plain(Arc::new(block)) }, bytes)
     }
 
-    /// Returns the block in its open repr, so that entries can be appended.
+    /// Returns the block as an open block, so that entries can be appended.
     pub(in crate::stream) fn reopen(self) -> Block {
         match self.repr {
             SealedRepr::Packed(packed) => packed.unpack(self.base),

@@ -32,7 +32,8 @@ impl DeadLetterStream {
 
     /// Returns the name of the dead-letter stream of `stream`. A name that ends in `:dlq` is used as it is.
     ///
-    /// Returns an error if that stream does not exist, or has none of the ids in the selection.
+    /// Returns an error if that stream does not exist, contains only other entries, or has none of the ids in the
+    /// selection.
     pub(super) async fn find(
         &self,
         backend: &dyn Admin,

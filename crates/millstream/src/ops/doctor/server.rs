@@ -1,6 +1,6 @@
 //! Facts about a server: its version, and whether its data survives a crash.
 //!
-//! Unknown facts are no problem, because managed servers often hide their settings.
+//! An unknown fact is not reported as a problem, because managed servers often hide their settings.
 
 use millstream_worker::Admin;
 use millstream_worker::backend::ServerInfo;

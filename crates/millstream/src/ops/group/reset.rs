@@ -1,4 +1,4 @@
-//! `millstream group reset`: moves a group to another position. It prints the positions before and after, and changes
+//! `millstream group reset`: moves a group to another position. It prints the old and the new position, and changes
 //! the group only with `--execute`.
 
 use std::time::{Duration, UNIX_EPOCH};

@@ -63,7 +63,7 @@ pub(super) async fn claim(common: &CommonOptions, claim: &ClaimArgs) -> Result<(
     if gone > 0 {
         let entries = counted(gone as u64, "entry", "entries");
         note(&format!(
-            "{entries} could not be claimed, because they were deleted from the stream\nremove them from the pending list with: millstream pending ack {stream} {group} ID"
+            "{entries} not claimed: deleted from the stream\nremove each from the pending list with: millstream pending ack {stream} {group} ID"
         ));
     }
     Ok(())
@@ -149,7 +149,7 @@ pub(super) async fn extend(common: &CommonOptions, entries: &EntryArgs) -> Resul
     print_count(common, "extended", extended, entries.ids.len() as u64, &entries.group_args)
 }
 
-/// Returns the pending entries that have a consumer, by consumer: only the consumer can release or extend an entry.
+/// Returns the pending entries that have a consumer, grouped by it: only the consumer can release or extend an entry.
 async fn rows_by_owner(
     backend: &dyn Admin,
     entries: &EntryArgs,

@@ -46,7 +46,7 @@ struct GroupTracker {
     unread: BTreeMap<StreamId, Fields>,
     /// Consumer and number of deliveries of every pending entry.
     pending: BTreeMap<StreamId, (Option<String>, u64)>,
-    /// Last entry of the stream that was read.
+    /// Id of the last entry that this command has read from the stream.
     read_up_to: StreamId,
     /// Last delivered id and number of pending entries, as last printed.
     progress: Option<(StreamId, u64)>,

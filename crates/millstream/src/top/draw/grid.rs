@@ -5,7 +5,7 @@ use ratatui::text::{Line, Span};
 
 /// Spaces between two columns.
 const GAP: usize = 2;
-/// Minimum width of a clipped name. If that is not enough, a column is dropped.
+/// Names are not clipped below this width. If the columns still do not fit, one is dropped.
 const NAME_MIN: usize = 16;
 
 /// A column of a grid.

@@ -1,4 +1,5 @@
-//! The lines at the top (the store, totals, and problems of the store) and the line of keys at the bottom.
+//! The lines at the top and the line of keys at the bottom. The top shows the store, totals, and a status line:
+//! problems of the store, whether updates are paused, and the filter.
 
 use std::time::Instant;
 
@@ -31,7 +32,7 @@ fn store(state: &State, palette: &Palette) -> Line<'static> {
     line
 }
 
-/// Lists the native capabilities of the store. The others are emulated.
+/// Lists the native capabilities of the store. The others are emulated or missing.
 fn native(capabilities: Capabilities) -> String {
     let Capabilities { read_claims, releases, extends, idempotent_adds, exact_lag, .. } = capabilities;
     let all = [

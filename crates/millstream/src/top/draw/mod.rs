@@ -1,7 +1,7 @@
 //! Draws the state as a frame.
 //!
 //! ```text
-//! header    the store, totals, problems of the store
+//! header    the store, totals, problems of the store, pause, filter
 //! body      the table of all groups, or the page of one group
 //! panel     the lag of the selected group over time, if the terminal is high enough
 //! footer    the most useful keys

@@ -227,8 +227,10 @@ impl Row<'_> {
         self.check_time(row, before, report);
     }
 
-    /// Returns the consumers that may own it: every consumer that took it, unless a command that was sent after its
-    /// reply took the entry.
+    /// Returns the consumers that may own the entry: every consumer that took it and did not lose it again.
+    ///
+    /// A consumer has lost the entry if another command took it, and that command was sent after the reply to the
+    /// consumer. Claims without a reply may also have succeeded.
     fn owners(&self, events: &Events) -> BTreeSet<String> {
         let mut owners: BTreeSet<String> = events
             .takings
@@ -296,7 +298,7 @@ fn check_no_entry_skipped(
         if known.is_none_or(|events| events.takings.is_empty() && !events.acknowledgement_sent) {
             report.add(
                 Violation::Lost,
-                format!("{key} {id}: the group's position is behind it, but no consumer got it"),
+                format!("{key} {id}: the group's position is past this entry, but no consumer got it"),
                 None,
             );
         }

@@ -1,7 +1,7 @@
 //! The stream commands: each parses its arguments, runs a verb of the store and writes the reply.
 //!
-//! The engine decides what a stream does, and the verb applies it. The code here only knows the order of checks,
-//! which clients can see, and the form of replies.
+//! The engine decides how a stream changes, and the verb applies the change. The code here only knows the order of
+//! checks, which clients can see, and the form of replies.
 
 pub(crate) mod entries;
 pub(crate) mod groups;

@@ -17,12 +17,12 @@ const fn about_connection(
     command(name, since, arity, flags, run).group(Group::Connection).category(Categories::CONNECTION)
 }
 
-/// Returns the row of a subcommand of CLIENT for all clients.
+/// Returns the row of a subcommand of CLIENT that every client can use.
 const fn any_client(name: &'static str, since: &'static str, arity: i32, run: Run) -> CommandSpec {
     about_connection(name, since, arity, UNSCRIPTED, run)
 }
 
-/// Returns the row of a subcommand of CLIENT for operators.
+/// Returns the row of a subcommand of CLIENT that is for operators.
 const fn client_admin(name: &'static str, since: &'static str, arity: i32, run: Run) -> CommandSpec {
     any_client(name, since, arity, run).flags(Flags::ADMIN)
 }

@@ -1,6 +1,6 @@
 //! Rows of the commands about scripts and functions.
 //!
-//! Neither is supported: the commands reply like a server without any, or return an error.
+//! Neither is supported: a command replies like a server that has no scripts or functions, or returns an error.
 
 use millstream_protocol::errors;
 

@@ -19,7 +19,7 @@ const fn admin(name: &'static str, since: &'static str, arity: i32, run: Run) ->
     command(name, since, arity, ANY_TIME.with(Flags::ADMIN), run)
 }
 
-/// Returns the row of a command for operators that scripts cannot call.
+/// Returns the row of a command that is for operators and cannot be called by scripts.
 const fn operator(name: &'static str, since: &'static str, arity: i32, run: Run) -> CommandSpec {
     admin(name, since, arity, run).flags(Flags::NOSCRIPT)
 }
@@ -213,6 +213,7 @@ pub(in crate::table) const COMMANDS: &[CommandSpec] = &[
     help("memory|help", "4.0.0", "MEMORY HELP"),
     command("memory|purge", "4.0.0", 2, Flags::NONE, Data(ok))
         .tips(ALL_SHARDS)
+        .note("has no effect")
         .text("MEMORY PURGE", "Returns unused memory to the operating system."),
     command("memory|stats", "4.0.0", 2, Flags::NONE, Data(objects::memory_stats))
         .locks_everything()
@@ -245,7 +246,9 @@ pub(in crate::table) const COMMANDS: &[CommandSpec] = &[
         .text("SAVE", "Takes a snapshot."),
     operator("shutdown", "1.0.0", -1, Call(saving::shutdown))
         .flags(Flags::NO_MULTI.with(Flags::ALLOW_BUSY))
-        .note("SAVE takes a snapshot first. Without SAVE, no data is lost either, because the log contains all of it")
+        .note(
+            "SAVE takes a snapshot first. Without SAVE, no data is lost either, except with `appendonly no`",
+        )
         .text("SHUTDOWN [NOSAVE|SAVE] [NOW] [FORCE] [ABORT]", "Stops the server."),
     command("slaveof", "1.0.0", 3, REPLICATION, Data(control::replicaof))
         .note("only NO ONE: replication is not supported")

@@ -80,7 +80,7 @@ fn every_planted_bug_is_caught() {
     }
 }
 
-/// Returns the first seeds whose power cuts and whose damage reveal the bug.
+/// Returns the first seed whose power cuts reveal the bug, and the first seed whose damage reveals it.
 pub(crate) fn caught(bug: Bug) -> (Option<u64>, Option<u64>) {
     let crash = (1..=600).find(|&seed| run(seed, Some(bug)).is_err());
     (crash, (1..=200).find(|&seed| damage_case(seed, Some(bug)).is_err()))
@@ -207,7 +207,8 @@ impl LogEpisode {
         Ok(())
     }
 
-    /// Ends the process: in one of four cases alone, otherwise with a power cut. Returns the disk to continue with.
+    /// Ends the process. In one of four cases the power stays on; otherwise it fails too. Returns the disk to continue
+    /// with.
     fn end_process(&mut self, disk: &SimDisk) -> Result<SimDisk, String> {
         disk.set_capacity(None);
         if self.random.below(4) == 0 {

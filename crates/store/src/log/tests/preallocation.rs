@@ -206,7 +206,7 @@ fn segment_that_was_listed_before_its_header_was_written_reads_as_empty() {
     assert!(matches!(SegmentReader::new(&*file, 0, &header).step().unwrap(), Step::End));
 }
 
-/// The preallocated space before an unfinished segment was not cut off before a power cut. Another power cut follows at
+/// A power cut left preallocated space in a segment that an unfinished segment follows. Another power cut follows at
 /// each step of the recovery. All durable records must still be found.
 #[test]
 fn cutting_preallocated_space_before_an_unfinished_segment_can_be_interrupted_anywhere() {

@@ -177,7 +177,8 @@ impl MistakenFile {
         write_full(&*self.file, 0, bytes)
     }
 
-    /// Returns the bytes of a write with changed claims. The rest of an incomplete write gets the same bytes.
+    /// Returns the bytes of a write with changed claims. If a write was incomplete, the next one gets the rest of its
+    /// bytes.
     fn resealed(&self, offset: u64, bytes: &[u8]) -> Result<Vec<u8>, DiskError> {
         let mut writes = self.state.resealed_writes.lock();
         if let Some((begin, written)) = writes.get(&self.name)
@@ -195,7 +196,7 @@ impl MistakenFile {
         Ok(written)
     }
 
-    /// Replaces the contents of manifests and snapshots by what the bug would write.
+    /// Replaces the contents of manifests and snapshots with what the bug would write.
     fn tamper(&self) -> Result<(), DiskError> {
         let tampered = match self.name.as_str() {
             MANIFEST_NEW => bytes::manifest_with_bug(self.state.bug, &self.contents()?),

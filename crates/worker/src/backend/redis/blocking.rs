@@ -180,8 +180,8 @@ impl BlockingConnections {
         Ok(node)
     }
 
-    /// Returns the host of a node. A node that does not know its own address reports an empty host; it is then the
-    /// host of the URL.
+    /// Returns the host of a node. If the node does not know its own address, it reports an empty host. The host of the
+    /// URL is then used.
     fn host(&self, reported: String) -> String {
         match self.base.addr() {
             ConnectionAddr::Tcp(host, _) | ConnectionAddr::TcpTls { host, .. } if reported.is_empty() => {

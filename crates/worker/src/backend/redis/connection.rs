@@ -1,4 +1,5 @@
-//! The connection of all calls that do not block: to one server, replaced when it breaks, or to a cluster.
+//! The connection that all non-blocking calls share: to one server or to a cluster. If the connection to a server
+//! breaks, the next call opens a new one.
 
 use std::time::Duration;
 

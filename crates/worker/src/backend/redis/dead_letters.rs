@@ -1,4 +1,5 @@
-//! Moves pending entries to dead-letter streams: with a script if the server has scripts, otherwise in steps.
+//! Moves pending entries to dead-letter streams: with a script, or in steps if the server has no scripts or the dead
+//! letter has too many fields for one.
 
 use redis::Value;
 
@@ -11,7 +12,7 @@ use super::{Redis, scripts};
 const FIELDS_PER_SCRIPT: usize = 1000;
 
 impl Redis {
-    /// Adds dead letters and acknowledges the entries they come from: many per script, or one by one without scripts.
+    /// Adds dead letters and acknowledges the entries they come from: many per script, or one by one in steps.
     pub(super) async fn dead_letter_all(
         &self,
         consumer: Consumer<'_>,

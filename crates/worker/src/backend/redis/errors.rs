@@ -60,7 +60,7 @@ fn kind_of(code: &str, details: &str) -> ErrorKind {
     if details.starts_with("max number of clients") {
         return ErrorKind::Busy;
     }
-    // Before version 7.0, Redis wraps an error in a script in its own text, and puts a dash before some codes.
+    // Before version 7.0, Redis wraps the error of a script in a text of its own, and puts a dash before some codes.
     let text = details.strip_prefix("Error running script").unwrap_or_default();
     let names = |code: &str| text.contains(&format!(": -{code} ")) || text.contains(&format!(": {code} "));
     let wrapped = CODES.iter().find(|(known, _)| names(known));

@@ -48,7 +48,8 @@ pub struct Redis {
 /// The TLS certificates that [`Redis::connect`] uses.
 #[derive(Clone, Debug, Default)]
 pub struct Certificates {
-    /// The certificate authority that signs the server's certificate, in PEM. `None` trusts those of the system.
+    /// The certificate authority that signs the server's certificate, in PEM. `None` trusts the public
+    /// authorities that are built into this program (Mozilla's list), not those of the system.
     pub ca: Option<Vec<u8>>,
     /// The client's certificate and its private key, in PEM. Needed if the server requests them.
     pub client: Option<(Vec<u8>, Vec<u8>)>,
@@ -92,7 +93,7 @@ impl Redis {
         Ok(Redis { connection, blocking: BlockingConnections::new(info), probe, location })
     }
 
-    /// Returns whether the server has a feature that Redis 6.2 lacks.
+    /// Returns whether the server has an optional feature.
     async fn supports(&self, feature: fn(&ServerFeatures) -> Option<bool>) -> Result<bool, Error> {
         self.probe.supports(&self.connection, feature).await
     }

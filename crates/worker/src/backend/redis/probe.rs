@@ -1,8 +1,8 @@
 //! Detects which commands a server has, by sending them for a key that does not exist.
 //!
-//! A server that rejects writes (its disk or memory is full, or it is a replica) rejects a probe before it parses it.
-//! The feature then stays unknown. The next call that needs it probes again, and fails with the server's error if it
-//! is still unknown.
+//! A server that rejects writes (its disk or memory is full, or it is a replica) rejects a probe without parsing it.
+//! The feature then stays unknown. The next call that needs the feature probes again. If the feature is still unknown,
+//! the call fails with the server's error.
 
 use std::time::Duration;
 
@@ -17,7 +17,8 @@ use super::reply::{array, checked, text};
 /// The key that the probes use. No stream has this name, and the probes do not create it.
 const KEY: &str = "millstream:probe";
 
-/// Which commands and options, beyond those of Redis 6.2, the server has. `None` if not known yet.
+/// Which commands and options that not every server has, such as those newer than Redis 6.2, this server has. `None`
+/// if not known yet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ServerFeatures {
     /// `XREADGROUP … CLAIM`.
@@ -127,7 +128,8 @@ fn reports_missing_group(reply: Result<Value, Error>) -> Result<bool, Error> {
     }
 }
 
-/// Returns whether the command succeeded. Returns a transient error, which does not show whether the command exists.
+/// Returns whether the command succeeded. A transient error, which does not show whether the command
+/// exists, is returned as it is.
 fn succeeds(reply: Result<Value, Error>) -> Result<bool, Error> {
     match reply {
         Ok(_) => Ok(true),
