@@ -17,7 +17,7 @@ for (const protocol of [2, 3]) {
 
     const connect = async () => {
       const client = new Redis({ host, port, protocol, lazyConnect: true, retryStrategy: null, maxRetriesPerRequest: 0 });
-      client.on('error', () => {}); // a killed connection is part of the story
+      client.on('error', () => {}); // the tests kill connections on purpose
       opened.push(client);
       await client.connect();
       return client;

@@ -13,7 +13,7 @@ for (const RESP of [2, 3]) {
 
     const connect = async () => {
       const client = createClient({ socket: { host, port, reconnectStrategy: false }, RESP });
-      client.on('error', () => {}); // a killed connection is part of the story
+      client.on('error', () => {}); // the tests kill connections on purpose
       opened.push(client);
       return client.connect();
     };

@@ -1,7 +1,7 @@
 """Reads public tutorials from a folder next to the checkout and splits them into code blocks.
 
-Other people wrote them, and they are not part of this repository. If they are missing, the tests that run them print
-that they are skipped. Our own versions are under examples/.
+Other people wrote the tutorials, which are not part of this repository. If the tutorials are missing, the tests that
+run them are skipped and say so. Our own versions are under examples/.
 """
 
 import os

@@ -1,7 +1,7 @@
 """The address of the server under test, and functions that the suites share.
 
-MILLSTREAM_TEST_PORT is the port, and MILLSTREAM_TEST_HOST the host (default 127.0.0.1). Every test uses its own keys, so
-suites can share a server, and it need not be empty.
+MILLSTREAM_TEST_PORT is the port, and MILLSTREAM_TEST_HOST the host (default 127.0.0.1). Every test uses its own keys,
+so suites can share a server, and the server need not be empty.
 """
 
 import os

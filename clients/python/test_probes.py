@@ -1,7 +1,7 @@
 """Replays the commands of redis_exporter, KEDA, RedisInsight and go-redis, and reads the replies as they do.
 
-These tools cannot be installed everywhere. But each sends a fixed list of commands and reads fixed parts of the replies,
-by field name or by position. The tests send these commands over a plain connection.
+These tools cannot be installed everywhere. But each sends a fixed list of commands and reads fixed parts of the
+replies, by field name or by position. The tests send these commands over a plain connection.
 """
 
 import re

@@ -16,7 +16,7 @@ LAG_PER_WORKER = 25
 
 
 def wanted_size(lag, current):
-    """Returns one worker per `LAG_PER_WORKER` waiting entries. Scales up immediately, and down one worker at a time."""
+    """Returns the size for one worker per `LAG_PER_WORKER` entries. Grows immediately, shrinks one worker at a time."""
     target = min(LARGEST, max(SMALLEST, -(-lag // LAG_PER_WORKER)))
     return target if target > current else max(target, current - 1)
 

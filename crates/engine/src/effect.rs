@@ -128,7 +128,7 @@ pub struct ReleasedRow {
     pub deliveries: u64,
 }
 
-/// A change that moves whole values: between two keys, or between databases.
+/// A change to whole values: a key is moved or copied, or databases are swapped or cleared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rearrangement<'a> {
     /// Moves the value of the first key to the second key and replaces any value there.

@@ -6,10 +6,10 @@
 //!
 //! A change takes two steps. A `decide_*` method, which takes `&self`, turns a request into an [`Effect`].
 //! [`Keyspace::apply`] then applies the effect. The three most common changes are decided and applied in one
-//! step: [`Keyspace::append_at`], [`Keyspace::deliver_at`] and [`Keyspace::acknowledge`]. Each makes the same
-//! change as its effect. From the arguments and the result, the caller can build the effect. A
-//! [`Rearrangement`] moves whole values between keys or databases. Nothing else changes the content of a key.
-//! Reading a key only records when the key was last used.
+//! step: [`Keyspace::append_at`], [`Keyspace::deliver_at`] and [`Keyspace::acknowledge`]. For each of them
+//! there is an effect that makes the same change. The caller can build this effect from the arguments and the
+//! result. A [`Rearrangement`] moves or copies a key, or swaps or clears databases. Apart from loading stored
+//! values, nothing else changes the content of a key. Reading a key only records when the key was last used.
 pub mod bytes;
 mod effect;
 mod id;

@@ -82,7 +82,7 @@ impl Server {
         self.uptime_at(monotonic_ns())
     }
 
-    /// Returns the nanoseconds since the start at a time of the monotonic clock.
+    /// Converts a reading of the monotonic clock to nanoseconds since the start.
     #[inline]
     pub(crate) fn uptime_at(&self, monotonic_ns: u64) -> u64 {
         monotonic_ns.saturating_sub(self.started_ns)

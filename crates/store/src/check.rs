@@ -83,7 +83,8 @@ pub struct FoundLog {
     pub first: u64,
     /// Last position that was found.
     pub last: u64,
-    /// Unfinished write that a crash left at the end. The server never acknowledged these records.
+    /// Unfinished write that a crash left at the end. With `appendfsync always`, the server never acknowledged these
+    /// records.
     pub torn: Option<TornTail>,
 }
 

@@ -76,7 +76,8 @@ impl<'s> Txn<'s> {
         Txn { locked, db, now_ms, ready: SmallVec::new(), record: None, rearrangements: 0 }
     }
 
-    /// Ends the transaction as dropping it does, but keeps the locks. The next transaction may share the record.
+    /// Ends the transaction and serves blocked readers, but keeps the locks. The changes may not be in the log yet: the
+    /// next transaction may share the record.
     ///
     /// Returns false if the caller must drop the transaction now, because a served reader waits for the lock or several
     /// shards are locked.

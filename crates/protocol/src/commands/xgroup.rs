@@ -85,7 +85,7 @@ enum Mkstream {
 }
 
 impl Mkstream {
-    /// Returns the maximum number of arguments after the start id: the number if every option is given once. Within
+    /// Returns the maximum number of arguments after the start id. This is enough to give every option once. Within
     /// this limit, a request can repeat an option.
     fn option_args_max(self) -> usize {
         match self {

@@ -94,7 +94,8 @@ static NAMES: [PackedName; COMMANDS.len()] = {
 
 /// A name of one to sixteen bytes in lower case, packed into integers for fast comparison.
 ///
-/// `head` has its first bytes and `tail` its last bytes; they overlap in a name of less than sixteen bytes.
+/// `head` has its first eight bytes and `tail` its last eight, four each in a name of four to seven bytes. They can
+/// overlap. A name of less than four bytes is in `head` alone.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct PackedName {
     length: usize,

@@ -1,9 +1,12 @@
 //! A folder in memory that simulates the failures of a real disk.
 //!
 //! Every file has a live image, which a running process reads, and a durable one. Writes, truncations and name changes
-//! are pending until a sync. [`SimDisk::crash`] chooses by a seed which pending changes survive a power cut: any subset
-//! of 512-byte sectors, torn at any byte; lengths independent of data; new space with zeros or garbage; each name
-//! change independently. Tests inject faults by the number of the call. The seeds determine everything.
+//! are pending until a sync. [`SimDisk::crash`] simulates a power cut. A seed determines which pending changes survive:
+//! - Any subset of the written 512-byte sectors survives. Each sector can be torn at any byte.
+//! - The length of a file does not depend on which data survives. New space can contain zeros or garbage.
+//! - Each name change survives or is lost, independently of the others.
+//!
+//! Tests inject faults by the number of the call. The seeds determine everything.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -20,7 +23,8 @@ const SECTOR_BYTES: u64 = 512;
 pub(crate) enum Fault {
     /// The call fails with an I/O error. A write may have written a part. A failed sync marks its pages as clean.
     Io,
-    /// The call fails for lack of space and changes nothing. A failed sync marks its pages as clean, as with `Io`.
+    /// The call fails for lack of space. It changes nothing, except that a failed sync marks its pages as clean, as
+    /// with `Io`.
     Full,
     /// A write writes only its first byte and succeeds. Other calls are not affected.
     Short,
@@ -257,7 +261,8 @@ impl SimState {
         found.ok_or_else(|| failure(operation, name, io::ErrorKind::NotFound))
     }
 
-    /// A name change that a power cut interrupts may have happened. One that fails has not.
+    /// Changes a name. If the power fails during the call, the change may survive. After any other failure, nothing has
+    /// changed.
     fn change_name(&mut self, fault: Option<Fault>, change: NameChange) -> Result<(), DiskError> {
         let (operation, name) = (change.operation(), change.name().to_owned());
         if matches!(fault, None | Some(Fault::Short | Fault::Halt)) {

@@ -9,14 +9,14 @@ use super::segment::{self, SegmentHeader, SegmentReader, Step};
 use super::{DamageKind, StoreId};
 use crate::disk::{Access, Disk, DiskError, Listed};
 
-/// A segment whose file name does not match its contents. Its records are not lost.
+/// A segment file that has the wrong name or repeats another segment. No records are lost because of this.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MisnamedSegment {
     /// Path of the file.
     pub file: String,
     /// Position at which it begins.
     pub first: u64,
-    /// What is wrong with its name.
+    /// Whether the name is wrong or the file repeats another segment.
     pub what: DamageKind,
 }
 

@@ -39,7 +39,8 @@ pub struct Salvage {
     pub bytes: u64,
     /// Ranges that are missing or unreadable, in order.
     pub losses: Vec<Loss>,
-    /// Unfinished write that a crash left at the end. The server never acknowledged these records.
+    /// Unfinished write that a crash left at the end. With `appendfsync always`, the server never acknowledged these
+    /// records.
     pub torn: Option<TornTail>,
     /// Name of the last segment if a crash interrupted its creation.
     pub unfinished: Option<String>,

@@ -146,7 +146,7 @@ impl Bug {
             Bug::ConsumerCreationNotLogged => "the creation of a consumer is not logged",
             Bug::NoackDeliveryNotLogged => "deliveries with NOACK are not logged",
             Bug::OtherFieldNamesIgnored => {
-                "an entry is logged with the field names of the entry before it, although its own names differ"
+                "an entry is logged with the field names of the entry before it although its own differ"
             }
             Bug::DeliveryOutOfOrder => "a delivery is logged after an entry that was added later",
             Bug::ReplyBeforeSync => "replies do not wait for the sync",

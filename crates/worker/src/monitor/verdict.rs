@@ -121,7 +121,7 @@ impl GroupVerdict {
         GroupVerdict { health, findings }
     }
 
-    /// Returns the finding with this code.
+    /// Returns the worst finding with this code. Several consumers can have a `consumer_idle` finding.
     pub fn found(&self, code: &str) -> Option<&Finding> {
         self.findings.iter().find(|finding| finding.code == code)
     }

@@ -111,7 +111,7 @@ async fn remove_duplicates(
         Vec::new()
     } else {
         let Some(seen) =
-            core.call_until_ok(subscription, Operation::Claiming, || core.backend.seen(&asked)).await
+            core.call_until_ok(subscription, Operation::Deduplicating, || core.backend.seen(&asked)).await
         else {
             core.keys_in_flight.remove(reserved.iter().flatten());
             core.release_unstarted(jobs);

@@ -19,6 +19,7 @@ pub(crate) enum Operation {
     Extending,
     Settling,
     DeadLettering,
+    Deduplicating,
 }
 
 impl Operation {
@@ -34,6 +35,7 @@ impl Operation {
             Operation::Extending => "extend leases",
             Operation::Settling => "settle messages",
             Operation::DeadLettering => "write dead letters",
+            Operation::Deduplicating => "look up which messages were handled before",
         }
     }
 }

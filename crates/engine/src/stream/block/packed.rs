@@ -99,7 +99,7 @@ impl PackedBlock {
         id_after(base, trailer.take(), trailer.take())
     }
 
-    /// Returns the view that a reader needs, and a reader for the rest of the trailer.
+    /// Returns the view of the block, and a reader for the numbers of the trailer after `name_count`.
     #[inline(always)]
     fn open(&self, base: StreamId) -> (BlockView<'_>, TrailerReader<'_>) {
         let all = &*self.0;

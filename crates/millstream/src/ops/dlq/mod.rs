@@ -130,7 +130,7 @@ impl DlqListArgs {
         }
         if self.count.is_some() || self.dlq.is_named() || self.selection.filter() != Filter::default() {
             return Err(Failure::Usage(
-                "these options need a stream: name it, as in millstream dlq ls STREAM".to_owned(),
+                "--count, --dlq and the filters need a stream: millstream dlq ls STREAM".to_owned(),
             ));
         }
         list_streams(common).await

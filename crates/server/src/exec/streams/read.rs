@@ -63,7 +63,7 @@ fn done(is_brief: bool) -> Outcome {
     if is_brief { Outcome::Brief } else { Outcome::Done }
 }
 
-/// Whether a read returns only new entries, and few of them. Other entries must be searched for, which takes longer.
+/// Whether the command reads only new entries of one stream, and few of them. Finding pending entries takes longer.
 fn reads_few_new(cmd: &Xreadgroup<'_>) -> bool {
     cmd.claim_idle_ms_min.is_none()
         && cmd.bounds.count.is_some_and(|count| count <= BRIEF_ENTRIES_MAX)
@@ -72,7 +72,8 @@ fn reads_few_new(cmd: &Xreadgroup<'_>) -> bool {
 
 #[inline(never)]
 fn read_streams(txn: &mut Txn<'_>, out: &mut Writer, cmd: &Xreadgroup<'_>) -> Reply {
-    // A read of one stream checks the group itself. Several streams are all checked before the first is read.
+    // A read of one stream checks the group itself. Several streams are all checked before the first is read. If no
+    // stream is read, because MAXCOUNT is 0 or the id is invalid, the groups must be checked here too.
     if cmd.streams.len() > 1 || cmd.bounds.max_count == Some(0) || cmd.position(0).is_err() {
         check_groups(txn, cmd)?;
     }
@@ -84,8 +85,8 @@ fn read_streams(txn: &mut Txn<'_>, out: &mut Writer, cmd: &Xreadgroup<'_>) -> Re
             GroupReadFrom::New => None,
             GroupReadFrom::PendingAfter(after) => Some(after),
         };
-        // Repeats the steps of the verb `ReadGroup` instead of running the verb, which would look up a single stream
-        // twice. Workers send this command more often than any other.
+        // Repeats the steps of the verb `ReadGroup` instead of running the verb. The verb looks up each stream twice:
+        // to check its group, and to read it. Workers send this command more often than any other.
         let read = match GroupRead::new(history_after, cmd.claim_idle_ms_min) {
             GroupRead::New => read_new(txn, &mut reply, reader, count, cmd.noack),
             GroupRead::IdleAndNew { min_idle_ms } => {

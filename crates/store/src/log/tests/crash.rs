@@ -157,7 +157,7 @@ impl LogEpisode {
             };
             self.model.reported_durable = self.model.reported_durable.max(log.durable());
             if self.model.reported_durable > self.model.payloads.len() as u64 {
-                return Err("a position is durable that was never appended".to_owned());
+                return Err("a position that was never appended is durable".to_owned());
             }
             if let Err(LogError::Failed(_)) = outcome {
                 return self.stays_failed(log);

@@ -99,7 +99,7 @@ impl WrittenFolder {
                     return Err("opened with other records than were written".to_owned());
                 }
                 if opened.report.last < proven {
-                    return Err(format!("opened at {}, behind the durable {proven}", opened.report.last));
+                    return Err(format!("opened up to {}, but {proven} was durable", opened.report.last));
                 }
                 Ok(true)
             }

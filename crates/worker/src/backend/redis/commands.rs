@@ -1,4 +1,4 @@
-//! Builds the commands that the backend sends: one function for each.
+//! Builds commands that the backend sends: a function for each longer or shared one, and a macro for the others.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use super::super::{
     Consumer, Fields, IdOrder, Idempotence, PendingFilter, Range, Read, Start, StreamId, Trim,
 };
 
-/// Maximum idle time sent to a server: about 30 years.
+/// Maximum value that [`idle_millis`] returns: about 30 years.
 ///
-/// A released entry must match any idle time. Where releases are emulated, released entries have a delivery time of
-/// 1970 and match this maximum. No real delivery is that old.
+/// A released entry must match every minimum idle time. If the server cannot release entries, the backend sets their
+/// delivery time to 1970 instead, so they have been idle for longer than this. No other entry has.
 const IDLE_MS_MAX: u64 = 30 * 365 * 24 * 3600 * 1000;
 
 /// Number of keys that the server examines per SCAN call.
