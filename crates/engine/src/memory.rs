@@ -1,5 +1,4 @@
-//! Estimates the real size of an allocation. Most memory figures use it, so they are comparable. `pending`
-//! has its own copy of the formula.
+//! Estimates the real size of an allocation. Most memory figures use it, so they are comparable.
 
 /// Estimates how many bytes the allocator uses for a request of `bytes`. Assumes a usual 64-bit malloc: it
 /// adds a header of 8 bytes, rounds up to a multiple of 16 and uses at least 32 bytes. A request of 0 bytes

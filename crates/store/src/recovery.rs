@@ -55,13 +55,11 @@ impl FolderOptions {
     pub(crate) fn log_options(&self) -> LogOptions {
         let random = foldhash::fast::RandomState::default();
         let mut drawn = 0u64;
-        let mut options = LogOptions::new(move || {
+        let random = move || {
             drawn += 1;
             std::hash::BuildHasher::hash_one(&random, drawn)
-        });
-        options.policy = self.policy;
-        options.segment_bytes = self.segment_bytes;
-        options
+        };
+        LogOptions { policy: self.policy, segment_bytes: self.segment_bytes, ..LogOptions::new(random) }
     }
 }
 
@@ -358,13 +356,14 @@ impl<'s> Rebuild<'s> {
 
     /// Returns true if the change must be applied: its database exists, and its key does not contain the change yet.
     fn must_apply(&mut self, position: u64, change: &RecordedChange<'_>) -> bool {
-        match change {
-            RecordedChange::Key { db, key, .. } => {
-                self.has_database(*db) && self.is_newer(position, *db, key)
+        match *change {
+            RecordedChange::Key { db, key, .. } => self.has_database(db) && self.is_newer(position, db, key),
+            RecordedChange::Rearrange(Rearrangement::Move(from, to) | Rearrangement::Copy(from, to)) => {
+                self.has_database(from.db.max(to.db))
             }
+            RecordedChange::Rearrange(Rearrangement::Swap(a, b)) => self.has_database(a.max(b)),
             // FLUSHALL clears every database, including ones that no longer exist.
-            RecordedChange::Rearrange(Rearrangement::Clear(db)) => *db < self.txn.store().databases(),
-            RecordedChange::Rearrange(change) => self.has_database(highest_database(change)),
+            RecordedChange::Rearrange(Rearrangement::Clear(db)) => db < self.txn.store().databases(),
         }
     }
 
@@ -383,14 +382,6 @@ impl<'s> Rebuild<'s> {
 
     pub(crate) fn is_newer(&self, position: u64, db: u32, key: &[u8]) -> bool {
         self.stamps.get(&DbKeyRef { db, key }).is_none_or(|stamp| position > *stamp)
-    }
-}
-
-fn highest_database(change: &Rearrangement<'_>) -> u32 {
-    match *change {
-        Rearrangement::Move(from, to) | Rearrangement::Copy(from, to) => from.db.max(to.db),
-        Rearrangement::Swap(a, b) => a.max(b),
-        Rearrangement::Clear(db) => db,
     }
 }
 

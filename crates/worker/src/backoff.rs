@@ -33,17 +33,6 @@ impl Backoff {
         Backoff { first: delay, longest: delay, factor: 1.0, jitter: true }
     }
 
-    /// Returns no delay.
-    pub fn none() -> Backoff {
-        Backoff::fixed(Duration::ZERO)
-    }
-
-    /// Sets by how much the delay is multiplied each time, at least 1. Default: 2.
-    pub fn factor(mut self, factor: f64) -> Backoff {
-        self.factor = factor.max(1.0);
-        self
-    }
-
     /// Turns jitter off. Messages that failed together are then delivered again together.
     pub fn without_jitter(mut self) -> Backoff {
         self.jitter = false;
@@ -76,11 +65,11 @@ mod tests {
 
     #[test]
     fn delays_grow_to_the_longest() {
-        let backoff = Backoff::exponential(SECOND..SECOND * 10).factor(3.0).without_jitter();
+        let backoff = Backoff::exponential(SECOND..SECOND * 10).without_jitter();
         let delays: Vec<u64> = (1..=5).map(|n| backoff.delay(n).as_secs()).collect();
-        assert_eq!(delays, [1, 3, 9, 10, 10]);
+        assert_eq!(delays, [1, 2, 4, 8, 10]);
         assert_eq!(backoff.delay(u64::MAX), SECOND * 10);
-        assert_eq!(Backoff::none().delay(u64::MAX), Duration::ZERO);
+        assert_eq!(Backoff::fixed(Duration::ZERO).delay(u64::MAX), Duration::ZERO);
     }
 
     #[test]

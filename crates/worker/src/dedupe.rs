@@ -32,7 +32,7 @@ use crate::names;
 /// ```
 #[derive(Clone)]
 pub struct Dedupe {
-    window: Duration,
+    pub(crate) window: Duration,
     source: KeySource,
 }
 
@@ -61,10 +61,6 @@ impl Dedupe {
     pub fn by(mut self, key: impl Fn(&Message) -> Option<String> + Send + Sync + 'static) -> Dedupe {
         self.source = KeySource::Function(Arc::new(key));
         self
-    }
-
-    pub(crate) fn window(&self) -> Duration {
-        self.window
     }
 
     /// Returns the key in the store under which the message is remembered, or `None` if it has none.

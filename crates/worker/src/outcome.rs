@@ -42,7 +42,7 @@ impl Outcome {
 
     /// Moves the message to the dead letters, with an error text for people.
     pub fn reject(error: impl Into<String>) -> Outcome {
-        Outcome::Reject(Failure { error: error.into(), error_type: String::new(), reason: Reason::Rejected })
+        Outcome::Reject(Failure::without_type(Reason::Rejected, error))
     }
 
     /// Returns why the handler failed, if it did.
@@ -64,6 +64,13 @@ pub struct Failure {
     pub error_type: String,
     /// The kind of failure.
     pub reason: Reason,
+}
+
+impl Failure {
+    /// Creates a failure whose error has no type.
+    pub(crate) fn without_type(reason: Reason, error: impl Into<String>) -> Failure {
+        Failure { error: error.into(), error_type: String::new(), reason }
+    }
 }
 
 /// The kind of failure, as stored in dead letters.

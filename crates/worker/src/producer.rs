@@ -99,11 +99,6 @@ impl Producer {
         self
     }
 
-    /// Returns the name of the stream.
-    pub fn stream(&self) -> &str {
-        &self.stream
-    }
-
     /// Adds one entry and returns its id.
     pub async fn send(&self, fields: impl IntoFields) -> Result<StreamId, Error> {
         self.add_one(self.entry(fields.into_fields())).await
@@ -111,7 +106,9 @@ impl Producer {
 
     /// Adds one entry with a value as JSON in its field `data`. [`Json`](crate::handler::Json) reads it from there.
     pub async fn send_json<T: Serialize + ?Sized>(&self, value: &T) -> Result<StreamId, Error> {
-        self.send(json_fields(value)?).await
+        let json = serde_json::to_vec(value)
+            .map_err(|error| refused("cannot serialize the value as JSON").with_source(error))?;
+        self.send([(DOCUMENT_FIELD, json)]).await
     }
 
     /// Adds one entry with an idempotence id of your choice. Returns the id of the entry in the stream.
@@ -256,12 +253,6 @@ impl IntoBytes for &[u8] {
     fn into_bytes(self) -> Bytes {
         Bytes::copy_from_slice(self)
     }
-}
-
-fn json_fields<T: Serialize + ?Sized>(value: &T) -> Result<Fields, Error> {
-    let json = serde_json::to_vec(value)
-        .map_err(|error| refused("cannot serialize the value as JSON").with_source(error))?;
-    Ok(vec![(Bytes::from_static(DOCUMENT_FIELD.as_bytes()), json.into())])
 }
 
 fn refused(message: &str) -> Error {

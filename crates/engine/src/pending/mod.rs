@@ -36,6 +36,7 @@ use std::ops::ControlFlow;
 use std::{fmt, mem};
 
 use crate::StreamId;
+use crate::memory::allocation_bytes;
 use chunk::Chunk;
 use page::Page;
 use pages::Pages;
@@ -411,10 +412,4 @@ impl fmt::Debug for PendingList {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PendingList").field("len", &self.len).finish_non_exhaustive()
     }
-}
-
-/// Estimates how many bytes an allocator uses for a request: it adds a header of 8 bytes, rounds up to a
-/// multiple of 16 and uses at least 32 bytes.
-fn allocation_bytes(requested: usize) -> usize {
-    if requested == 0 { 0 } else { (requested + 8).next_multiple_of(16).max(32) }
 }

@@ -49,7 +49,8 @@ impl Group {
     pub fn consumers(
         &self,
     ) -> impl ExactSizeIterator<Item = (&[u8], ConsumerHandle, &Consumer)> + DoubleEndedIterator {
-        self.consumers.iter()
+        let by_name = self.consumers.by_name.iter();
+        by_name.map(|(name, handle)| (&**name, *handle, self.consumers.get(*handle)))
     }
 
     /// Returns the handle of a consumer, which pending entries refer to.
@@ -250,12 +251,6 @@ impl Consumers {
 
     pub(super) fn get_mut(&mut self, handle: ConsumerHandle) -> &mut Consumer {
         self.slots[handle.0 as usize].as_mut().expect("a pending entry's consumer exists")
-    }
-
-    fn iter(
-        &self,
-    ) -> impl ExactSizeIterator<Item = (&[u8], ConsumerHandle, &Consumer)> + DoubleEndedIterator {
-        self.by_name.iter().map(|(name, handle)| (&**name, *handle, self.get(*handle)))
     }
 
     fn memory_bytes(&self) -> usize {

@@ -205,27 +205,20 @@ impl ProducerHistory {
     pub(super) fn check(&self) -> Result<(), String> {
         let mut counted = 0;
         for (name, producer) in &self.producers {
+            let label = name.escape_ascii();
             let mut numbers: Vec<u64> = producer.by_iid.values().copied().collect();
             numbers.sort_unstable();
             if numbers.is_empty() || !producer.numbers.iter().eq(&numbers) {
-                return Err(format!(
-                    "producer {}: its index of iids and its list of items differ",
-                    name.escape_ascii()
-                ));
+                return Err(format!("producer {label}: its index of iids and its list of items differ"));
             }
             if numbers.len() as u64 > self.limits.max_size.max(1) {
-                return Err(format!(
-                    "producer {}: {} items are more than its limit",
-                    name.escape_ascii(),
-                    numbers.len()
-                ));
+                return Err(format!("producer {label}: {} items are more than its limit", numbers.len()));
             }
             for (iid, number) in &producer.by_iid {
                 let item = self.items.get(number);
                 if item.is_none_or(|item| item.producer != *name || item.iid != *iid) {
                     return Err(format!(
-                        "producer {}: item {number} is missing or belongs to another producer",
-                        name.escape_ascii()
+                        "producer {label}: item {number} is missing or belongs to another producer"
                     ));
                 }
             }

@@ -224,12 +224,10 @@ impl Stream {
         now_ms: u64,
     ) -> Vec<Option<ClaimedRow>> {
         let Some(owner) = group.consumer(consumer) else { return vec![None; ids.len()] };
-        let own = |id: &StreamId| group.pending().get(*id).filter(|row| row.consumer == Some(owner));
-        ids.iter()
-            .map(|id| {
-                let row = own(id)?;
-                Some(ClaimedRow { id: row.id, delivered_at_ms: now_ms, deliveries: row.deliveries })
-            })
-            .collect()
+        let extend = |id: &StreamId| {
+            let row = group.pending().get(*id).filter(|row| row.consumer == Some(owner))?;
+            Some(ClaimedRow { id: row.id, delivered_at_ms: now_ms, deliveries: row.deliveries })
+        };
+        ids.iter().map(extend).collect()
     }
 }

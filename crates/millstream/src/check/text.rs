@@ -17,11 +17,8 @@ pub(super) fn of_report(report: &Report) -> String {
     match report.damage.len() {
         0 => write_row(&mut out, "verdict", "sound"),
         count => {
-            write_row(
-                &mut out,
-                "verdict",
-                format_args!("damaged in {}; nothing was changed", counted(count as u64, "place")),
-            );
+            let places = counted(count as u64, "place");
+            write_row(&mut out, "verdict", format_args!("damaged in {places}; nothing was changed"));
             write_some(&mut out, &report.damage, |out, found| {
                 write_finding(out, found);
                 write_text(out, format_args!("    fix: {}", found.way_out));
@@ -74,62 +71,38 @@ fn write_report(out: &mut String, report: &Report) {
     }
     let bytes = report.files.iter().map(|file| file.bytes).sum();
     write_row(out, "files", format_args!("{}, {}", report.files.len(), size(bytes)));
-    match &report.manifest {
-        Some(manifest) => {
-            let snapshot =
-                manifest.snapshot.map_or("no snapshot".to_owned(), |at| format!("snapshot at {at}"));
-            let (first, durable) = (manifest.first, manifest.durable);
-            write_row(
-                out,
-                "manifest",
-                format_args!(
-                    "{snapshot}, log from position {first}, durable at least up to position {durable}"
-                ),
-            );
-        }
-        None => write_row(out, "manifest", "missing or unusable"),
-    }
+    let manifest = report.manifest.as_ref().map_or("missing or unusable".to_owned(), |manifest| {
+        let snapshot = manifest.snapshot.map_or("no snapshot".to_owned(), |at| format!("snapshot at {at}"));
+        let (first, durable) = (manifest.first, manifest.durable);
+        format!("{snapshot}, log from position {first}, durable at least up to position {durable}")
+    });
+    write_row(out, "manifest", manifest);
     if let Some(snapshot) = &report.snapshot {
         let of = snapshot.keys_written.map_or("an unknown number".to_owned(), |keys| keys.to_string());
         write_row(out, "snapshot", format_args!("{}: {} of {of} keys intact", snapshot.name, snapshot.keys));
     }
     let log = &report.log;
     let segments = counted(log.segments as u64, "segment");
-    let records = counted(log.records, "record");
-    write_row(
-        out,
-        "log",
-        format_args!("{segments}, {}, {records}, last position {}", size(log.bytes), log.last),
-    );
+    let (bytes, records) = (size(log.bytes), counted(log.records, "record"));
+    write_row(out, "log", format_args!("{segments}, {bytes}, {records}, last position {}", log.last));
     if let Some(torn) = &log.torn {
         let (bytes, at, file) = (torn.bytes, torn.at, &torn.file);
         write_row(out, "torn tail", format_args!("{bytes} bytes at offset {at} of {file}"));
-        write_text(
-            out,
-            format_args!(
-                "{:12}unfinished write, not acknowledged under appendfsync always; the next start removes it",
-                ""
-            ),
-        );
+        let meaning = "unfinished write, not acknowledged under appendfsync always";
+        write_row(out, "", format_args!("{meaning}; the next start removes it"));
     }
     if !report.leftovers.is_empty() {
-        write_row(
-            out,
-            "leftovers",
-            format_args!("{}; the next start removes them", report.leftovers.join(", ")),
-        );
+        let names = report.leftovers.join(", ");
+        write_row(out, "leftovers", format_args!("{names}; the next start removes them"));
     }
     write_contents(out, report);
 }
 
 fn write_contents(out: &mut String, report: &Report) {
     let contents = report.contents;
-    let (keys, streams, entries) = (
-        counted(contents.keys, "key"),
-        counted(contents.streams, "stream"),
-        counted(contents.entries, "entry"),
-    );
-    let (groups, pending) = (counted(contents.groups, "group"), contents.pending);
+    let (keys, streams) = (counted(contents.keys, "key"), counted(contents.streams, "stream"));
+    let (entries, groups) = (counted(contents.entries, "entry"), counted(contents.groups, "group"));
+    let pending = contents.pending;
     write_row(out, "contents", format_args!("{keys}; {streams} with {entries}, {groups}, {pending} pending"));
 }
 
@@ -148,33 +121,24 @@ fn write_finding(out: &mut String, found: &Finding) {
 }
 
 fn write_lost_positions(out: &mut String, lost: &LostPositions) {
-    let (first, file, what) = (lost.first, &lost.file, &lost.what);
-    match lost.last {
-        None => write_text(out, format_args!("  lost: positions from {first} on ({file}: {what})")),
-        Some(last) if last < first => {
-            write_text(out, format_args!("  possibly lost: positions from {first} on ({file}: {what})"))
-        }
-        Some(last) if last == first => {
-            write_text(out, format_args!("  lost: position {first} ({file}: {what})"))
-        }
-        Some(last) => write_text(out, format_args!("  lost: positions {first} to {last} ({file}: {what})")),
-    }
+    let first = lost.first;
+    let positions = match lost.last {
+        None => format!("lost: positions from {first} on"),
+        Some(last) if last < first => format!("possibly lost: positions from {first} on"),
+        Some(last) if last == first => format!("lost: position {first}"),
+        Some(last) => format!("lost: positions {first} to {last}"),
+    };
+    write_text(out, format_args!("  {positions} ({}: {})", lost.file, lost.what));
 }
 
 fn write_damaged_key(out: &mut String, damaged: &DamagedKey) {
     let (key, db, why) = (Quoted(&damaged.key), damaged.db, &damaged.why);
-    match damaged.position {
-        Some(position) => {
-            let changes = counted(damaged.changes, "change");
-            write_text(
-                out,
-                format_args!(
-                    "  key {key} of database {db}: {changes} skipped, from position {position} on: {why}"
-                ),
-            );
-        }
-        None => write_text(out, format_args!("  key {key} of database {db} skipped: {why}")),
-    }
+    let changes = counted(damaged.changes, "change");
+    let skipped = match damaged.position {
+        Some(position) => format!(": {changes} skipped, from position {position} on"),
+        None => " skipped".to_owned(),
+    };
+    write_text(out, format_args!("  key {key} of database {db}{skipped}: {why}"));
 }
 
 fn write_some<T>(out: &mut String, items: &[T], mut put: impl FnMut(&mut String, &T)) {

@@ -169,9 +169,6 @@ impl Demo {
     }
 }
 
-/// The running producers.
-type Producers = JoinSet<Result<(), millstream_worker::Error>>;
-
 /// A running demo.
 struct DemoRun {
     plan: Plan,
@@ -207,7 +204,12 @@ impl DemoRun {
         }
         self.display
             .detail("the leases of the killed worker expired, and the pool has taken over its orders");
-        self.wait_for_producers(&handle, &mut producers).await?;
+        while !producers.is_empty() {
+            self.poll(&handle).await?;
+            while let Some(sent) = producers.try_join_next() {
+                sent.map_err(|error| Failure::Other(format!("a producer failed: {error}")))??;
+            }
+        }
         self.wait_until(&handle, Figures::is_drained).await?;
         self.show_dead_letters().await?;
         self.redrive(&handle).await?;
@@ -255,7 +257,7 @@ impl DemoRun {
     }
 
     /// Starts the producers.
-    fn produce(&self) -> Producers {
+    fn produce(&self) -> JoinSet<Result<(), millstream_worker::Error>> {
         let mut producers = JoinSet::new();
         for number in 0..PRODUCERS {
             let (plan, tracker) = (self.plan, Arc::clone(&self.tracker));
@@ -297,20 +299,6 @@ impl DemoRun {
     async fn pending_of_second_worker(&self) -> Result<u64, Failure> {
         let summary = self.backend.pending_summary(STREAM, GROUP).await?;
         Ok(summary.consumers.iter().find(|(name, _)| name == SECOND_WORKER).map_or(0, |(_, rows)| *rows))
-    }
-
-    async fn wait_for_producers(
-        &mut self,
-        handle: &WorkerHandle,
-        producers: &mut Producers,
-    ) -> Result<(), Failure> {
-        while !producers.is_empty() {
-            self.poll(handle).await?;
-            while let Some(sent) = producers.try_join_next() {
-                sent.map_err(|error| Failure::Other(format!("a producer failed: {error}")))??;
-            }
-        }
-        Ok(())
     }
 
     /// Prints the errors of the dead letters.

@@ -59,7 +59,7 @@ pub enum ClientKill<'a> {
 }
 
 /// The filters of CLIENT KILL. A client must match all of them; `None` matches every client.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KillFilter<'a> {
     /// ID: the client's id.
     pub id: Option<u64>,
@@ -246,45 +246,33 @@ fn parse_client_ids(texts: &[&[u8]]) -> Result<SmallVec<[i64; 4]>, CommandError>
 
 impl<'a> KillFilter<'a> {
     fn parse(mut args: Args<'a>) -> Result<KillFilter<'a>, CommandError> {
-        let mut filter = KillFilter {
-            id: None,
-            client_type: None,
-            address: None,
-            local_address: None,
-            age_s_min: None,
-            skip_me: true,
-        };
+        let mut filter = KillFilter { skip_me: true, ..KillFilter::default() };
         while !args.is_empty() {
-            filter.read_option(&mut args)?;
-        }
-        Ok(filter)
-    }
-
-    fn read_option(&mut self, args: &mut Args<'a>) -> Result<(), CommandError> {
-        if args.keyword_before("ID", 1) {
-            self.id = Some(parse_positive(args.next()?).ok_or(errors::CLIENT_ID_NOT_POSITIVE)?);
-        } else if args.keyword_before("MAXAGE", 1) {
-            let seconds = args.next_i64_or(errors::MAXAGE_NOT_AN_INTEGER)?;
-            let seconds = u64::try_from(seconds).ok().filter(|&seconds| seconds > 0);
-            self.age_s_min = Some(seconds.ok_or(errors::MAXAGE_NOT_POSITIVE)?);
-        } else if args.keyword_before("TYPE", 1) {
-            self.client_type = Some(parse_type(args.next()?)?);
-        } else if args.keyword_before("ADDR", 1) {
-            self.address = Some(args.next()?);
-        } else if args.keyword_before("LADDR", 1) {
-            self.local_address = Some(args.next()?);
-        } else if args.keyword_before("USER", 1) {
-            // Every client is the default user, so a filter for this user matches all clients.
-            check_user(args.next()?)?;
-        } else if args.keyword_before("SKIPME", 1) {
-            self.skip_me = args.keyword("YES");
-            if !self.skip_me && !args.keyword("NO") {
+            if args.keyword_before("ID", 1) {
+                filter.id = Some(parse_positive(args.next()?).ok_or(errors::CLIENT_ID_NOT_POSITIVE)?);
+            } else if args.keyword_before("MAXAGE", 1) {
+                let seconds = args.next_i64_or(errors::MAXAGE_NOT_AN_INTEGER)?;
+                let seconds = u64::try_from(seconds).ok().filter(|&seconds| seconds > 0);
+                filter.age_s_min = Some(seconds.ok_or(errors::MAXAGE_NOT_POSITIVE)?);
+            } else if args.keyword_before("TYPE", 1) {
+                filter.client_type = Some(parse_type(args.next()?)?);
+            } else if args.keyword_before("ADDR", 1) {
+                filter.address = Some(args.next()?);
+            } else if args.keyword_before("LADDR", 1) {
+                filter.local_address = Some(args.next()?);
+            } else if args.keyword_before("USER", 1) {
+                // Every client is the default user, so a filter for this user matches all clients.
+                check_user(args.next()?)?;
+            } else if args.keyword_before("SKIPME", 1) {
+                filter.skip_me = args.keyword("YES");
+                if !filter.skip_me && !args.keyword("NO") {
+                    return Err(errors::SYNTAX);
+                }
+            } else {
                 return Err(errors::SYNTAX);
             }
-        } else {
-            return Err(errors::SYNTAX);
         }
-        Ok(())
+        Ok(filter)
     }
 }
 

@@ -67,12 +67,10 @@ impl Deadline {
     ) -> Result<Deadline, CommandError> {
         let amount = number::parse_i64(text).ok_or(errors::NOT_AN_INTEGER)?;
         let ms = match unit {
-            TimeUnit::Seconds => {
-                amount.checked_mul(1000).ok_or_else(|| errors::invalid_expire_time(command))?
-            }
-            TimeUnit::Milliseconds => amount,
+            TimeUnit::Seconds => amount.checked_mul(1000),
+            TimeUnit::Milliseconds => Some(amount),
         };
-        Ok(Deadline { base, ms, command })
+        Ok(Deadline { base, ms: ms.ok_or_else(|| errors::invalid_expire_time(command))?, command })
     }
 }
 

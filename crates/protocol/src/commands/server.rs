@@ -66,10 +66,7 @@ impl DebugCommand {
         } else {
             return Err(errors::subcommand_syntax(subcommand(argv), "DEBUG"));
         };
-        match args.is_empty() {
-            true => Ok(command),
-            false => Err(errors::subcommand_syntax(subcommand(argv), "DEBUG")),
-        }
+        if args.is_empty() { Ok(command) } else { Err(errors::subcommand_syntax(subcommand(argv), "DEBUG")) }
     }
 }
 

@@ -12,7 +12,7 @@ use millstream_protocol::errors;
 use millstream_protocol::resp::Writer;
 use millstream_store::Txn;
 
-use crate::command::{Call, CommandContext, DONE, Reply};
+use crate::command::{Call, CommandContext, DONE, Reply, reply_ok};
 use crate::registry::{Client, flags};
 use crate::session;
 use crate::state::{NANOS_PER_MILLI, Server};
@@ -32,8 +32,7 @@ pub(crate) fn getname(call: &mut Call<'_, '_, '_>, _: ArgList<'_>) -> Reply {
 
 pub(crate) fn setname(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>) -> Reply {
     call.context.session.client.labels.lock().name = text(parse_client_name(argv)?);
-    call.out.ok();
-    DONE
+    reply_ok(call.out)
 }
 
 pub(crate) fn setinfo(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>) -> Reply {
@@ -43,8 +42,7 @@ pub(crate) fn setinfo(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>) -> Reply {
         ClientAttribute::LibName => labels.lib_name = text(value),
         ClientAttribute::LibVer => labels.lib_ver = text(value),
     }
-    call.out.ok();
-    DONE
+    reply_ok(call.out)
 }
 
 pub(crate) fn info(call: &mut Call<'_, '_, '_>, _: ArgList<'_>) -> Reply {
@@ -75,14 +73,12 @@ pub(crate) fn pause(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>) -> Reply {
     let server = call.context.server;
     let length_ns = timeout_ms.saturating_mul(NANOS_PER_MILLI);
     server.pause.begin(mode, server.uptime_ns().saturating_add(length_ns));
-    call.out.ok();
-    DONE
+    reply_ok(call.out)
 }
 
 pub(crate) fn unpause(call: &mut Call<'_, '_, '_>, _: ArgList<'_>) -> Reply {
     call.context.server.pause.end();
-    call.out.ok();
-    DONE
+    reply_ok(call.out)
 }
 
 pub(crate) fn reply(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>) -> Reply {
@@ -91,21 +87,18 @@ pub(crate) fn reply(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>) -> Reply {
         ReplyMode::Off => session::ReplyMode::Off,
         ReplyMode::Skip => session::ReplyMode::SkipThis,
     };
-    call.out.ok();
-    DONE
+    reply_ok(call.out)
 }
 
 /// CLIENT NO-EVICT and CLIENT NO-TOUCH: sets or clears a flag of the client.
 pub(crate) fn switch(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>, flag: u32) -> Reply {
     call.context.session.client.set(flag, parse_on_or_off(argv)?);
-    call.out.ok();
-    DONE
+    reply_ok(call.out)
 }
 
 pub(crate) fn tracking(_: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
     check_tracking(argv)?;
-    out.ok();
-    DONE
+    reply_ok(out)
 }
 
 pub(crate) fn getredir(_: &mut Txn<'_>, out: &mut Writer, _: ArgList<'_>) -> Reply {

@@ -5,7 +5,7 @@ use millstream_protocol::commands::ArgList;
 use millstream_protocol::errors;
 use millstream_protocol::glob;
 
-use crate::command::{Call, DONE, Reply};
+use crate::command::{Call, DONE, Reply, reply_ok};
 use crate::settings::{Id, SETTINGS};
 
 pub(crate) fn get(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>) -> Reply {
@@ -30,12 +30,10 @@ pub(crate) fn set(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>) -> Reply {
         // The client that sets the password knows it, so it stays authenticated.
         call.context.session.authenticated = true;
     }
-    call.out.ok();
-    DONE
+    reply_ok(call.out)
 }
 
 pub(crate) fn resetstat(call: &mut Call<'_, '_, '_>, _: ArgList<'_>) -> Reply {
     call.context.server.stats.reset();
-    call.out.ok();
-    DONE
+    reply_ok(call.out)
 }

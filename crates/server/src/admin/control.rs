@@ -6,7 +6,7 @@ use millstream_protocol::resp::Writer;
 use millstream_store::Txn;
 
 use super::saving;
-use crate::command::{Call, DONE, Reply};
+use crate::command::{Call, DONE, Reply, reply_ok};
 use crate::slowlog::SlowEntry;
 
 /// TIME: Unix seconds, and the microseconds within the second.
@@ -41,8 +41,7 @@ pub(crate) fn wait(_: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Repl
 /// REPLICAOF and SLAVEOF.
 pub(crate) fn replicaof(_: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
     check_replicaof(argv)?;
-    out.ok();
-    DONE
+    reply_ok(out)
 }
 
 pub(crate) fn debug(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>) -> Reply {
@@ -50,8 +49,7 @@ pub(crate) fn debug(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>) -> Reply {
         DebugCommand::Sleep(duration) => {
             // Sleeps while all keys are locked, so that all clients wait, as in Redis.
             std::thread::sleep(duration);
-            call.out.ok();
-            DONE
+            reply_ok(call.out)
         }
         DebugCommand::Reload { save } => saving::reload(call, save),
     }
@@ -77,8 +75,7 @@ pub(crate) fn slowlog_len(call: &mut Call<'_, '_, '_>, _: ArgList<'_>) -> Reply 
 
 pub(crate) fn slowlog_reset(call: &mut Call<'_, '_, '_>, _: ArgList<'_>) -> Reply {
     call.context.server.slowlog.clear();
-    call.out.ok();
-    DONE
+    reply_ok(call.out)
 }
 
 fn write_slow_entry(out: &mut Writer, entry: &SlowEntry) {

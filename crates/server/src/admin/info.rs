@@ -30,7 +30,7 @@ const SECTIONS: &[Section] = &[
     ("Modules", true, |_| {}),
     ("Commandstats", false, |info| info.command_stats()),
     ("Errorstats", true, |info| info.error_stats()),
-    ("Cluster", true, |info| info.cluster()),
+    ("Cluster", true, |info| info.line("cluster_enabled", 0)),
     ("Keyspace", true, |info| info.keyspace()),
 ];
 
@@ -86,6 +86,11 @@ impl InfoWriter<'_, '_> {
         let _ = write!(self.text, "{name}:{value}\r\n");
     }
 
+    /// Writes 0 for each of these fields.
+    fn zeros(&mut self, names: &[&str]) {
+        names.iter().for_each(|name| self.line(name, 0));
+    }
+
     /// Writes a number of bytes twice: as a plain number, and with a unit in the field `NAME_human`.
     fn bytes(&mut self, name: &str, bytes: u64) {
         self.line(name, bytes);
@@ -128,11 +133,9 @@ impl InfoWriter<'_, '_> {
         self.line("connected_clients", connected);
         self.line("cluster_connections", 0);
         self.line("maxclients", self.server.settings.number(Id::MaxClients));
-        self.line("client_recent_max_input_buffer", 0);
-        self.line("client_recent_max_output_buffer", 0);
+        self.zeros(&["client_recent_max_input_buffer", "client_recent_max_output_buffer"]);
         self.line("blocked_clients", blocked);
-        self.line("tracking_clients", 0);
-        self.line("clients_in_timeout_table", 0);
+        self.zeros(&["tracking_clients", "clients_in_timeout_table"]);
         self.line("total_blocking_keys", self.txn.blocking_key_count());
         self.line("total_blocking_keys_on_nokey", self.txn.blocking_group_key_count());
     }
@@ -151,8 +154,7 @@ impl InfoWriter<'_, '_> {
         self.bytes("maxmemory", 0);
         self.line("maxmemory_policy", "noeviction");
         self.line("mem_fragmentation_ratio", "1.00");
-        self.line("mem_clients_slaves", 0);
-        self.line("mem_clients_normal", 0);
+        self.zeros(&["mem_clients_slaves", "mem_clients_normal"]);
         self.line("mem_allocator", "libc");
         self.line("active_defrag_running", 0);
         self.line("lazyfree_pending_objects", self.server.store.unreclaimed());
@@ -169,16 +171,10 @@ impl InfoWriter<'_, '_> {
         self.line("instantaneous_input_kbps", format!("{:.2}", input as f64 / 1024.0));
         self.line("instantaneous_output_kbps", format!("{:.2}", output as f64 / 1024.0));
         self.line("rejected_connections", totals.of(Event::RejectedConnection));
-        for name in ["sync_full", "sync_partial_ok", "sync_partial_err"] {
-            self.line(name, 0);
-        }
+        self.zeros(&["sync_full", "sync_partial_ok", "sync_partial_err"]);
         self.line("expired_keys", totals.expired_keys);
-        for name in ["evicted_keys", "evicted_clients", "keyspace_hits", "keyspace_misses"] {
-            self.line(name, 0);
-        }
-        for name in ["pubsub_channels", "pubsub_patterns", "latest_fork_usec", "total_forks"] {
-            self.line(name, 0);
-        }
+        self.zeros(&["evicted_keys", "evicted_clients", "keyspace_hits", "keyspace_misses"]);
+        self.zeros(&["pubsub_channels", "pubsub_patterns", "latest_fork_usec", "total_forks"]);
         self.line("client_query_buffer_limit_disconnections", totals.of(Event::QueryLimitClose));
         self.line("client_output_buffer_limit_disconnections", totals.of(Event::OutputLimitClose));
         self.line("acl_access_denied_auth", totals.of(Event::AuthFailure));
@@ -195,10 +191,8 @@ impl InfoWriter<'_, '_> {
         self.line("master_replid2", "0".repeat(40));
         self.line("master_repl_offset", 0);
         self.line("second_repl_offset", -1);
-        self.line("repl_backlog_active", 0);
-        self.line("repl_backlog_size", 0);
-        self.line("repl_backlog_first_byte_offset", 0);
-        self.line("repl_backlog_histlen", 0);
+        self.zeros(&["repl_backlog_active", "repl_backlog_size"]);
+        self.zeros(&["repl_backlog_first_byte_offset", "repl_backlog_histlen"]);
     }
 
     fn cpu(&mut self) {
@@ -227,10 +221,6 @@ impl InfoWriter<'_, '_> {
         for (kind, count) in self.server.stats.error_kinds() {
             self.line(&format!("errorstat_{kind}"), format!("count={count}"));
         }
-    }
-
-    fn cluster(&mut self) {
-        self.line("cluster_enabled", 0);
     }
 
     fn keyspace(&mut self) {

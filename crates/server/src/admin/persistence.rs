@@ -23,10 +23,8 @@ pub(super) fn write(info: &mut InfoWriter<'_, '_>) {
 }
 
 fn write_saves(info: &mut InfoWriter<'_, '_>, state: &SnapshotState, durability: Option<&DurabilityStats>) {
-    info.line(
-        "rdb_changes_since_last_save",
-        durability.map_or(0, |durability| durability.changes_since_snapshot),
-    );
+    let changes = durability.map_or(0, |durability| durability.changes_since_snapshot);
+    info.line("rdb_changes_since_last_save", changes);
     info.line("rdb_bgsave_in_progress", i32::from(is_running(state, SnapshotPurpose::Save)));
     info.line("rdb_last_save_time", state.last_save_s);
     info.line("rdb_last_bgsave_status", status(!state.last_save.failed));
@@ -48,10 +46,8 @@ fn write_rewrites(
     info.line("aof_last_rewrite_time_sec", seconds(took));
     info.line("aof_current_rewrite_time_sec", seconds(running_for(state, SnapshotPurpose::Rewrite)));
     info.line("aof_last_bgrewrite_status", status(!failed));
-    info.line(
-        "aof_last_write_status",
-        status(durability.is_none_or(|durability| durability.error.is_none() && !durability.is_full)),
-    );
+    let can_write = durability.is_none_or(|durability| durability.error.is_none() && !durability.is_full);
+    info.line("aof_last_write_status", status(can_write));
 }
 
 /// Writes the fields that Redis has only if its log is enabled.

@@ -8,7 +8,7 @@ use millstream_protocol::errors::{self, CommandError};
 use millstream_protocol::resp::Writer;
 use millstream_store::Txn;
 
-use crate::command::{DONE, Reply};
+use crate::command::{DONE, Reply, reply_ok};
 
 pub(crate) fn script_exists(_: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
     let digests = Args::of_subcommand(argv).rest();
@@ -19,8 +19,7 @@ pub(crate) fn script_exists(_: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>
 
 pub(crate) fn script_flush(_: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
     check_script_flush(argv)?;
-    out.ok();
-    DONE
+    reply_ok(out)
 }
 
 fn check_script_flush(argv: ArgList<'_>) -> Result<(), CommandError> {
@@ -60,8 +59,7 @@ pub(crate) fn function_stats(_: &mut Txn<'_>, out: &mut Writer, _: ArgList<'_>) 
 
 pub(crate) fn function_flush(_: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
     check_function_flush(argv)?;
-    out.ok();
-    DONE
+    reply_ok(out)
 }
 
 fn check_function_flush(argv: ArgList<'_>) -> Result<(), CommandError> {

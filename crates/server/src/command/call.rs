@@ -25,6 +25,12 @@ pub(crate) type Reply = Result<Outcome, CommandError>;
 /// The result of most commands: the reply is written.
 pub(crate) const DONE: Reply = Ok(Outcome::Done);
 
+/// Writes the reply `OK`.
+pub(crate) fn reply_ok(out: &mut Writer) -> Reply {
+    out.ok();
+    DONE
+}
+
 /// How a command that did not fail ends.
 pub(crate) enum Outcome {
     /// The reply is written.

@@ -16,7 +16,7 @@ mod keys;
 mod long_reply;
 mod spec;
 
-pub(crate) use call::{BlockOn, Call, DONE, Outcome, Reply, SlowWork, WorkFn};
+pub(crate) use call::{BlockOn, Call, DONE, Outcome, Reply, SlowWork, WorkFn, reply_ok};
 pub(crate) use context::{Batch, CommandContext, bytes_of};
 pub(crate) use keys::{KeyError, Keys, keys, only_stream};
 pub(crate) use long_reply::{ENCODER, LongReply, UnwrittenEntries};

@@ -230,22 +230,40 @@ impl CommandSpec {
     }
 }
 
-/// Flags of a command, with the names that Redis gives them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Flags(u32);
+/// Declares the values of a set of bits, with the names that Redis gives them.
+macro_rules! named_bits {
+    ($set:ident: $($(#[$doc:meta])* $name:ident = $bit:literal, $text:literal;)*) => {
+        impl $set {
+            $($(#[$doc])* pub(crate) const $name: $set = $set(1 << $bit);)*
 
-macro_rules! flags {
-    ($($(#[$doc:meta])* $name:ident = $bit:literal, $text:literal;)*) => {
-        impl Flags {
-            $($(#[$doc])* pub(crate) const $name: Flags = Flags(1 << $bit);)*
+            /// Every value with its name.
+            pub(crate) const NAMES: &[($set, &str)] = &[$(($set::$name, $text)),*];
 
-            /// Every flag with its name, in the order of COMMAND INFO.
-            const NAMES: &[(Flags, &str)] = &[$((Flags::$name, $text)),*];
+            /// Returns the union of both.
+            pub(crate) const fn with(self, other: $set) -> $set {
+                $set(self.0 | other.0)
+            }
+
+            /// Whether all of `other` are among these.
+            #[inline]
+            pub(crate) const fn contains(self, other: $set) -> bool {
+                self.0 & other.0 == other.0
+            }
+
+            /// Returns the names of these.
+            pub(crate) fn names(self) -> impl Iterator<Item = &'static str> {
+                $set::NAMES.iter().filter(move |(value, _)| self.contains(*value)).map(|(_, name)| *name)
+            }
         }
     };
 }
 
-flags! {
+/// Flags of a command, in the order of COMMAND INFO.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Flags(u32);
+
+named_bits! {
+    Flags:
     /// Can change data.
     WRITE = 0, "write";
     /// Reads data and never changes it.
@@ -284,40 +302,14 @@ flags! {
 
 impl Flags {
     pub(crate) const NONE: Flags = Flags(0);
-
-    /// Returns the union of both.
-    pub(crate) const fn with(self, other: Flags) -> Flags {
-        Flags(self.0 | other.0)
-    }
-
-    /// Whether all of `other` are among these.
-    #[inline]
-    pub(crate) const fn contains(self, other: Flags) -> bool {
-        self.0 & other.0 == other.0
-    }
-
-    /// Returns the names of these flags.
-    pub(crate) fn names(self) -> impl Iterator<Item = &'static str> {
-        Flags::NAMES.iter().filter(move |(flag, _)| self.contains(*flag)).map(|(_, name)| *name)
-    }
 }
 
-/// ACL categories.
+/// ACL categories, in the order of ACL CAT. Their names have no `@`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Categories(u32);
 
-macro_rules! categories {
-    ($($name:ident = $bit:literal, $text:literal;)*) => {
-        impl Categories {
-            $(pub(crate) const $name: Categories = Categories(1 << $bit);)*
-
-            /// Every category with its name, in the order of ACL CAT.
-            pub(crate) const NAMES: &[(Categories, &str)] = &[$((Categories::$name, $text)),*];
-        }
-    };
-}
-
-categories! {
+named_bits! {
+    Categories:
     KEYSPACE = 0, "keyspace";
     READ = 1, "read";
     WRITE = 2, "write";
@@ -342,10 +334,6 @@ categories! {
 }
 
 impl Categories {
-    const fn with(self, other: Categories) -> Categories {
-        Categories(self.0 | other.0)
-    }
-
     /// Returns the categories that follow from a command's flags.
     const fn implied_by(flags: Flags) -> Categories {
         let mut implied = if flags.contains(Flags::FAST) { Categories::FAST } else { Categories::SLOW };
@@ -365,20 +353,10 @@ impl Categories {
         implied
     }
 
-    /// Whether all of `other` are among these.
-    pub(crate) const fn contains(self, other: Categories) -> bool {
-        self.0 & other.0 == other.0
-    }
-
     /// Returns the category with this name, in any case.
     pub(crate) fn by_name(name: &[u8]) -> Option<Categories> {
         let found = Categories::NAMES.iter().find(|(_, known)| name.eq_ignore_ascii_case(known.as_bytes()));
         found.map(|(category, _)| *category)
-    }
-
-    /// Returns the names of these categories, without the `@`.
-    pub(crate) fn names(self) -> impl Iterator<Item = &'static str> {
-        Categories::NAMES.iter().filter(move |(category, _)| self.contains(*category)).map(|(_, name)| *name)
     }
 }
 

@@ -7,7 +7,7 @@ use millstream_protocol::resp::Writer;
 use millstream_store::Txn;
 
 use super::transactions;
-use crate::command::{Call, DONE, Outcome, Reply};
+use crate::command::{Call, DONE, Outcome, Reply, reply_ok};
 use crate::registry::flags;
 use crate::session::ReplyMode;
 use crate::settings::Id;
@@ -39,8 +39,7 @@ pub(crate) fn auth(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>) -> Reply {
         return Err(errors::NO_PASSWORD_SET);
     }
     authenticate(call, auth)?;
-    call.out.ok();
-    DONE
+    reply_ok(call.out)
 }
 
 fn authenticate(call: &mut Call<'_, '_, '_>, auth: Auth<'_>) -> Result<(), CommandError> {
@@ -130,8 +129,7 @@ pub(crate) fn reset(call: &mut Call<'_, '_, '_>, _: ArgList<'_>) -> Reply {
 /// Closes the connection after the reply. Arguments are ignored.
 pub(crate) fn quit(call: &mut Call<'_, '_, '_>, _: ArgList<'_>) -> Reply {
     call.context.session.close = true;
-    call.out.ok();
-    DONE
+    reply_ok(call.out)
 }
 
 pub(crate) fn select(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>) -> Reply {
@@ -141,8 +139,7 @@ pub(crate) fn select(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>) -> Reply {
         return Err(errors::DB_OUT_OF_RANGE);
     }
     call.context.session.db = db;
-    call.out.ok();
-    DONE
+    reply_ok(call.out)
 }
 
 #[cfg(test)]

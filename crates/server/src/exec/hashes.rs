@@ -8,7 +8,7 @@ use millstream_protocol::resp::Writer;
 use millstream_store::Txn;
 
 use super::strings::optional;
-use crate::command::{DONE, Reply};
+use crate::command::{DONE, Reply, reply_ok};
 
 pub(crate) fn hset(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
     let mut args = Args::of_command(argv);
@@ -21,8 +21,7 @@ pub(crate) fn hmset(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> R
     let mut args = Args::of_command(argv);
     let key = args.next()?;
     txn.hash_set(key, args.pairs("hmset")?)?;
-    out.ok();
-    DONE
+    reply_ok(out)
 }
 
 pub(crate) fn hsetnx(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {

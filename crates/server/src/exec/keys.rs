@@ -12,7 +12,7 @@ use millstream_protocol::glob;
 use millstream_protocol::resp::Writer;
 use millstream_store::{ExpireIf, Txn};
 
-use crate::command::{DONE, Reply};
+use crate::command::{DONE, Reply, reply_ok};
 
 /// DEL and UNLINK. Both free large values on another thread, so no client waits for it.
 pub(crate) fn del(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
@@ -119,8 +119,7 @@ fn time_to_live(
 pub(crate) fn rename(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
     let [from, to] = Args::of_command(argv).exactly()?;
     txn.rename(from, to, false)?;
-    out.ok();
-    DONE
+    reply_ok(out)
 }
 
 pub(crate) fn renamenx(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
@@ -158,22 +157,19 @@ pub(crate) fn dbsize(txn: &mut Txn<'_>, out: &mut Writer, _: ArgList<'_>) -> Rep
 pub(crate) fn flushdb(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
     check_flush_mode(Args::of_command(argv))?;
     txn.flush_database();
-    out.ok();
-    DONE
+    reply_ok(out)
 }
 
 pub(crate) fn flushall(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
     check_flush_mode(Args::of_command(argv))?;
     txn.flush_all();
-    out.ok();
-    DONE
+    reply_ok(out)
 }
 
 pub(crate) fn swapdb(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
     let (one, other) = parse_swapdb(argv)?;
     txn.swap_databases(one, other)?;
-    out.ok();
-    DONE
+    reply_ok(out)
 }
 
 pub(crate) fn keys(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {

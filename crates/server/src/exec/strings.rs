@@ -7,7 +7,7 @@ use millstream_protocol::errors;
 use millstream_protocol::resp::Writer;
 use millstream_store::{ExpireIf, SetExpiry, SetIf, Txn};
 
-use crate::command::{DONE, Reply};
+use crate::command::{DONE, Reply, reply_ok};
 
 pub(crate) fn get(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
     let [key] = Args::of_command(argv).exactly()?;
@@ -99,8 +99,7 @@ pub(crate) fn mget(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Re
 
 pub(crate) fn mset(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
     txn.set_many(Args::of_command(argv).pairs("mset")?);
-    out.ok();
-    DONE
+    reply_ok(out)
 }
 
 pub(crate) fn msetnx(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {

@@ -8,7 +8,7 @@ use millstream_protocol::args::Args;
 use millstream_protocol::commands::ArgList;
 use millstream_protocol::errors;
 
-use crate::command::{Call, CommandSpec, DONE, Reply, bytes_of};
+use crate::command::{Call, CommandSpec, DONE, Reply, bytes_of, reply_ok};
 use crate::session::{Session, Transaction, Watch};
 use crate::state::Server;
 
@@ -29,8 +29,7 @@ pub(crate) fn multi(call: &mut Call<'_, '_, '_>, _: ArgList<'_>) -> Reply {
         return Err(errors::NESTED_MULTI);
     }
     session.transaction = Some(Transaction::default());
-    call.out.ok();
-    DONE
+    reply_ok(call.out)
 }
 
 pub(crate) fn run_discard(call: &mut Call<'_, '_, '_>, _: ArgList<'_>) -> Reply {
@@ -38,8 +37,7 @@ pub(crate) fn run_discard(call: &mut Call<'_, '_, '_>, _: ArgList<'_>) -> Reply 
         return Err(errors::DISCARD_WITHOUT_MULTI);
     }
     discard(call.context.session, call.context.server);
-    call.out.ok();
-    DONE
+    reply_ok(call.out)
 }
 
 pub(crate) fn exec(call: &mut Call<'_, '_, '_>, _: ArgList<'_>) -> Reply {
@@ -92,12 +90,10 @@ pub(crate) fn watch(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>) -> Reply {
         call.txn.watch(key, &watch.flag);
         watch.keys.push((session.db, Box::from(*key)));
     }
-    call.out.ok();
-    DONE
+    reply_ok(call.out)
 }
 
 pub(crate) fn unwatch(call: &mut Call<'_, '_, '_>, _: ArgList<'_>) -> Reply {
     call.context.session.unwatch(call.context.server);
-    call.out.ok();
-    DONE
+    reply_ok(call.out)
 }

@@ -315,16 +315,12 @@ impl SurveyReader<'_> {
 
     fn snapshot_key(&mut self, payload: &[u8]) -> Result<(), String> {
         let found = SnapshotKey::decode(payload, self.rebuild.hashing).map_err(|error| error.to_string())?;
-        check_database(&self.rebuild.txn, found.db)?;
-        let place = DbKeyRef { db: found.db, key: found.key };
-        if self.rebuild.stamps.insert(place.into(), found.stamp).is_some() {
-            return Err(format!(
-                "key \"{}\" of database {} occurs twice",
-                found.key.escape_ascii(),
-                found.db
-            ));
+        let SnapshotKey { db, key, stamp, entry } = found;
+        check_database(&self.rebuild.txn, db)?;
+        if self.rebuild.stamps.insert(DbKeyRef { db, key }.into(), stamp).is_some() {
+            return Err(format!("key \"{}\" of database {db} occurs twice", key.escape_ascii()));
         }
-        self.rebuild.txn.restore(KeyPlace { db: found.db, key: found.key }, found.entry);
+        self.rebuild.txn.restore(KeyPlace { db, key }, entry);
         Ok(())
     }
 
@@ -343,9 +339,7 @@ impl SurveyReader<'_> {
             }
             RecordedChange::Rearrange(Rearrangement::Swap(db, _) | Rearrangement::Clear(db)) => (*db, b""),
         };
-        let is_newer =
-            matches!(change, RecordedChange::Rearrange(_)) || self.rebuild.is_newer(position, db, key);
-        if !is_newer {
+        if matches!(change, RecordedChange::Key { .. }) && !self.rebuild.is_newer(position, db, key) {
             return;
         }
         match check_fits(&mut self.rebuild.txn, &change) {

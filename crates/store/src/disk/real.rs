@@ -122,11 +122,8 @@ impl Disk for RealDisk {
         }
         if !is_lock_file(&lock) {
             let message = "a file with this name exists that Millstream did not create";
-            return Err(self.error(
-                "lock",
-                LOCK_FILE,
-                &io::Error::new(io::ErrorKind::AlreadyExists, message),
-            ));
+            let error = io::Error::new(io::ErrorKind::AlreadyExists, message);
+            return Err(self.error("lock", LOCK_FILE, &error));
         }
         let note = format!("{}\n", std::process::id());
         let noted = lock.set_len(0).and_then(|()| lock.write_all_at(note.as_bytes(), 0));

@@ -119,9 +119,3 @@ impl From<FolderError> for Error {
         Error::Folder(error)
     }
 }
-
-impl From<SnapshotFailed> for Error {
-    fn from(error: SnapshotFailed) -> Error {
-        Error::Snapshot(error)
-    }
-}

@@ -149,7 +149,7 @@ impl Millstream {
         if *self.inner.closed.read() {
             return Err(Error::Closed);
         }
-        Ok(self.inner.store.take_snapshot()?)
+        self.inner.store.take_snapshot().map_err(Error::Snapshot)
     }
 
     /// Returns the state of the log and the snapshots; `None` for a database in memory.

@@ -235,13 +235,9 @@ impl Log {
         self.disk.sync_dir().map_err(|error| self.fail(error))
     }
 
-    /// Syncs everything written so far, unless `target` is durable already. `target` must have been written.
-    pub(super) fn sync_written(&self, target: u64) -> Result<(), LogError> {
-        self.sync_current(Some(target))
-    }
-
-    /// Syncs the last segment, unless `target` is given and already durable.
-    fn sync_current(&self, target: Option<u64>) -> Result<(), LogError> {
+    /// Syncs the last segment, and so everything written so far, unless `target` is given and already durable. `target`
+    /// must have been written.
+    pub(super) fn sync_current(&self, target: Option<u64>) -> Result<(), LogError> {
         let _guard = self.syncing.lock();
         self.check_alive()?;
         if target.is_some_and(|target| self.durable() >= target) {
@@ -275,11 +271,7 @@ impl Log {
         let appended_bytes = self.counters.appended_bytes.load(Ordering::Relaxed);
         let free_bytes = free.saturating_sub(self.pending_bytes());
         // If less than the reserve is free, every write measures again.
-        let beyond = if free_bytes < self.reserve_bytes {
-            0
-        } else {
-            (free_bytes - self.reserve_bytes).saturating_add(1)
-        };
+        let beyond = free_bytes.checked_sub(self.reserve_bytes).map_or(0, |over| over.saturating_add(1));
         let is_refusing = beyond == 0 || self.buffer_awaits_space.load(Ordering::Relaxed);
         let until = if is_refusing { 0 } else { appended_bytes.saturating_add(beyond) };
         self.space_until_bytes.store(until, Ordering::Relaxed);

@@ -256,12 +256,9 @@ impl fmt::Display for DamageKind {
                 write!(f, "the manifest is missing, although the folder has other files of a store")
             }
             DamageKind::ManifestDamaged => write!(f, "the manifest's checksum or contents are wrong"),
-            DamageKind::ManifestForeign => {
-                write!(
-                    f,
-                    "the manifest belongs to another store than the segments and snapshots of this folder"
-                )
-            }
+            DamageKind::ManifestForeign => f.write_str(
+                "the manifest belongs to another store than the segments and snapshots of this folder",
+            ),
             DamageKind::UnknownVersion(version) => {
                 write!(
                     f,

@@ -100,6 +100,6 @@ impl PlacedSegment<'_> {
         let file = disk.open(&self.file.name, Access::Read)?;
         let mut records = SegmentReader::new(&*file, self.file.bytes, header);
         while let Step::Record { .. } = records.step()? {}
-        Ok(records.expected() - header.first)
+        Ok(records.expected - header.first)
     }
 }

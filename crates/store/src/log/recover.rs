@@ -90,7 +90,8 @@ impl Recovery {
         } else if is_new(&listed) {
             None
         } else {
-            return Err(damage(&*disk, manifest::NAME, 0, 1, DamageKind::ManifestMissing).into());
+            let what = DamageKind::ManifestMissing;
+            return Err(Damage { position: 1, ..Damage::of_manifest(&*disk, what) }.into());
         };
         Ok(Recovery { disk, lock: None, manifest, listed, bytes_read: Cell::new(0) })
     }
@@ -244,10 +245,6 @@ fn rewrite(file: &dyn File, from: u64, to: u64) -> Result<(), DiskError> {
     Ok(())
 }
 
-fn damage(disk: &dyn Disk, name: &str, offset: u64, position: u64, what: DamageKind) -> Damage {
-    Damage { file: disk.path_of(name), offset, position, what }
-}
-
 /// Reads all segments that are needed.
 struct LogScanner<'a> {
     disk: &'a dyn Disk,
@@ -278,8 +275,11 @@ impl<'a> LogScanner<'a> {
     }
 
     fn gap(&self, gap: Gap) -> OpenError {
-        damage(self.disk, &gap.reported_file(), 0, gap.first, DamageKind::SegmentMissing(Box::new(gap)))
-            .into()
+        self.damage(&gap.reported_file(), 0, gap.first, DamageKind::SegmentMissing(Box::new(gap)))
+    }
+
+    fn damage(&self, name: &str, offset: u64, position: u64, what: DamageKind) -> OpenError {
+        Damage { file: self.disk.path_of(name), offset, position, what }.into()
     }
 
     fn segment(
@@ -304,9 +304,7 @@ impl<'a> LogScanner<'a> {
             (HeaderVerdict::Gap, _) => {
                 Err(self.gap(Gap::between(position, found[index - 1].1, found[index])))
             }
-            (HeaderVerdict::Refuse(what), _) => {
-                Err(damage(self.disk, &listed.name, 0, position, what).into())
-            }
+            (HeaderVerdict::Refuse(what), _) => Err(self.damage(&listed.name, 0, position, what)),
             (HeaderVerdict::Read, Ok(header)) => self.records(listed, &header, is_last, visit),
             (HeaderVerdict::Unfinished | HeaderVerdict::Read, _) => {
                 self.scan.unfinished = Some(listed.name.clone());
@@ -336,7 +334,7 @@ impl<'a> LogScanner<'a> {
                     self.claims.note(position, offset, claim);
                     if position >= self.manifest.first {
                         visit(position, payload).map_err(|why| {
-                            damage(self.disk, &listed.name, offset, position, DamageKind::Payload(why))
+                            self.damage(&listed.name, offset, position, DamageKind::Payload(why))
                         })?;
                     }
                 }
@@ -347,10 +345,10 @@ impl<'a> LogScanner<'a> {
             claimed: found.is_some() && records.find_claim()?.is_some(),
             found,
             later_segment: !is_last,
-            expected: records.expected(),
+            expected: records.expected,
             durable: self.manifest.durable,
         };
-        let (offset, expected) = (records.offset(), records.expected());
+        let (offset, expected) = (records.offset, records.expected);
         self.scan.torn = match decide_end(facts) {
             EndVerdict::Clean => None,
             EndVerdict::Torn => Some(TornTail {
@@ -358,12 +356,10 @@ impl<'a> LogScanner<'a> {
                 at: offset,
                 bytes: listed.bytes - offset,
             }),
-            EndVerdict::Refuse(what) => {
-                return Err(damage(self.disk, &listed.name, offset, expected, what).into());
-            }
+            EndVerdict::Refuse(what) => return Err(self.damage(&listed.name, offset, expected, what)),
         };
         self.scan.last = expected - 1;
-        self.scan.last_checksum = records.previous();
+        self.scan.last_checksum = records.previous;
         self.scan.unproven_from = self.claims.unproven_offset(header.first).min(offset);
         self.scan.segments.push(Segment { name: listed.name.clone(), header: *header, bytes: offset });
         Ok(())
@@ -378,7 +374,7 @@ impl<'a> LogScanner<'a> {
         }
         let last = self.scan.segments.last().expect("a scan reads a segment");
         let what = DamageKind::RolledBack { durable };
-        Err(damage(self.disk, &last.name, last.bytes, self.scan.last + 1, what).into())
+        Err(self.damage(&last.name, last.bytes, self.scan.last + 1, what))
     }
 }
 

@@ -20,12 +20,6 @@ pub struct SalvageTarget {
     pub durable: u64,
 }
 
-impl Default for SalvageTarget {
-    fn default() -> Self {
-        SalvageTarget { store_id: None, first: 1, durable: 0 }
-    }
-}
-
 /// Result of [`salvage`], apart from the records.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Salvage {
@@ -214,7 +208,7 @@ impl SalvageScanner<'_> {
         visit: &mut Visit<'_>,
     ) -> Result<(), DiskError> {
         loop {
-            let expected = records.expected();
+            let expected = records.expected;
             match records.step()? {
                 Step::End => break,
                 Step::Record { offset, position, payload, .. } => {
@@ -238,8 +232,8 @@ impl SalvageScanner<'_> {
                 }
             }
         }
-        self.found.last = self.found.last.max(records.expected() - 1);
-        self.before = Some((records.expected() - 1, records.previous()));
+        self.found.last = self.found.last.max(records.expected - 1);
+        self.before = Some((records.expected - 1, records.previous));
         Ok(())
     }
 
@@ -254,7 +248,7 @@ impl SalvageScanner<'_> {
         later: Option<u64>,
         what: DamageKind,
     ) -> Result<bool, DiskError> {
-        let (offset, first) = (records.offset(), records.expected());
+        let (offset, first) = (records.offset, records.expected);
         let facts = EndFacts {
             found: Some(what),
             later_segment: later.is_some(),
@@ -268,7 +262,7 @@ impl SalvageScanner<'_> {
             return Ok(false);
         };
         let goes_on = records.skip_damage()?;
-        let next = if goes_on { Some(records.expected()) } else { later };
+        let next = if goes_on { Some(records.expected) } else { later };
         self.lose(&listed.name, offset, (first, next), what);
         Ok(goes_on)
     }

@@ -123,10 +123,12 @@ pub(crate) struct SegmentReader<'a> {
     file: &'a dyn File,
     file_bytes: u64,
     salt: Salt,
-    /// Offset of the frame after the current one.
-    offset: u64,
-    expected: u64,
-    previous: u32,
+    /// Offset at which the next frame begins or would begin.
+    pub(super) offset: u64,
+    /// The position expected next.
+    pub(super) expected: u64,
+    /// Checksum of the last frame.
+    pub(super) previous: u32,
     /// Bytes of the file, starting at `window_offset`.
     window: Vec<u8>,
     window_offset: u64,
@@ -172,21 +174,6 @@ impl<'a> SegmentReader<'a> {
             window_offset: HEADER_BYTES as u64,
             current: CurrentFrame::default(),
         }
-    }
-
-    /// Returns the offset at which the next frame begins or would begin.
-    pub(crate) fn offset(&self) -> u64 {
-        self.offset
-    }
-
-    /// Returns the position expected next.
-    pub(crate) fn expected(&self) -> u64 {
-        self.expected
-    }
-
-    /// Returns the checksum of the last frame.
-    pub(crate) fn previous(&self) -> u32 {
-        self.previous
     }
 
     /// Returns the next record. After any other result, the reader does not advance.

@@ -208,7 +208,7 @@ impl Log {
         let target = self.appended();
         if self.durable() < target {
             self.write()?;
-            self.sync_written(target)?;
+            self.sync_current(Some(target))?;
         }
         self.check_alive()?;
         Ok(self.durable())

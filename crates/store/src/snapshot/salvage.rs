@@ -3,6 +3,7 @@
 //! Up to the first damage this uses the normal reader. After damage, it continues where the damaged record
 //! ends according to its length, or else at the next offset with an intact record.
 
+use std::io::BufReader;
 use std::sync::Arc;
 
 use super::file::FileReader;
@@ -59,11 +60,8 @@ impl SnapshotScanner {
         store_id: Option<&[u8; 16]>,
         visit: &mut dyn FnMut(u64, &[u8]),
     ) -> Result<Option<u64>, DiskError> {
-        let from = std::io::BufReader::with_capacity(
-            CHUNK_BYTES,
-            FileReader { file: Arc::clone(&self.file), at: 0 },
-        );
-        let mut reader = match SnapshotReader::open(from) {
+        let file = FileReader { file: Arc::clone(&self.file), at: 0 };
+        let mut reader = match SnapshotReader::open(BufReader::with_capacity(CHUNK_BYTES, file)) {
             Ok(reader) => reader,
             Err(error) => return self.fault(error.offset, error.what).map(|()| Some(0)),
         };

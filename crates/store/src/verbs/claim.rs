@@ -118,10 +118,6 @@ impl<B: AsRef<[u8]>> EntryVerb for WalkIdle<B> {
     fn run_into(&mut self, txn: &mut Txn<'_>, sink: &mut impl ResultSink) -> Result<(), Refusal> {
         let (ConsumerPath { key, group, consumer }, at_ms) = (self.consumer.borrowed(), txn.now_ms());
         let (stream, found) = txn.existing_group(key, group)?;
-        if self.count == 0 {
-            sink.scanned(Vec::new(), Some(self.start));
-            return Ok(());
-        }
         let (from, idle) = ((self.start, self.count), self.min_idle_ms);
         let (rows, next) = stream.visit_claim(found, from, idle, at_ms, |id, entry, deliveries| {
             sink.receive(&ReturnedEntry { id, entry, before: None, deliveries });

@@ -245,20 +245,10 @@ pub trait Admin: Backend {
     fn remove_empty_consumer<'a>(&'a self, consumer: Consumer<'a>) -> BackendFuture<'a, bool>;
 }
 
-/// Returns an error if an entry has no fields.
-fn check_entries(entries: &[NewEntry]) -> Result<(), Error> {
-    if entries.iter().any(|entry| entry.fields.is_empty()) { Err(no_fields()) } else { Ok(()) }
-}
-
-/// Returns an error if a dead letter has no fields.
-fn check_dead_letters(dead_letters: &[NewDeadLetter]) -> Result<(), Error> {
-    if dead_letters.iter().any(|dead_letter| dead_letter.fields.is_empty()) {
-        Err(no_fields())
-    } else {
-        Ok(())
+/// Returns an error if one of the new entries has no fields.
+fn check_fields<'a>(mut entries: impl Iterator<Item = &'a Fields>) -> Result<(), Error> {
+    match entries.any(Vec::is_empty) {
+        true => Err(Error::new(ErrorKind::Refused, "an entry must have at least one field")),
+        false => Ok(()),
     }
-}
-
-fn no_fields() -> Error {
-    Error::new(ErrorKind::Refused, "an entry must have at least one field")
 }

@@ -65,15 +65,8 @@ impl Monitor {
         for group in self.backend.groups(name).await? {
             groups.push(self.snapshot(name, &info, group, dead_letters_length).await?);
         }
-        let at = SystemTime::now();
-        Ok(Some(StreamSnapshot {
-            name: name.to_owned(),
-            at,
-            info,
-            groups,
-            dead_letters,
-            dead_letters_length,
-        }))
+        let (name, at) = (name.to_owned(), SystemTime::now());
+        Ok(Some(StreamSnapshot { name, at, info, groups, dead_letters, dead_letters_length }))
     }
 
     /// Returns a snapshot of a group, or `None` if the group does not exist.

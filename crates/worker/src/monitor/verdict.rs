@@ -120,11 +120,6 @@ impl GroupVerdict {
         let health = findings.first().map_or(Health::Ok, |finding| finding.health);
         GroupVerdict { health, findings }
     }
-
-    /// Returns the worst finding with this code. Several consumers can have a `consumer_idle` finding.
-    pub fn found(&self, code: &str) -> Option<&Finding> {
-        self.findings.iter().find(|finding| finding.code == code)
-    }
 }
 
 /// Writes the health, followed by the descriptions of all problems.

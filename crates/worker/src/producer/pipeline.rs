@@ -11,11 +11,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use serde::Serialize;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout_at};
 
-use super::{IntoFields, Producer, json_fields};
+use super::{IntoFields, Producer};
 use crate::backend::{Error, ErrorKind, NewEntry, StreamId};
 
 /// Limits of a pipeline.
@@ -86,11 +85,6 @@ impl Pipeline {
         let entry = self.producer.entry(fields.into_fields());
         self.requests.send(PipelineRequest::Add(entry, reply)).await.map_err(|_| closed())?;
         Ok(EntryIdFuture(id))
-    }
-
-    /// Enqueues a value as JSON in the field `data`.
-    pub async fn enqueue_json<T: Serialize + ?Sized>(&self, value: &T) -> Result<EntryIdFuture, Error> {
-        self.enqueue(json_fields(value)?).await
     }
 
     /// Adds one entry and waits for its id.

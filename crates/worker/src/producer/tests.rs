@@ -25,7 +25,7 @@ async fn entries_are_added_in_order() {
     let mut ids = vec![producer.send([("n", "0")]).await.unwrap()];
     ids.extend(producer.send_all((1..5).map(|n| vec![("n".to_owned(), n.to_string())])).await.unwrap());
     assert_eq!(producer.send_all(Vec::<Fields>::new()).await.unwrap(), []);
-    let entries = all(&backend, producer.stream()).await;
+    let entries = all(&backend, "orders").await;
     assert_eq!(entries.iter().map(|entry| entry.id).collect::<Vec<_>>(), ids);
     let values: Vec<&[u8]> = entries.iter().map(|entry| &entry.fields[0].1[..]).collect();
     assert_eq!(values, [b"0", b"1", b"2", b"3", b"4"]);
@@ -114,7 +114,7 @@ async fn a_dropped_pipeline_adds_its_entries() {
     let backend = memory();
     let options = PipelineOptions { linger: Duration::from_secs(3600), ..PipelineOptions::default() };
     let pipeline = Producer::new(backend.clone(), "orders").pipelined(options);
-    let id = pipeline.enqueue_json(&1).await.unwrap();
+    let id = pipeline.enqueue([("n", "1")]).await.unwrap();
     drop(pipeline);
     let id = id.await.unwrap();
     assert_eq!(all(&backend, "orders").await[0].id, id);

@@ -90,9 +90,7 @@ impl fmt::Display for BuildError {
                 "layers work on one message at a time and cannot wrap a batch handler: \
                  apply them to a batch service and pass that to batch_service",
             ),
-            BuildError::EmptyBatch => {
-                f.write_str("the batch size is 0: it must be at least 1")
-            }
+            BuildError::EmptyBatch => f.write_str("the batch size is 0: it must be at least 1"),
             BuildError::ZeroTimeout => {
                 f.write_str("the timeout is 0, which fails every message: leave it out for no timeout")
             }

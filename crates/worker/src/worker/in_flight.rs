@@ -150,11 +150,8 @@ impl InFlight {
     /// Returns all messages in flight.
     pub(crate) fn all(&self) -> Vec<InFlightRef> {
         let state = self.state.lock();
-        state
-            .by_id
-            .iter()
-            .map(|(id, row)| InFlightRef { id: *id, tag: row.tag, attempt: row.attempt })
-            .collect()
+        let rows = state.by_id.iter();
+        rows.map(|(id, row)| InFlightRef { id: *id, tag: row.tag, attempt: row.attempt }).collect()
     }
 
     /// Returns the smallest id that is in flight or being released.

@@ -117,10 +117,9 @@ impl WorkerHandle {
         let slots = slots.max(1);
         let before = self.core.slots.send_replace(slots);
         if before != slots {
-            self.core
-                .subscriptions
-                .iter()
-                .for_each(|subscription| subscription.metrics.record_scaling(before, slots, "manual"));
+            for subscription in &self.core.subscriptions {
+                subscription.metrics.record_scaling(before, slots, "manual");
+            }
         }
     }
 
@@ -143,11 +142,6 @@ impl WorkerHandle {
     /// Resumes a paused worker.
     pub fn resume(&self) {
         self.core.queue.resume();
-    }
-
-    /// Returns whether the worker reads messages: it is neither paused nor draining.
-    pub fn is_reading(&self) -> bool {
-        self.core.queue.is_open() && !self.core.draining.is_cancelled()
     }
 
     /// Stops the worker, as the future of [`Worker::run_until`] does. Running handlers can finish within the drain

@@ -96,8 +96,7 @@ impl Queue {
     /// Waits for jobs and takes up to `max` of them. Returns false if the slot should end.
     pub(crate) async fn take(&self, slot: usize, max: usize, jobs: &mut Vec<Job>) -> bool {
         loop {
-            let added = self.job_added.notified();
-            let mut added = std::pin::pin!(added);
+            let mut added = std::pin::pin!(self.job_added.notified());
             added.as_mut().enable();
             {
                 let mut state = self.state.lock();
@@ -120,8 +119,7 @@ impl Queue {
     /// Takes more jobs until `jobs` contains `size` of them. Waits for them until `by` at most.
     pub(crate) async fn fill_up(&self, size: usize, by: Instant, jobs: &mut Vec<Job>) {
         while jobs.len() < size {
-            let added = self.job_added.notified();
-            let mut added = std::pin::pin!(added);
+            let mut added = std::pin::pin!(self.job_added.notified());
             added.as_mut().enable();
             {
                 let mut state = self.state.lock();
@@ -166,8 +164,7 @@ impl Queue {
     /// Waits until the queue has room. Returns how many messages to read, or `None` if the queue is closed.
     pub(crate) async fn wait_for_room(&self) -> Option<usize> {
         loop {
-            let room = self.room.notified();
-            let mut room = std::pin::pin!(room);
+            let mut room = std::pin::pin!(self.room.notified());
             room.as_mut().enable();
             {
                 let mut state = self.state.lock();

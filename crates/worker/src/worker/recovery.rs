@@ -144,15 +144,10 @@ async fn remove_one_idle_consumer(
     idle_for: Duration,
 ) -> Result<Option<(String, u64)>, Error> {
     let consumers = admin.consumers(&subscription.stream, &subscription.group).await?;
-    let mut idle =
-        consumers.into_iter().filter(|consumer| is_idle(consumer, &subscription.consumer, idle_for));
-    let Some(ConsumerInfo { name, .. }) = idle.next() else { return Ok(None) };
+    let is_idle = |found: &ConsumerInfo| *found.name != *subscription.consumer && found.idle >= idle_for;
+    let Some(ConsumerInfo { name, .. }) = consumers.into_iter().find(is_idle) else { return Ok(None) };
     let claimed = admin
         .remove_consumer(Consumer { name: &name, ..subscription.as_consumer() }, &subscription.consumer)
         .await?;
     Ok(Some((name, claimed)))
-}
-
-fn is_idle(consumer: &ConsumerInfo, own_name: &str, idle_for: Duration) -> bool {
-    consumer.name != own_name && consumer.idle >= idle_for
 }

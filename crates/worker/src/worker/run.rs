@@ -159,9 +159,7 @@ impl Tasks {
         }
         Tasks { readers, settlers, lease_keepers }
     }
-}
 
-impl Tasks {
     /// Waits until a task panics.
     async fn wait_for_panic(&mut self) {
         loop {

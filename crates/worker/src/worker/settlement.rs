@@ -56,25 +56,17 @@ pub(crate) fn decide_settlement(
         JobResult::NotStarted => Settlement::Release(attempt.saturating_sub(1)),
         // The store does not count a delivery without payload, so `attempt` is the count of earlier deliveries.
         JobResult::PayloadGone => {
-            let failure = Failure {
-                error: "the entry was deleted or trimmed while it was pending".to_owned(),
-                error_type: String::new(),
-                reason: Reason::PayloadGone,
-            };
-            Settlement::DeadLetter(failure, attempt)
+            let error = "the entry was deleted or trimmed while it was pending";
+            Settlement::DeadLetter(Failure::without_type(Reason::PayloadGone, error), attempt)
         }
         // This delivery reaches no handler, so it does not count.
         JobResult::TooManyDeliveries => {
             let deliveries = attempt.saturating_sub(1);
             let times = if deliveries == 1 { "once" } else { &*format!("{deliveries} times") };
-            let failure = Failure {
-                error: format!(
-                    "delivered {times}, but no worker reported an outcome: its handler may crash workers"
-                ),
-                error_type: String::new(),
-                reason: Reason::MaxDeliveries,
-            };
-            Settlement::DeadLetter(failure, deliveries)
+            let error = format!(
+                "delivered {times}, but no worker reported an outcome: its handler may crash workers"
+            );
+            Settlement::DeadLetter(Failure::without_type(Reason::MaxDeliveries, error), deliveries)
         }
     }
 }
@@ -89,11 +81,10 @@ fn exhausted(failure: Option<&Failure>, attempt: u64) -> Failure {
             Failure { reason: Reason::MaxDeliveries, ..failure.clone() }
         }
         Some(failure) => failure.clone(),
-        None => Failure {
-            error: format!("the handler asked for a retry after {attempt} deliveries"),
-            error_type: String::new(),
-            reason: Reason::MaxDeliveries,
-        },
+        None => {
+            let error = format!("the handler asked for a retry after {attempt} deliveries");
+            Failure::without_type(Reason::MaxDeliveries, error)
+        }
     }
 }
 

@@ -129,7 +129,7 @@ async fn acknowledge(core: &Core, subscription: &Subscription, finished: Vec<Fin
     for FinishedJob { job, result, .. } in &finished {
         done.ids.push(job.id);
         if let (Some(dedupe), Some(key), JobResult::Outcome(_)) = (&core.settings.dedupe, &job.key, result) {
-            done.remember.push((key.to_string(), dedupe.window()));
+            done.remember.push((key.to_string(), dedupe.window));
         }
     }
     let span = debug_span!(

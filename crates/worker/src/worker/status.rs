@@ -46,12 +46,8 @@ impl Probes for Status {
         if !self.core.queue.is_open() {
             return Err("paused".to_owned());
         }
-        match self
-            .core
-            .subscriptions
-            .iter()
-            .find(|subscription| subscription.metrics.backend_up.get() != Some(1.0))
-        {
+        let mut subscriptions = self.core.subscriptions.iter();
+        match subscriptions.find(|subscription| subscription.metrics.backend_up.get() != Some(1.0)) {
             Some(subscription) => Err(format!("the store of stream {} is unreachable", subscription.stream)),
             None => Ok(()),
         }

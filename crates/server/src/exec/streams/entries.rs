@@ -11,7 +11,7 @@ use millstream_store::verbs::{
 };
 
 use super::{MANY_ENTRIES, write_deletions, write_entries};
-use crate::command::{DONE, Outcome, Reply};
+use crate::command::{DONE, Outcome, Reply, reply_ok};
 
 pub(crate) fn xadd(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
     let cmd = Xadd::parse(argv)?;
@@ -107,6 +107,5 @@ pub(crate) fn xsetid(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> 
         max_deleted_id: cmd.max_deleted_id,
     };
     SetCounters { key: cmd.key, counters }.run(txn)?;
-    out.ok();
-    DONE
+    reply_ok(out)
 }

@@ -11,7 +11,7 @@ use millstream_store::verbs::{
 };
 
 use super::no_key_or_group;
-use crate::command::{DONE, Reply};
+use crate::command::{DONE, Reply, reply_ok};
 
 pub(crate) fn xgroup_create(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
     let create = XgroupCreate::parse(argv)?;
@@ -21,8 +21,7 @@ pub(crate) fn xgroup_create(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'
     }
     let start = create.group_start()?;
     GroupCreate { key, group, start, make_stream, entries_read }.run(txn)?;
-    out.ok();
-    DONE
+    reply_ok(out)
 }
 
 pub(crate) fn xgroup_setid(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
@@ -30,8 +29,7 @@ pub(crate) fn xgroup_setid(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_
     let XgroupSetId { key, group, entries_read, .. } = set_id;
     require_group(txn, key, group)?;
     GroupSetId { key, group, start: set_id.group_start()?, entries_read }.run(txn)?;
-    out.ok();
-    DONE
+    reply_ok(out)
 }
 
 pub(crate) fn xgroup_destroy(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {

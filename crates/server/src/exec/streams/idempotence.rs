@@ -6,7 +6,7 @@ use millstream_protocol::resp::Writer;
 use millstream_store::Txn;
 use millstream_store::verbs::{ConfigureIdempotence, IdempotenceChange, RecordIdempotence, Verb};
 
-use crate::command::{DONE, Reply};
+use crate::command::{Reply, reply_ok};
 
 pub(crate) fn xcfgset(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
     let cmd = Xcfgset::parse(argv)?;
@@ -14,13 +14,11 @@ pub(crate) fn xcfgset(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) ->
     let asked = cmd.request()?;
     let change = IdempotenceChange { duration_s: asked.idmp_duration_s, max_size: asked.idmp_max_size };
     ConfigureIdempotence { key: cmd.key, change }.run(txn)?;
-    out.ok();
-    DONE
+    reply_ok(out)
 }
 
 pub(crate) fn xidmprecord(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
     let cmd = Xidmprecord::parse(argv)?;
     RecordIdempotence { key: cmd.key, producer: cmd.producer, iid: cmd.iid, id: cmd.id }.run(txn)?;
-    out.ok();
-    DONE
+    reply_ok(out)
 }

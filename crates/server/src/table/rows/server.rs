@@ -10,7 +10,7 @@ use super::{
 };
 use crate::admin::{acl, config, control, info, saving};
 use crate::command::Run::{self, Call, Data};
-use crate::command::{Categories, CommandSpec, DONE, Flags, Group, Reply, command, key};
+use crate::command::{Categories, CommandSpec, DONE, Flags, Group, Reply, command, key, reply_ok};
 use crate::exec::{keys, objects};
 use crate::table::render;
 
@@ -43,8 +43,7 @@ const fn of_cluster(name: &'static str, since: &'static str, arity: i32, run: Ru
 }
 
 fn ok(_: &mut Txn<'_>, out: &mut Writer, _: ArgList<'_>) -> Reply {
-    out.ok();
-    DONE
+    reply_ok(out)
 }
 
 fn zero(_: &mut Txn<'_>, out: &mut Writer, _: ArgList<'_>) -> Reply {

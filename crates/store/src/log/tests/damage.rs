@@ -316,7 +316,7 @@ fn random_damage_and_mixed_histories_are_detected() {
 #[test]
 fn salvage_returns_every_intact_frame_and_reports_the_lost_ones() {
     let written = small(true);
-    let wanted = SalvageTarget { durable: written.payloads.len() as u64, ..SalvageTarget::default() };
+    let wanted = SalvageTarget { store_id: None, first: 1, durable: written.payloads.len() as u64 };
     for (index, frame) in written.frames.iter().enumerate() {
         let (first, last) = (*frame.positions.start(), *frame.positions.end());
         let damaged = written.with(&frame.file, |bytes| bytes[frame.offset + HEADER_BYTES + 3] ^= 8);
@@ -348,7 +348,8 @@ fn salvage_does_not_count_a_torn_tail_as_lost() {
     let last = written.frames.last().unwrap();
     let damaged = written.with(&last.file, |bytes| bytes.truncate(last.offset + HEADER_BYTES + 3));
     let disk = SimDisk::with_contents(&damaged, 1);
-    let found = crate::log::salvage(&disk, &SalvageTarget::default(), &mut |_, _| Ok(())).unwrap();
+    let wanted = SalvageTarget { store_id: None, first: 1, durable: 0 };
+    let found = crate::log::salvage(&disk, &wanted, &mut |_, _| Ok(())).unwrap();
     assert_eq!((found.losses.len(), found.last), (0, last.positions.start() - 1));
     assert_eq!(
         found.torn.map(|torn| (torn.at, torn.bytes)),

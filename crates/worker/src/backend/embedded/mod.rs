@@ -145,7 +145,7 @@ impl Backend for Embedded {
         entries: &'a [NewEntry],
         trim: Option<Trim>,
     ) -> BackendFuture<'a, Vec<StreamId>> {
-        if let Err(refused) = super::check_entries(entries) {
+        if let Err(refused) = super::check_fields(entries.iter().map(|entry| &entry.fields)) {
             return Box::pin(async { Err(refused) });
         }
         let stream = Bytes::copy_from_slice(stream.as_bytes());
@@ -256,7 +256,8 @@ impl Backend for Embedded {
         consumer: Consumer<'a>,
         dead_letters: &'a [NewDeadLetter],
     ) -> BackendFuture<'a, Vec<StreamId>> {
-        if let Err(refused) = super::check_dead_letters(dead_letters) {
+        let fields = dead_letters.iter().map(|dead_letter| &dead_letter.fields);
+        if let Err(refused) = super::check_fields(fields) {
             return Box::pin(async { Err(refused) });
         }
         let dead_letters = dead_letters.iter().map(new_dead_letter).collect();

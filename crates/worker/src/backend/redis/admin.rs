@@ -11,7 +11,7 @@ use super::super::{
     Admin, BackendFuture, Consumer, ConsumerInfo, Entry, Error, ErrorKind, GroupInfo, PendingFilter,
     PendingRow, PendingSummary, Range, ServerInfo, Start, StreamId,
 };
-use super::commands::{self, Id, command};
+use super::commands::{self, Id, Ids, command};
 use super::connection::Connection;
 use super::errors::{from_redis, is_missing_key, missing_key_is_no_group};
 use super::reply::{
@@ -21,7 +21,7 @@ use super::{RELEASED_CONSUMER, Redis, scripts};
 
 impl Admin for Redis {
     fn ping(&self) -> BackendFuture<'_, ()> {
-        Box::pin(async { self.connection.command("", commands::ping()).await.map(drop) })
+        Box::pin(async { self.connection.command("", redis::cmd("PING")).await.map(drop) })
     }
 
     fn server<'a>(&'a self, settings: &'a [&'a str]) -> BackendFuture<'a, Option<ServerInfo>> {
@@ -49,13 +49,9 @@ impl Admin for Redis {
                     scan(pattern, &mut names, |command| self.connection.command("", command)).await?;
                 }
                 Connection::Cluster(cluster) => {
-                    let masters: BTreeSet<(String, u16)> = self
-                        .connection
-                        .slots()
-                        .await?
-                        .into_iter()
-                        .map(|(_, host, port)| (host, port))
-                        .collect();
+                    let slots = self.connection.slots().await?.into_iter();
+                    let masters: BTreeSet<(String, u16)> =
+                        slots.map(|(_, host, port)| (host, port)).collect();
                     for (host, port) in masters {
                         let call = |command| call_node(cluster, &host, port, command);
                         scan(pattern, &mut names, call).await?;
@@ -96,7 +92,7 @@ impl Admin for Redis {
             if ids.is_empty() {
                 return Ok(0);
             }
-            count(self.connection.command(stream, commands::delete(stream, ids)).await?)
+            count(self.connection.command(stream, command!("XDEL", stream, Ids(ids))).await?)
         })
     }
 

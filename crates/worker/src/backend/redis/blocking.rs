@@ -53,10 +53,7 @@ impl BlockingConnections {
         block: Duration,
     ) -> Result<Value, Error> {
         match shared {
-            Connection::Server(_) => {
-                let reply = self.call_node(None, command, block, false).await?;
-                reply.map_err(from_redis)
-            }
+            Connection::Server(_) => self.call_node(None, command, block, false).await?.map_err(from_redis),
             Connection::Cluster(_) => self.call_owner(shared, key, command, block).await,
         }
     }
@@ -76,8 +73,7 @@ impl BlockingConnections {
         };
         let mut asking = false;
         for _ in 0..REDIRECTS_MAX {
-            let reply = self.call_node(Some(&node), command, block, asking).await;
-            let error = match reply {
+            let error = match self.call_node(Some(&node), command, block, asking).await {
                 Ok(Ok(value)) => return Ok(value),
                 Ok(Err(error)) => error,
                 Err(unreachable) => {

@@ -55,10 +55,6 @@ macro_rules! command {
 }
 pub(super) use command;
 
-pub(super) fn ping() -> Cmd {
-    redis::cmd("PING")
-}
-
 // Entries
 
 pub(super) fn add(stream: &str, fields: &Fields, once: Option<&Idempotence>, trim: Option<Trim>) -> Cmd {
@@ -95,10 +91,6 @@ pub(super) fn entry(stream: &str, id: StreamId) -> Cmd {
 
 pub(super) fn read(stream: &str, after: StreamId, count: usize, block_ms: u64) -> Cmd {
     command!("XREAD", "COUNT", count, "BLOCK", block_ms, "STREAMS", stream, Id(after))
-}
-
-pub(super) fn delete(stream: &str, ids: &[StreamId]) -> Cmd {
-    command!("XDEL", stream, Ids(ids))
 }
 
 /// Reads the next page of stream names.

@@ -85,7 +85,7 @@ impl ServerFeatures {
     /// Probes the server. Also returns the first error that left a feature unknown.
     async fn detect(connection: &Connection) -> Result<(ServerFeatures, Option<Error>), Error> {
         // Fail if the server is not ready, instead of treating its errors as missing features.
-        connection.command(KEY, commands::ping()).await?;
+        connection.command(KEY, redis::cmd("PING")).await?;
         let replies = connection.pipeline(KEY, probe_commands()).await?;
         let mut replies = replies.into_iter();
         let mut next = || checked(replies.next().unwrap_or(Value::Nil));

@@ -70,15 +70,13 @@ pub(super) fn text(value: Value) -> Result<String, Error> {
 }
 
 pub(super) fn integer(value: Value) -> Result<i64, Error> {
-    match checked(value)? {
-        Value::Int(number) => Ok(number),
-        Value::Boolean(yes) => Ok(yes.into()),
-        Value::BulkString(digits) => {
-            let number = std::str::from_utf8(&digits).ok().and_then(|digits| digits.parse().ok());
-            number.ok_or_else(|| unexpected_reply("an integer"))
-        }
-        _ => Err(unexpected_reply("an integer")),
-    }
+    let number = match checked(value)? {
+        Value::Int(number) => Some(number),
+        Value::Boolean(yes) => Some(yes.into()),
+        Value::BulkString(digits) => std::str::from_utf8(&digits).ok().and_then(|digits| digits.parse().ok()),
+        _ => None,
+    };
+    number.ok_or_else(|| unexpected_reply("an integer"))
 }
 
 /// Returns a count. A negative number becomes 0.

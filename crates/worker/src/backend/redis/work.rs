@@ -37,7 +37,7 @@ impl Backend for Redis {
         trim: Option<Trim>,
     ) -> BackendFuture<'a, Vec<StreamId>> {
         Box::pin(async move {
-            super::super::check_entries(entries)?;
+            super::super::check_fields(entries.iter().map(|entry| &entry.fields))?;
             let once_only = entries.iter().any(|entry| entry.idempotence.is_some())
                 && self.supports(|features| features.idempotence).await?;
             let add = |(at, entry): (usize, &NewEntry)| {
@@ -230,7 +230,7 @@ impl Backend for Redis {
         dead_letters: &'a [NewDeadLetter],
     ) -> BackendFuture<'a, Vec<StreamId>> {
         Box::pin(async move {
-            super::super::check_dead_letters(dead_letters)?;
+            super::super::check_fields(dead_letters.iter().map(|dead_letter| &dead_letter.fields))?;
             self.dead_letter_all(consumer, dead_letters).await
         })
     }
