@@ -72,9 +72,9 @@ fn reads_few_new(cmd: &Xreadgroup<'_>) -> bool {
 
 #[inline(never)]
 fn read_streams(txn: &mut Txn<'_>, out: &mut Writer, cmd: &Xreadgroup<'_>) -> Reply {
-    // A read of one stream checks the group itself. Several streams are all checked before the first is read. If no
-    // stream is read, because MAXCOUNT is 0 or the id is invalid, the groups must be checked here too.
-    if cmd.streams.len() > 1 || cmd.bounds.max_count == Some(0) || cmd.position(0).is_err() {
+    // A read of one stream checks the group itself. Several streams are all checked before the first is read. If the id
+    // is invalid, no stream is read, so the group must be checked here too.
+    if cmd.streams.len() > 1 || cmd.position(0).is_err() {
         check_groups(txn, cmd)?;
     }
     let mut reply = StreamsReply::begin(out, cmd.streams.len(), &cmd.bounds);
