@@ -10,29 +10,33 @@
 //!         -> it wakes the waiters, and they send their replies
 //! ```
 //!
+//! A reader that a batch has unblocked is ready in the same round. So an entry and its delivery need one sync.
+//!
 //! Only the flush task waits for the log. So when another thread syncs, this thread is woken once, not once per
-//! connection. After a sync, the flush task gives the woken clients time to send their next requests. Otherwise the
-//! clients would split into two groups, each of which waits for the other's syncs.
+//! connection.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::state::Server;
 
 /// Maximum number of waiters woken before the thread polls its other connections.
 const WAKES_PER_YIELD: usize = 32;
-/// After a batch that needs no sync, the thread expects more such batches for this long. A sync on this thread would
-/// delay them, so it leaves syncs to the syncing thread.
-const NO_SYNC_BATCHES_EXPECTED_FOR: Duration = Duration::from_secs(1);
+/// How long a sync may block the thread. If syncs take longer, the syncing thread does them.
+const BLOCKED_MAX: Duration = Duration::from_millis(1);
+/// The same limit while the thread has clients that need no sync, because a sync on this thread delays them.
+const BLOCKED_MAX_WITHOUT_SYNC: Duration = Duration::from_micros(50);
+/// After a batch that needs no sync, the thread expects more such batches for this long.
+const EXPECT_BATCHES_WITHOUT_SYNC_MS: u64 = 1000;
 
 thread_local! {
     static DEFERRED: RefCell<DeferredReplies> = RefCell::default();
-    /// Whether a batch that needs no sync has run since the flush task last checked.
-    static RAN_WITHOUT_SYNC: Cell<bool> = const { Cell::new(false) };
+    /// When a batch that needs no sync last ran, as the server's uptime in milliseconds.
+    static RAN_WITHOUT_SYNC_AT_MS: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
 /// The connections of one thread whose replies are deferred.
@@ -45,8 +49,14 @@ struct DeferredReplies {
 }
 
 /// Records that this thread ran a batch that needs no sync.
-pub(crate) fn note_batch_without_sync() {
-    RAN_WITHOUT_SYNC.set(true);
+pub(crate) fn note_batch_without_sync(uptime_ms: u64) {
+    RAN_WITHOUT_SYNC_AT_MS.set(Some(uptime_ms));
+}
+
+/// Returns how long a sync may block this thread.
+pub(crate) fn blocked_max(uptime_ms: u64) -> Duration {
+    let expects = |at_ms| uptime_ms.saturating_sub(at_ms) < EXPECT_BATCHES_WITHOUT_SYNC_MS;
+    if RAN_WITHOUT_SYNC_AT_MS.get().is_some_and(expects) { BLOCKED_MAX_WITHOUT_SYNC } else { BLOCKED_MAX }
 }
 
 /// Waits until the log is durable up to `position`. Returns false if the log failed or was closed before that: the
@@ -71,46 +81,16 @@ pub(crate) async fn wait_durable(server: &Server, position: u64) -> bool {
 /// The flush task of a thread: whenever connections wait, makes the log durable for them. Never returns.
 pub(crate) async fn run_flush_task(server: Arc<Server>) {
     let store = &server.store;
-    let mut woken = 0;
-    let mut without_sync_at = None;
     loop {
         poll_fn(|context| DEFERRED.with_borrow_mut(|deferred| deferred.poll_waiters(context.waker()))).await;
-        gather(woken, store.commit_delay()).await;
         let Some(position) = DEFERRED.with_borrow(DeferredReplies::last_position) else { continue };
         if !store.try_write_through(position) {
-            if RAN_WITHOUT_SYNC.take() {
-                without_sync_at = Some(Instant::now());
-            }
-            let delays_no_client =
-                without_sync_at.is_none_or(|at| at.elapsed() > NO_SYNC_BATCHES_EXPECTED_FOR);
             // A failure needs no handling here: each waiter checks the result itself.
-            let _ = if delays_no_client {
-                store.wait_durable_syncing_here(position).await
-            } else {
-                store.wait_durable(position).await
-            };
+            let _ = store.wait_durable(position, blocked_max(server.uptime_ms())).await;
         }
-        woken = 0;
-        loop {
-            let count = DEFERRED.with_borrow_mut(|deferred| deferred.wake_durable(&server));
-            if count == 0 {
-                break;
-            }
-            woken += count;
+        while DEFERRED.with_borrow_mut(|deferred| deferred.wake_durable(&server)) > 0 {
             tokio::task::yield_now().await;
         }
-    }
-}
-
-/// Lets the thread serve its connections for at most `time_max`, until as many connections wait as were last woken.
-async fn gather(woken: usize, time_max: Duration) {
-    let are_all_back = || DEFERRED.with_borrow(|deferred| deferred.waiters.len() >= woken);
-    if time_max.is_zero() || are_all_back() {
-        return;
-    }
-    let begun = Instant::now();
-    while !are_all_back() && begun.elapsed() < time_max {
-        tokio::task::yield_now().await;
     }
 }
 
@@ -155,7 +135,9 @@ impl DeferredReplies {
         let first = self.waiters.iter().take(WAKES_PER_YIELD);
         let count =
             first.take_while(|(position, _)| server.store.durability_outcome(*position).is_some()).count();
-        self.waiters.drain(..count).for_each(|(_, waker)| waker.wake());
+        // The last one first: a reader that was unblocked by a batch waits behind the client that sent the batch, and
+        // its entries should not wait for that client's reply.
+        self.waiters.drain(..count).rev().for_each(|(_, waker)| waker.wake());
         count
     }
 }
@@ -166,6 +148,8 @@ mod tests {
     use crate::settings::Setting;
     use crate::{Running, Settings};
     use millstream_engine::Effect;
+    use std::io::{Read, Write};
+    use std::net::TcpStream;
     use std::path::PathBuf;
 
     /// Starts a server on a new data folder.
@@ -223,6 +207,68 @@ mod tests {
     #[test]
     fn connections_of_one_round_share_a_sync() {
         assert!((0..5).any(|n| one_round(&format!("sync-{n}"), "always") == (1, 1)));
+    }
+
+    #[test]
+    fn an_entry_and_its_delivery_share_a_sync() {
+        const ENTRIES: u64 = 20;
+        let (running, dir) = server("delivery", "always");
+        let (server, address) = (Arc::clone(running.server()), running.addresses()[0]);
+        let serving = std::thread::spawn(move || running.run());
+        let [mut producer, mut consumer] = [(), ()].map(|()| TcpStream::connect(address).unwrap());
+        call(&mut producer, "XGROUP CREATE s g $ MKSTREAM");
+        call(&mut producer, "XGROUP CREATECONSUMER s g c");
+        let before = server.store.durability().unwrap().log.syncs;
+        for _ in 0..ENTRIES {
+            consumer.write_all(b"XREADGROUP GROUP g c NOACK BLOCK 0 STREAMS s >\r\n").unwrap();
+            while server.clients.blocked_count() == 0 {}
+            assert!(call(&mut producer, "XADD s * f v").starts_with('$'));
+            assert!(reply(&mut consumer).starts_with('*'));
+        }
+        assert_eq!(server.store.durability().unwrap().log.syncs - before, ENTRIES);
+        server.shutdown.begin();
+        serving.join().unwrap().unwrap();
+        std::fs::remove_dir_all(dir).unwrap();
+    }
+
+    fn call(client: &mut TcpStream, request: &str) -> String {
+        client.write_all(format!("{request}\r\n").as_bytes()).unwrap();
+        reply(client)
+    }
+
+    /// Reads a reply, which is short and arrives in one piece.
+    fn reply(client: &mut TcpStream) -> String {
+        let mut bytes = [0; 1024];
+        let count = client.read(&mut bytes).unwrap();
+        String::from_utf8_lossy(&bytes[..count]).into_owned()
+    }
+
+    #[test]
+    fn a_sync_may_block_the_thread_longer_once_all_clients_need_syncs() {
+        assert_eq!(blocked_max(0), BLOCKED_MAX);
+        note_batch_without_sync(5_000);
+        assert_eq!(blocked_max(5_999), BLOCKED_MAX_WITHOUT_SYNC);
+        assert_eq!(blocked_max(6_000), BLOCKED_MAX);
+    }
+
+    #[test]
+    fn connections_are_woken_in_reverse_order() {
+        struct Recorder(u8, Arc<std::sync::Mutex<Vec<u8>>>);
+        impl std::task::Wake for Recorder {
+            fn wake(self: Arc<Recorder>) {
+                self.1.lock().unwrap().push(self.0);
+            }
+        }
+        let (running, dir) = server("order", "no");
+        let order = Arc::default();
+        let mut deferred = DeferredReplies::default();
+        // Position 0 is always durable.
+        for (number, position) in [(1, 0), (2, 0), (3, u64::MAX)] {
+            deferred.add(position, &Waker::from(Arc::new(Recorder(number, Arc::clone(&order)))));
+        }
+        assert_eq!(deferred.wake_durable(running.server()), 2);
+        assert_eq!(*order.lock().unwrap(), [2, 1]);
+        std::fs::remove_dir_all(dir).unwrap();
     }
 
     #[test]

@@ -43,12 +43,6 @@ impl Store {
         (journal.reply_limit() >= position).then_some(true)
     }
 
-    /// Returns how long to delay a sync so that it covers the next requests of other clients too (group commit).
-    pub fn commit_delay(&self) -> Duration {
-        let always = self.journal().filter(|journal| journal.log.policy() == Policy::Always);
-        always.map_or(Duration::ZERO, Journal::commit_delay)
-    }
-
     /// Writes buffered records, if the policy requires no sync and no other thread is writing. Returns whether
     /// everything up to `position` is durable enough now. If not, the caller must use [`Store::wait_durable`].
     pub fn try_write_through(&self, position: u64) -> bool {
@@ -61,14 +55,11 @@ impl Store {
     }
 
     /// Waits until everything up to `position` is durable enough, or until the log fails.
-    pub fn wait_durable(&self, position: u64) -> WaitDurable<'_> {
-        WaitDurable { store: self, position, slow_sync_allowed: false }
-    }
-
-    /// Like [`Store::wait_durable`], for a thread whose clients all wait for a sync: it does the sync itself unless
-    /// syncs are very slow.
-    pub fn wait_durable_syncing_here(&self, position: u64) -> WaitDurable<'_> {
-        WaitDurable { store: self, position, slow_sync_allowed: true }
+    ///
+    /// If a sync takes less than `blocked_max`, this thread does it itself. Otherwise the syncing thread does it, which
+    /// takes two more wake-ups but leaves this thread free.
+    pub fn wait_durable(&self, position: u64, blocked_max: Duration) -> WaitDurable<'_> {
+        WaitDurable { store: self, position, blocked_max }
     }
 
     /// Returns whether everything up to `position` is synced and survives a power cut. Always false for a store in
@@ -174,8 +165,8 @@ impl Store {
 pub struct WaitDurable<'s> {
     store: &'s Store,
     position: u64,
-    /// Whether this thread may do a slow sync itself.
-    slow_sync_allowed: bool,
+    /// How long a sync may block this thread.
+    blocked_max: Duration,
 }
 
 impl Future for WaitDurable<'_> {
@@ -190,7 +181,7 @@ impl Future for WaitDurable<'_> {
         if let Some(outcome) = outcome() {
             return Poll::Ready(outcome);
         }
-        if journal.try_flush_here(self.slow_sync_allowed)
+        if journal.try_flush_here(self.blocked_max)
             && let Some(outcome) = outcome()
         {
             return Poll::Ready(outcome);

@@ -6,16 +6,9 @@
 //! ([`Store::appended_position`](crate::Store::appended_position)) and waits until that position is durable enough:
 //! synced with `always`, written to the file with `no`, and usually written with `everysec` (see [`LossWindow`]).
 //!
-//! Which thread syncs depends on how long a sync takes:
-//!
-//! ```text
-//! fast (up to 50 µs)   the thread that first needs it; other threads that need a sync share it
-//! up to 1 ms           the same, but only if none of that thread's clients can be served without a sync
-//! otherwise            the syncing thread
-//! ```
-//!
-//! After each sync, the syncing thread waits a moment, so that the clients it has woken can send their next requests.
-//! Otherwise the clients would split into two groups, and each group would wait for the other group's sync.
+//! One rule decides who syncs and when. A thread that needs a sync starts one at once, and does it itself if it may be
+//! blocked for as long as a sync takes. If it may not, the syncing thread does the sync. Only one sync runs at a time.
+//! Threads that need a sync meanwhile share the next one.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -31,12 +24,10 @@ use crate::log::{Log, LogError, Policy};
 use crate::loss_window::LossWindow;
 use crate::snapshot::SnapshotTaken;
 
-/// If a sync takes longer than this, the syncing thread does it.
-const SLOW_SYNC: Duration = Duration::from_micros(50);
-/// The same limit for a thread whose clients all need a sync.
-const SLOW_SYNC_IF_ALLOWED: Duration = Duration::from_millis(1);
-/// Maximum delay of a sync. Meanwhile, the clients that the last sync woke can send their next requests.
-const COMMIT_DELAY_MAX: Duration = Duration::from_micros(500);
+/// A sync that takes at least this long is slow: it takes longer than the clients need to send their next requests.
+const SLOW_SYNC: Duration = Duration::from_millis(1);
+/// Delay between two slow syncs.
+const JOIN_TIME: Duration = Duration::from_micros(500);
 /// Delay before the next snapshot after one has failed. Each attempt writes the whole data set.
 const SNAPSHOT_RETRY_AFTER_MS: u64 = 60_000;
 /// How often the syncing thread wakes up without a request: for `everysec`, and to retry after the disk was full.
@@ -86,8 +77,6 @@ pub(crate) struct Journal {
 struct DurabilityWaiters {
     /// The position each task waits for, and its waker.
     wakers: Vec<(u64, Waker)>,
-    /// Number of tasks that the last sync woke.
-    last_woken: usize,
     /// Whether a task started to wait since the syncing thread last began a round.
     is_sync_requested: bool,
 }
@@ -176,21 +165,13 @@ impl Journal {
         Duration::from_nanos(self.sync_ns.load(Ordering::Relaxed))
     }
 
-    /// Returns how long to delay a sync, so that the clients that the last sync woke can send their next requests.
-    ///
-    /// The delay is never longer than a sync, because a client that misses a sync waits about that long for the next.
-    pub(crate) fn commit_delay(&self) -> Duration {
-        self.sync_time().min(COMMIT_DELAY_MAX)
-    }
-
-    /// Writes or syncs on this thread, if that is fast enough not to delay other clients. Returns whether it did.
-    pub(crate) fn try_flush_here(&self, slow_sync_allowed: bool) -> bool {
+    /// Writes or syncs on this thread, unless a sync blocks it for longer than `blocked_max`. Returns whether it did.
+    pub(crate) fn try_flush_here(&self, blocked_max: Duration) -> bool {
         if self.closed.load(Ordering::Relaxed) {
             return self.flush().is_ok();
         }
-        let slow = if slow_sync_allowed { SLOW_SYNC_IF_ALLOWED } else { SLOW_SYNC };
         match self.log.policy() {
-            Policy::Always => self.sync_time() < slow && self.flush().is_ok(),
+            Policy::Always => self.sync_time() < blocked_max && self.flush().is_ok(),
             Policy::EverySecond | Policy::Never => {
                 self.log.try_write().is_some_and(|written| written.is_ok())
             }
@@ -206,7 +187,6 @@ impl Journal {
             .extract_if(.., |(position, _)| failed || *position <= limit)
             .map(|(_, waker)| waker)
             .collect();
-        waiters.last_woken = woken.len();
         drop(waiters);
         woken.into_iter().for_each(Waker::wake);
     }
@@ -225,12 +205,6 @@ impl Journal {
         if !waiters.is_sync_requested {
             self.sync_requested.wait_for(&mut waiters, TICK);
         }
-        let until = Instant::now() + self.commit_delay();
-        while waiters.is_sync_requested && waiters.wakers.len() < waiters.last_woken {
-            if self.sync_requested.wait_until(&mut waiters, until).timed_out() {
-                break;
-            }
-        }
         waiters.is_sync_requested = false;
         drop(waiters);
         let now_ms = self.clock.now_ms();
@@ -243,10 +217,21 @@ impl Journal {
         {
             // The log stores the error and returns it to every waiter.
             let _ = self.flush();
+            self.let_clients_join();
         } else {
             // Another thread, for example one that takes a snapshot, may have synced after a waiter checked its
             // position.
             self.wake_waiters();
+        }
+    }
+
+    /// After a slow sync, delays the next one for a moment if records already wait for it. So the clients that the last
+    /// sync has released can join the next one. Without the delay, the clients would split into two groups, and each
+    /// group would wait for the other group's sync.
+    fn let_clients_join(&self) {
+        let is_slow = self.log.policy() == Policy::Always && self.sync_time() >= SLOW_SYNC;
+        if is_slow && self.log.durable() < self.log.appended() {
+            thread::sleep(JOIN_TIME);
         }
     }
 
@@ -310,5 +295,34 @@ fn run_syncing_thread(journal: &Weak<Journal>) {
             journal.log.check_not_moved();
             journal.wake_waiters();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::SimDisk;
+    use crate::log::LogOptions;
+    use crate::{SetExpiry, SetIf, Store, StoreOptions};
+
+    #[test]
+    fn a_thread_syncs_itself_if_it_may_be_blocked_for_that_long() {
+        let (disk, log) = (Arc::new(SimDisk::new(1)), LogOptions::new(|| 7));
+        let opened = Store::open_with(disk, StoreOptions::default(), log, &mut |_| {}, Journal::start);
+        let store = opened.unwrap().0;
+        let journal = store.journal().unwrap();
+        let sync_takes = |sync_time: Duration| {
+            journal.sync_ns.store(sync_time.as_nanos() as u64, Ordering::Relaxed);
+        };
+        for (sync_us, syncs_here) in [(999, true), (1000, false)] {
+            store.lock_all(0, store.now_ms()).set(b"k", b"v", SetIf::Always, SetExpiry::Never);
+            let position = store.appended_position();
+            sync_takes(Duration::from_micros(sync_us));
+            assert_eq!(journal.try_flush_here(Duration::from_millis(1)), syncs_here);
+            assert!(store.is_durable(position) || !syncs_here);
+        }
+        sync_takes(Duration::from_secs(60));
+        assert!(journal.try_flush_here(Duration::MAX));
+        assert!(store.is_durable(store.appended_position()));
     }
 }

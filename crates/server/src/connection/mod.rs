@@ -205,23 +205,23 @@ impl Connection {
         let mut batch = Batch::begin(&self.server);
         self.decoder.set_limits(limits(&self.server, self.session.authenticated));
         self.session.client.active_at_ms.store(batch.uptime_ms, Ordering::Relaxed);
-        let next = if self.input.bytes.is_empty() {
+        let (used, next) = if self.input.bytes.is_empty() {
             let (used, next) = self.run_requests(fresh, out, &mut batch);
             self.input.bytes.extend_from_slice(&fresh[used..]);
-            next
+            (used, next)
         } else {
             let mut bytes = std::mem::take(&mut self.input.bytes);
             bytes.extend_from_slice(fresh);
             let (used, next) = self.run_requests(&bytes, out, &mut batch);
             self.input.keep(bytes, used);
-            next
+            (used, next)
         };
         batch.account_untimed(&self.server, &self.stats);
         self.input.runnable = !matches!(next, AfterBatch::Read);
         if batch.saw_data {
             self.defer_replies();
-        } else {
-            deferred_replies::note_batch_without_sync();
+        } else if used > 0 {
+            deferred_replies::note_batch_without_sync(batch.uptime_ms);
         }
         self.publish();
         match next {
@@ -382,4 +382,34 @@ fn reject(server: &Server, error: ProtocolError, out: &mut Writer) -> AfterBatch
 fn limits(server: &Server, authenticated: bool) -> Limits {
     let bulk_bytes_max = server.settings.number(Id::ProtoMaxBulkLen).unsigned_abs();
     Limits { bulk_bytes_max, authenticated, ..Limits::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Settings;
+    use crate::registry::ConnectionInfo;
+    use crate::settings::Setting;
+
+    #[test]
+    fn only_a_batch_with_requests_counts_as_one_that_needs_no_sync() {
+        let settings = Settings::new();
+        for (name, value) in [("port", "0"), ("appendonly", "no")] {
+            settings.set(Setting::find(name).unwrap().id, value).unwrap();
+        }
+        let running = Server::start(settings).unwrap();
+        let server = Arc::clone(running.server());
+        let info = ConnectionInfo { addr: "".into(), laddr: "".into(), fd: 0, by_unix_socket: false };
+        let client = server.clients.add(info, 0, 1).unwrap();
+        let stats = Arc::clone(server.stats.of_thread(0));
+        let mut connection = Connection::new(Arc::clone(&server), stats, client);
+        let blocked_max = || deferred_replies::blocked_max(server.uptime_ms());
+        let at_first = blocked_max();
+        // After a blocking command, the connection runs the requests that have arrived meanwhile: usually none.
+        connection.run(b"", &mut Writer::new(false));
+        assert_eq!(blocked_max(), at_first);
+        connection.run(b"PING\r\n", &mut Writer::new(false));
+        assert!(blocked_max() < at_first);
+        server.shutdown.begin();
+    }
 }

@@ -18,6 +18,8 @@ use crate::disk::{DiskError, write_full};
 const KEEP_BUFFER_BYTES: usize = 4 << 20;
 /// Number of bytes preallocated at a time.
 pub(super) const PREALLOCATE_BYTES: u64 = if cfg!(test) { 400 } else { 1 << 20 };
+/// Size of a page in the kernel's cache.
+const PAGE_BYTES: usize = 4096;
 
 impl Writer {
     /// Cuts off the preallocated space after the last record. If this fails or is not durable, readers skip the zeros.
@@ -174,8 +176,13 @@ impl Log {
         if is_long || is_scarce || until <= writer.file_bytes {
             return Ok(());
         }
-        let zeros = vec![0; (until - writer.file_bytes) as usize];
-        match write_full(&*writer.file, writer.file_bytes, &zeros) {
+        // Writing page by page keeps the kernel from caching the zeros as one large folio. It would search the whole
+        // folio for dirty blocks at every sync.
+        let mut pages = (writer.file_bytes..until).step_by(PAGE_BYTES);
+        let write_page = |at: u64| {
+            write_full(&*writer.file, at, &[0; PAGE_BYTES][..PAGE_BYTES.min((until - at) as usize)])
+        };
+        match pages.try_for_each(write_page) {
             Ok(()) => writer.preallocated_until = until,
             Err(error) if error.is_full() => {
                 writer.preallocated_until = until;

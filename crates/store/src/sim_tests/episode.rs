@@ -8,6 +8,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use super::dump::dump;
 use super::planted::{Bug, MistakenDisk, plant};
@@ -458,6 +459,6 @@ fn kill(disk: &SimDisk) {
 }
 
 fn poll(store: &Store, position: u64) -> Poll<Result<(), LogError>> {
-    let durable = pin!(store.wait_durable(position));
+    let durable = pin!(store.wait_durable(position, Duration::ZERO));
     durable.poll(&mut Context::from_waker(Waker::noop()))
 }
