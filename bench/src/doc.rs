@@ -32,7 +32,12 @@ pub(crate) fn check(folder: &Path) -> Result<(), Failure> {
 
 /// Writes the tables of these rows, and their plots, into the folder. A table stays unchanged if one of its rows was
 /// not measured. Returns the headings of the unchanged tables.
-pub(crate) fn write(folder: &Path, rows: &[Row], circumstances: &str) -> Result<Vec<&'static str>, Failure> {
+pub(crate) fn write(
+    folder: &Path,
+    rows: &[Row],
+    conclusions: &Conclusions,
+    circumstances: &str,
+) -> Result<Vec<&'static str>, Failure> {
     let file = folder.join(FILE);
     let mut text = fs::read_to_string(&file).map_err(|e| format!("{}: {e}", file.display()))?;
     let mut unchanged = Vec::new();
@@ -47,7 +52,7 @@ pub(crate) fn write(folder: &Path, rows: &[Row], circumstances: &str) -> Result<
             fs::write(folder.join(name), svg)?;
             block.push_str(&format!("![{title}]({name})\n\n"));
         }
-        block.push_str(&format!("{}\n<sub>{circumstances}</sub>\n", table_of(&rows)));
+        block.push_str(&format!("{}\n<sub>{circumstances}</sub>\n", table_of(&rows, conclusions)));
         let mark = mark_of(table.heading);
         text = replace_between_marks(&text, &mark, &block).ok_or_else(|| lacks_marks(&file, &mark))?;
         if let Some(table) = floor_of(&rows) {
@@ -76,9 +81,18 @@ pub(crate) fn tables(rows: &[Row]) -> Vec<Vec<&Row>> {
     tables
 }
 
+/// Sentences under tables, each with its table's heading.
+pub(crate) type Conclusions = [(&'static str, String)];
+
 /// Formats all rows of one table in Markdown, with its conclusions. The growth table shows only the smallest and the
 /// largest size; its plot shows the others.
-pub(crate) fn table_of(rows: &[&Row]) -> String {
+pub(crate) fn table_of(rows: &[&Row], conclusions: &Conclusions) -> String {
+    let of_table = conclusions.iter().filter(|(heading, _)| *heading == rows[0].table.heading);
+    let conclusions: String = of_table.map(|(_, text)| format!("\n{text}\n")).collect();
+    rows_of(rows) + &conclusions
+}
+
+fn rows_of(rows: &[&Row]) -> String {
     match rows[0].table.topic {
         topic if topic == growth::TABLE.topic => growth::summary(rows),
         _ => {
@@ -116,9 +130,9 @@ fn bars(rows: &[&Row]) -> Vec<Bar> {
     rows.iter().filter_map(bar).collect()
 }
 
-/// Turns `Latency under mixed load` into `latency-under-mixed-load`.
+/// Turns `Latency of a message, always` into `latency-of-a-message-always`.
 fn mark_of(heading: &str) -> String {
-    heading.to_lowercase().replace(' ', "-")
+    heading.to_lowercase().replace(',', "").replace(' ', "-")
 }
 
 /// Returns the lines before and after a replaceable part.
@@ -143,13 +157,14 @@ pub(crate) fn replace_between_marks(text: &str, name: &str, block: &str) -> Opti
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::table::{Column, Compare, Table};
+    use crate::table::{Column, Compare, Layout, Table};
     use crate::topics::scans;
 
     static TABLE: Table = Table {
         topic: "test",
         heading: "A test",
         intro: "How to read it.",
+        layout: Layout::ByPeer,
         columns: &[Column { key: "cpu_us", heading: "CPU, µs/op", compare: Compare::Less }],
     };
 
@@ -192,19 +207,22 @@ mod tests {
             format!("By hand.\n{begin}\n{end}\n<!-- speed: begin -->\nold\n<!-- speed: end -->\n"),
         )
         .unwrap();
-        write(&folder, &[row(5.0)], "machine: a").unwrap();
+        write(&folder, &[row(5.0)], &[], "machine: a").unwrap();
         // The table of scans has more rows than this one.
-        let unchanged = write(&folder, &[row(2.0), row_of(&scans::TABLE, 2.0)], "machine: b").unwrap();
+        let rows = [row(2.0), row_of(&scans::TABLE, 2.0)];
+        let conclusions = [("A test", "So it works.".to_owned()), ("Speed", "Not here.".to_owned())];
+        let unchanged = write(&folder, &rows, &conclusions, "machine: b").unwrap();
         assert_eq!(unchanged, [scans::TABLE.heading]);
         let text = fs::read_to_string(&file).unwrap();
         assert!(text.contains("| XPENDING | 2.00 | theirs | 10.0 | 5.00× |") && text.contains("machine: b"));
+        assert!(text.contains("|\n\nSo it works.\n\n<sub>") && !text.contains("Not here."));
         assert!(!text.contains("5.00 | theirs") && !text.contains("machine: a"));
         assert!(
             text.starts_with("By hand.\n")
                 && text.ends_with("<!-- speed: begin -->\nold\n<!-- speed: end -->\n")
         );
         fs::write(&file, "no marks").unwrap();
-        assert!(write(&folder, &[row(5.0)], "machine: a").is_err());
+        assert!(write(&folder, &[row(5.0)], &[], "machine: a").is_err());
         fs::remove_dir_all(&folder).unwrap();
     }
 }

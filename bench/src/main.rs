@@ -9,10 +9,13 @@
 //! program builds the server itself, after it has checked that instructions can be counted here.
 
 mod data;
+mod disk;
 mod doc;
 mod floor;
+mod flow;
 mod instructions;
 mod load;
+mod nats;
 mod options;
 mod payload;
 mod plot;
@@ -21,6 +24,7 @@ mod readme;
 mod report;
 mod server;
 mod stats;
+mod streams;
 mod table;
 mod targets;
 mod topics;

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::Failure;
 use crate::readme;
-use crate::topics::{self, Topic};
+use crate::topics::{self, Topic, messages, workers};
 
 const HELP: &str = "\
 Measure Millstream and other Redis-protocol servers under the same load.
@@ -12,7 +12,7 @@ Measure Millstream and other Redis-protocol servers under the same load.
 Usage: scripts/bench [OPTIONS]
 
 What to measure:
-  --quick                Use small sizes and fewer repetitions; takes less than two minutes
+  --quick                Use small sizes and fewer repetitions; takes about two minutes
   --only PATTERN         Measure only rows whose name contains PATTERN; * matches any text.
                          Repeatable; --list prints all names
   --repetitions N        Run each workload N times on each server [default: 5, with --quick 2]
@@ -29,6 +29,9 @@ Servers:
   --peer NAME=HOST:PORT  Also compare with a running server. The benchmark writes and deletes its keys
                          that begin with bench:
 
+  --worker PATH          Program for the rows latency/worker-*: the example latency of the worker crate, which
+                         scripts/bench builds [default: target/release/examples/latency]
+
 Output:
   --out DIR              Folder for results.json, table.md and the servers' data [default: target/bench]
   --json FILE            Also write the results to FILE
@@ -42,7 +45,8 @@ Counting instructions instead of time:
                          Builds a server for it, unless --subject names one
   --bless                With --instructions: save the new counts instead of comparing
 
-  --check                Check the other options, then exit
+  --check                Check the other options, print which of nats-server and worker (the program of --worker)
+                         the selected rows need, then exit
   --help                 Print this help, then exit
 ";
 
@@ -82,6 +86,8 @@ pub(crate) struct Options {
     pub(crate) repetitions: usize,
     pub(crate) subject: Program,
     pub(crate) peers: Vec<Program>,
+    /// The program that measures latencies through the worker runtime.
+    pub(crate) worker: PathBuf,
     pub(crate) out: PathBuf,
     pub(crate) json: Option<PathBuf>,
     pub(crate) readme: Option<PathBuf>,
@@ -105,6 +111,7 @@ impl Options {
                 place: Place::Path("target/release/millstream".into()),
             },
             peers: Vec::new(),
+            worker: target().join("release/examples/latency"),
             out: "target/bench".into(),
             json: None,
             readme: None,
@@ -119,6 +126,7 @@ impl Options {
                 "--repetitions" => repetitions = Some(parse_repetitions(&value()?)?),
                 "--subject" => subject = Some(value()?.into()),
                 "--peer" => options.peers.push(parse_peer(&value()?)?),
+                "--worker" => options.worker = value()?.into(),
                 "--out" => options.out = value()?.into(),
                 "--json" => options.json = Some(value()?.into()),
                 "--readme" => options.readme = Some(value()?.into()),
@@ -159,7 +167,18 @@ impl Options {
             check_readme_peers(&options.peers)?;
         }
         options.repetitions = repetitions.unwrap_or(if options.quick { 2 } else { 5 });
-        Ok((!check).then_some(options))
+        match check {
+            true => print_and_stop(&options.needs()),
+            false => Ok(Some(options)),
+        }
+    }
+
+    /// Returns the names of the programs that only some rows need, if they are selected, one per line.
+    fn needs(&self) -> String {
+        let counts = self.task != Task::Measure;
+        let nats = (!counts && messages::use_nats(self)).then_some("nats-server\n");
+        let worker = (!counts && workers::are_wanted(self)).then_some("worker\n");
+        nats.into_iter().chain(worker).collect()
     }
 
     /// Whether `--only` selects this row. Without `--only` every row is selected.
@@ -412,6 +431,17 @@ mod tests {
                 parse(&format!("{publish} --subject target/debug/millstream")).unwrap_err().to_string();
             assert!(problem.contains("release build"), "{problem}");
         }
+    }
+
+    #[test]
+    fn only_some_rows_need_nats_or_a_worker() {
+        assert_eq!(parsed("").needs(), "nats-server\nworker\n");
+        assert_eq!(parsed("--only speed/").needs(), "");
+        assert_eq!(parsed("--only latency/off").needs(), "");
+        assert_eq!(parsed("--only latency/everysec-1x1-500").needs(), "nats-server\n");
+        assert_eq!(parsed("--only latency/worker-off").needs(), "worker\n");
+        assert_eq!(parsed("--quick").needs(), "nats-server\n");
+        assert_eq!(parsed("--instructions").needs(), "");
     }
 
     #[test]

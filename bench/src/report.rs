@@ -10,7 +10,7 @@ use crate::doc;
 use crate::options::{Options, Program};
 use crate::readme;
 use crate::server;
-use crate::table::{Row, Table};
+use crate::table::{Layout, Row, Table};
 use crate::targets;
 
 /// The folder of the documents, relative to the root of the repository, where `scripts/bench` starts this program.
@@ -25,6 +25,8 @@ pub(crate) struct Report {
     /// Circumstances, in the order in which they are printed.
     about: Vec<(&'static str, String)>,
     rows: Vec<Row>,
+    /// Sentences under tables, each with its table's heading.
+    conclusions: Vec<(&'static str, String)>,
     /// The table whose heading was printed last.
     printed: Option<&'static Table>,
     begun: ProcessorTime,
@@ -48,7 +50,14 @@ impl Report {
                 "\nThis is a DEBUG BUILD: the run shows that the benchmark works, and nothing about speed."
             );
         }
-        Ok(Report { versions, about, rows: Vec::new(), printed: None, begun: ProcessorTime::now() })
+        Ok(Report {
+            versions,
+            about,
+            rows: Vec::new(),
+            conclusions: Vec::new(),
+            printed: None,
+            begun: ProcessorTime::now(),
+        })
     }
 
     pub(crate) fn add(&mut self, row: Row) {
@@ -74,6 +83,12 @@ impl Report {
     /// Prints a remark, for example that a row was skipped.
     pub(crate) fn note(&self, text: &str) {
         println!("({text})");
+    }
+
+    /// Prints a sentence that belongs under this table, and keeps it for the documents.
+    pub(crate) fn conclude(&mut self, table: &'static Table, text: String) {
+        println!("{text}");
+        self.conclusions.push((table.heading, text));
     }
 
     pub(crate) fn save(mut self, options: &Options) -> Result<(), Failure> {
@@ -107,7 +122,8 @@ impl Report {
             }
         }
         if options.doc {
-            let unchanged = doc::write(Path::new(DOCS), &self.rows, &self.circumstances())?;
+            let unchanged =
+                doc::write(Path::new(DOCS), &self.rows, &self.conclusions, &self.circumstances())?;
             println!("Wrote docs/benchmarks.md");
             unchanged.iter().for_each(|heading| {
                 println!("Left its table \"{heading}\" unchanged: not all of its rows were measured")
@@ -134,7 +150,8 @@ impl Report {
     fn markdown(&self) -> String {
         let mut out = String::new();
         for rows in doc::tables(&self.rows) {
-            let _ = writeln!(out, "## {}\n\n{}", rows[0].table.heading, doc::table_of(&rows));
+            let _ =
+                writeln!(out, "## {}\n\n{}", rows[0].table.heading, doc::table_of(&rows, &self.conclusions));
         }
         let _ = writeln!(out, "{}", self.circumstances());
         out
@@ -173,11 +190,13 @@ fn json_row(row: &Row) -> String {
 
 /// Formats the row's targets, with a leading comma; empty if it has no targets.
 fn json_targets(row: &Row) -> String {
-    let judged = (1..row.servers.len()).flat_map(|peer| targets::judge(row, peer));
-    let targets: Vec<_> = judged
-        .map(|judged| {
+    let of_peer = |peer| targets::judge(row, peer).into_iter().map(move |judged| (peer, judged));
+    let targets: Vec<_> = (1..row.servers.len())
+        .flat_map(of_peer)
+        .map(|(peer, judged)| {
             format!(
-                "{{\"figure\": {}, \"asked\": {:.4}, \"found\": {:.4}, \"met\": {}}}",
+                "{{\"peer\": {}, \"figure\": {}, \"asked\": {:.4}, \"found\": {:.4}, \"met\": {}}}",
+                quoted(&row.servers[peer]),
                 quoted(judged.column),
                 judged.goal(),
                 judged.found,
@@ -304,15 +323,19 @@ fn replaced_in_file(file: &Path, mark: &str, table: &str) -> Result<String, Fail
 
 /// Aligns the cells of a line for the terminal.
 fn aligned(cells: &[String], table: &Table) -> String {
-    let peer = table.columns.len() + 1;
+    // The places of the cell with a server's name and of the last figure, and the width of figures.
+    let (name, last, figure) = match table.layout {
+        Layout::ByPeer => (table.columns.len() + 1, 2 * table.columns.len() + 1, 11),
+        Layout::ByServer => (1, table.columns.len() + 1, 19),
+    };
     let mut out = String::new();
     for (at, cell) in cells.iter().enumerate() {
         let gap = |width: usize| " ".repeat(width.saturating_sub(cell.chars().count()));
         match at {
             0 => out.push_str(&format!("{cell}{}", gap(42))),
-            _ if at == peer => out.push_str(&format!("   {cell}{}", gap(10))),
-            _ if at > 2 * table.columns.len() + 1 => out.push_str(&format!("   {cell}{}", gap(20))),
-            _ => out.push_str(&format!("{} {cell}", gap(11))),
+            _ if at == name => out.push_str(&format!("   {cell}{}", gap(10))),
+            _ if at > last => out.push_str(&format!("   {cell}{}", gap(20))),
+            _ => out.push_str(&format!("{} {cell}", gap(figure))),
         }
     }
     out.trim_end().to_owned()

@@ -7,6 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::Failure;
+use crate::nats;
 use crate::options::{Options, Place, Program};
 use crate::wire::Connection;
 
@@ -29,12 +30,20 @@ pub(crate) enum Persistence {
     AlwaysOnSlowDisk,
 }
 
+/// How clients talk to a server.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Protocol {
+    Redis,
+    Nats,
+}
+
 /// Delay of every sync on the simulated slow disk, in microseconds.
 const SYNC_DELAY_US: u64 = 2_000;
 
 /// A running server.
 pub(crate) struct Server {
     pub(crate) name: String,
+    pub(crate) protocol: Protocol,
     /// `host:port`.
     pub(crate) address: String,
     /// Time from its start to its reply to PING; zero if it was already running.
@@ -71,7 +80,7 @@ impl Server {
             arguments.splice(0..0, delayed_syncs());
             started = Path::new(STRACE);
         }
-        Server::launch(&program.name, started, arguments, folder, port)
+        Server::launch(&program.name, Protocol::Redis, started, arguments, folder, port)
     }
 
     /// Starts the subject under a wrapper program. The wrapper gets the arguments `before`, then the server's command
@@ -90,11 +99,24 @@ impl Server {
         all.extend(arguments(true, port, &folder, persistence));
         // One I/O thread, as on the smallest machine, so counts do not depend on the number of cores.
         all.extend(["--io-threads".to_owned(), "1".to_owned()]);
-        Server::launch(&options.subject.name, Path::new(wrapper), all, folder, port)
+        Server::launch(&options.subject.name, Protocol::Redis, Path::new(wrapper), all, folder, port)
+    }
+
+    /// Starts a nats-server. `sync_always` needs a version that supports it.
+    pub(crate) fn start_nats(
+        installed: &nats::Installed,
+        sync_always: bool,
+        options: &Options,
+    ) -> Result<Server, Failure> {
+        let port = free_port()?;
+        let folder = fresh_folder(port, options)?;
+        let arguments = nats::arguments(port, &folder, sync_always)?;
+        Server::launch("nats", Protocol::Nats, &installed.path, arguments, folder, port)
     }
 
     fn launch(
         name: &str,
+        protocol: Protocol,
         program: &Path,
         arguments: Vec<String>,
         folder: PathBuf,
@@ -104,8 +126,13 @@ impl Server {
         let child = spawn(program, &arguments, &folder)?;
         let process = Process { child, program: program.into(), arguments, folder };
         let address = format!("127.0.0.1:{port}");
-        let mut server =
-            Server { name: name.into(), address, answered_after: Duration::ZERO, process: Some(process) };
+        let mut server = Server {
+            name: name.into(),
+            protocol,
+            address,
+            answered_after: Duration::ZERO,
+            process: Some(process),
+        };
         server.wait_until_it_answers(Duration::from_millis(2))?;
         server.answered_after = begun.elapsed();
         Ok(server)
@@ -120,8 +147,13 @@ impl Server {
     }
 
     fn attach(name: &str, address: &str) -> Result<Server, Failure> {
-        let (name, address) = (name.to_owned(), address.to_owned());
-        let server = Server { name, address, answered_after: Duration::ZERO, process: None };
+        let server = Server {
+            name: name.into(),
+            protocol: Protocol::Redis,
+            address: address.into(),
+            answered_after: Duration::ZERO,
+            process: None,
+        };
         server.connect()?.call(&["PING"])?;
         Ok(server)
     }
@@ -204,10 +236,7 @@ impl Server {
     fn wait_until_it_answers(&mut self, poll_interval: Duration) -> Result<(), Failure> {
         let deadline = Instant::now() + START_WITHIN;
         while Instant::now() < deadline && self.process_mut()?.child.try_wait()?.is_none() {
-            // While a server loads its data it refuses connections or replies with an error.
-            if let Ok(mut connection) = Connection::small(&self.address)
-                && connection.call(&["PING"]).is_ok()
-            {
+            if self.answers() {
                 return Ok(());
             }
             std::thread::sleep(poll_interval);
@@ -215,6 +244,14 @@ impl Server {
         let process = self.process()?;
         let output = fs::read_to_string(process.folder.join("output.txt")).unwrap_or_default();
         Err(format!("{} does not reply to PING; its output was:\n{output}", process.program.display()).into())
+    }
+
+    /// Whether the server replies to PING. While it loads its data it refuses connections or replies with an error.
+    fn answers(&self) -> bool {
+        match self.protocol {
+            Protocol::Redis => Connection::small(&self.address).is_ok_and(|mut c| c.call(&["PING"]).is_ok()),
+            Protocol::Nats => nats::check(&self.address).is_ok(),
+        }
     }
 }
 

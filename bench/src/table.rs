@@ -37,6 +37,15 @@ pub(crate) enum Compare {
     Cost,
 }
 
+/// What a line of a table shows.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Layout {
+    /// The figures of the subject and of one peer.
+    ByPeer,
+    /// The figures of one server. For tables with many columns.
+    ByServer,
+}
+
 /// A kind of table.
 pub(crate) struct Table {
     /// The topic's name in `--only`.
@@ -44,6 +53,7 @@ pub(crate) struct Table {
     pub(crate) heading: &'static str,
     /// How to read the table; printed above it in docs/benchmarks.md.
     pub(crate) intro: &'static str,
+    pub(crate) layout: Layout,
     pub(crate) columns: &'static [Column],
 }
 
@@ -114,41 +124,46 @@ impl Row {
 
     /// Returns the heading of each cell of `lines`.
     pub(crate) fn heading(table: &Table) -> Vec<String> {
-        let ours = table.columns.iter().map(|c| c.heading.to_owned());
-        let theirs = table.columns.iter().map(|c| c.heading.to_owned());
-        let compared = table.columns.iter().filter_map(compared_heading);
-        let target = targets::has_any(table).then(|| "target".to_owned());
-        std::iter::once("workload".to_owned())
-            .chain(ours)
-            .chain(std::iter::once("peer".to_owned()))
-            .chain(theirs)
-            .chain(compared)
-            .chain(target)
-            .collect()
+        let figures = || table.columns.iter().map(|c| c.heading.to_owned());
+        let mut heading = vec!["workload".to_owned()];
+        match table.layout {
+            Layout::ByPeer => heading.extend(figures().chain(["peer".to_owned()])),
+            Layout::ByServer => heading.push("server".to_owned()),
+        }
+        heading.extend(figures());
+        heading.extend(table.columns.iter().filter_map(compared_heading));
+        heading.extend(targets::has_any(table).then(|| "target".to_owned()));
+        heading
     }
 
     /// Returns one line per peer: title, the subject's medians, the peer, its medians, the comparisons, the targets.
-    /// If no peer can run the workload, returns one line without a peer.
+    /// If no peer can run the workload, returns one line without a peer. In a table by server, returns one line per
+    /// server, without the subject's medians in the lines of peers.
     pub(crate) fn lines(&self) -> Vec<Vec<String>> {
-        if self.servers.len() == 1 {
-            return vec![self.line_alone()];
+        match self.table.layout {
+            Layout::ByPeer if self.servers.len() == 1 => vec![self.line_alone()],
+            Layout::ByPeer => (1..self.servers.len()).map(|peer| self.line(peer)).collect(),
+            Layout::ByServer => (0..self.servers.len()).map(|server| self.line(server)).collect(),
         }
+    }
+
+    fn line(&self, server: usize) -> Vec<String> {
         let columns = 0..self.table.columns.len();
         let medians = |server: usize| columns.clone().map(move |c| figure(self.median(server, c)));
-        let peers = 1..self.servers.len();
-        peers
-            .map(|peer| {
-                let compared = columns.clone().filter_map(|c| self.compared_text(peer, c));
-                let judged = || targets::text(&targets::judge(self, peer));
-                std::iter::once(self.title.clone())
-                    .chain(medians(0))
-                    .chain(std::iter::once(self.servers[peer].clone()))
-                    .chain(medians(peer))
-                    .chain(compared)
-                    .chain(targets::has_any(self.table).then(judged))
-                    .collect()
-            })
-            .collect()
+        let mut line = vec![self.title.clone()];
+        if self.table.layout == Layout::ByPeer {
+            line.extend(medians(0));
+        }
+        line.push(self.servers[server].clone());
+        line.extend(medians(server));
+        if server == 0 {
+            // The subject is not compared with itself.
+            line.resize(Row::heading(self.table).len(), "–".to_owned());
+            return line;
+        }
+        line.extend(columns.clone().filter_map(|c| self.compared_text(server, c)));
+        line.extend(targets::has_any(self.table).then(|| targets::text(&targets::judge(self, server))));
+        line
     }
 
     fn line_alone(&self) -> Vec<String> {
@@ -219,6 +234,7 @@ mod tests {
         topic: "test",
         heading: "Test",
         intro: "",
+        layout: Layout::ByPeer,
         columns: &[
             Column { key: "cpu_us", heading: "CPU, µs/op", compare: Compare::Less },
             Column { key: "op_s", heading: "op/s", compare: Compare::More },
@@ -274,6 +290,27 @@ mod tests {
         let heading = Row::heading(&TABLE);
         assert_eq!(heading.len(), lines[0].len());
         assert_eq!(heading[8..], ["times less CPU", "times more op/s"]);
+    }
+
+    #[test]
+    fn a_table_by_server_has_a_line_per_server() {
+        static BY_SERVER: Table = Table {
+            topic: "test",
+            heading: "Test",
+            intro: "",
+            layout: Layout::ByServer,
+            columns: TABLE.columns,
+        };
+        let row = Row { table: &BY_SERVER, ..row() };
+        assert_eq!(
+            row.lines(),
+            [
+                ["XADD", "a", "1.00", "2,000", "–", "–", "–"],
+                ["XADD", "b", "4.00", "1,000", "0.50", "3.00× (2.00–4.00)", "2.00×"],
+            ]
+        );
+        assert_eq!(Row::heading(&BY_SERVER)[..3], ["workload", "server", "CPU, µs/op"]);
+        assert_eq!(Row::heading(&BY_SERVER).len(), 7);
     }
 
     #[test]

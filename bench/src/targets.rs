@@ -1,12 +1,22 @@
-//! Targets: how many times better than redis-server 7.0.15 Millstream must be, and how much the log may cost.
+//! Targets: how many times better than its peers Millstream must be, and how much the log may cost.
 //!
-//! There are no targets against other peers. If a workload has several variants, each of them must meet the target.
+//! Most targets refer to redis-server 7.0.15 only. If a workload has several variants, each of them must meet the
+//! target.
 
 use crate::stats::significant;
 use crate::table::{Row, Table};
 
-/// The peers that targets refer to. The second is Millstream without persistence.
-const PEERS: [&str; 2] = ["redis", "millstream off"];
+/// The peers that a target refers to.
+#[derive(Clone, Copy, PartialEq)]
+enum Against {
+    /// redis-server 7.0.15; for the cost of the log, Millstream without persistence.
+    Baseline,
+    /// Each peer by itself.
+    EveryPeer,
+}
+
+/// The names of the baseline.
+const BASELINE: [&str; 2] = ["redis", "millstream off"];
 
 /// A target for one figure of one row.
 struct Target {
@@ -16,6 +26,7 @@ struct Target {
     /// The column's key.
     column: &'static str,
     goal: Goal,
+    against: Against,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -26,29 +37,38 @@ enum Goal {
     Percent(f64),
 }
 
+const fn target(table: &'static str, row: &'static str, column: &'static str, goal: Goal) -> Target {
+    Target { table, row, column, goal, against: Against::Baseline }
+}
+
 const fn cpu(row: &'static str, times: f64) -> Target {
-    Target { table: "Speed", row, column: "cpu_us_per_op", goal: Goal::Times(times) }
+    target("Speed", row, "cpu_us_per_op", Goal::Times(times))
 }
 
 const fn scan(row: &'static str, times: f64) -> Target {
-    Target { table: "Scans of pending entries", row, column: "cpu_us_per_op", goal: Goal::Times(times) }
+    target("Scans of pending entries", row, "cpu_us_per_op", Goal::Times(times))
 }
 
 /// `part` is the maximum share of redis-server's bytes.
 const fn bytes(row: &'static str, part: f64) -> Target {
-    Target { table: "Memory", row, column: "bytes", goal: Goal::Times(1.0 / part) }
+    target("Memory", row, "bytes", Goal::Times(1.0 / part))
 }
 
 const fn log_cost(row: &'static str) -> Target {
-    Target { table: "What the log costs", row, column: "cpu_us_per_op", goal: Goal::Percent(15.0) }
+    target("What the log costs", row, "cpu_us_per_op", Goal::Percent(15.0))
 }
 
 const fn always(row: &'static str, column: &'static str, times: f64) -> Target {
-    Target { table: "Always", row, column, goal: Goal::Times(times) }
+    target("Always", row, column, Goal::Times(times))
 }
 
 const fn wait(table: &'static str, row: &'static str, column: &'static str) -> Target {
-    Target { table, row, column, goal: Goal::Times(5.0) }
+    target(table, row, column, Goal::Times(5.0))
+}
+
+const fn delivery(row: &'static str, column: &'static str, times: f64) -> Target {
+    let table = "Latency of a message, always";
+    Target { table, row, column, goal: Goal::Times(times), against: Against::EveryPeer }
 }
 
 const SNAPSHOT: &str = "A snapshot under way";
@@ -88,7 +108,7 @@ const TARGETS: &[Target] = &[
     always("always-xadd", "ping_p99_us", 10.0),
     always("always-xadd-slowly", "ops_per_second", 1.2),
     always("always-xadd-slowly", "ping_p99_us", 10.0),
-    Target { table: "Recovery", row: "log", column: "seconds", goal: Goal::Times(3.0) },
+    target("Recovery", "log", "seconds", Goal::Times(3.0)),
     wait(SNAPSHOT, "snapshot-running-ping", "p99_us"),
     wait(SNAPSHOT, "snapshot-running-ping", "worst_ms"),
     wait(SNAPSHOT, "snapshot-running-xadd", "p99_us"),
@@ -105,6 +125,21 @@ const TARGETS: &[Target] = &[
     wait(MIXED, "delete-ping", "worst_ms"),
     wait(MIXED, "delete-xadd", "p99_us"),
     wait(MIXED, "delete-xadd", "worst_ms"),
+    delivery("always-1x1-100", "delivered_p50_us", 1.3),
+    delivery("always-1x1-100", "delivered_p99_us", 1.3),
+    delivery("always-1x1-100", "delivered_p999_us", 1.0),
+    delivery("always-1x1-500", "delivered_p50_us", 1.3),
+    delivery("always-1x1-500", "delivered_p99_us", 1.3),
+    delivery("always-1x1-500", "delivered_p999_us", 1.0),
+    delivery("always-1x1-2000", "delivered_p50_us", 1.3),
+    delivery("always-1x1-2000", "delivered_p99_us", 1.3),
+    delivery("always-1x1-2000", "delivered_p999_us", 1.0),
+    delivery("always-1x1-10000", "delivered_p50_us", 1.3),
+    delivery("always-1x1-10000", "delivered_p99_us", 1.3),
+    delivery("always-1x1-10000", "delivered_p999_us", 1.0),
+    delivery("always-1x1-max", "delivered_p50_us", 1.3),
+    delivery("always-1x1-max", "delivered_p99_us", 1.3),
+    delivery("always-1x1-max", "delivered_p999_us", 1.0),
 ];
 
 /// A measured figure and its target.
@@ -149,10 +184,12 @@ pub(crate) fn has_any(table: &Table) -> bool {
 
 /// Returns the row's figures that have a target against this peer and were measured.
 pub(crate) fn judge(row: &Row, peer: usize) -> Vec<Judged> {
-    if row.servers.get(peer).is_none_or(|name| !PEERS.contains(&name.as_str())) {
-        return Vec::new();
-    }
-    let of_row = |target: &&Target| target.table == row.table.heading && target.row == row.name;
+    let is_baseline = row.servers.get(peer).is_some_and(|name| BASELINE.contains(&name.as_str()));
+    let of_row = |target: &&Target| {
+        target.table == row.table.heading
+            && target.row == row.name
+            && (is_baseline || target.against == Against::EveryPeer)
+    };
     let judged = |target: &Target| {
         let at = row.table.columns.iter().position(|column| column.key == target.column)?;
         let found = row.compared(peer, at)?.median;
@@ -186,7 +223,7 @@ pub(crate) fn summary(rows: &[Row]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::topics::{TOPICS, durability, latency, speed};
+    use crate::topics::{TOPICS, durability, latency, messages, speed};
 
     fn row(name: &str, ours: f64) -> Row {
         let mut row = Row::new(&speed::TABLE, name, "", vec!["ours".into(), "redis".into(), "valkey".into()]);
@@ -216,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn targets_apply_only_to_redis() {
+    fn most_targets_apply_only_to_redis() {
         assert_eq!(judge(&row("xadd-short-p16", 2.5), 1)[0].found, 4.0);
         assert_eq!(judgement(&row("xadd-short-p16", 2.5), 1), "≥ 2.50×: met");
         assert_eq!(judgement(&row("xadd-short-p16", 2.5), 2), "–");
@@ -230,6 +267,21 @@ mod tests {
         let sample = |p99, worst| vec![vec![Some(1.0), Some(p99), Some(worst)]];
         row.samples = vec![sample(1.0, 1.0), sample(6.0, 4.0)];
         assert_eq!(judgement(&row, 1), "p99 ≥ 5.00×: met, worst stall ≥ 5.00×: missed");
+    }
+
+    #[test]
+    fn delivery_has_targets_against_every_peer() {
+        let servers = ["ours", "redis", "valkey-9.1"].map(str::to_owned).to_vec();
+        let mut row = Row::new(&messages::ALWAYS, "always-1x1-max", "", servers);
+        let sample = |us| vec![vec![Some(us); messages::ALWAYS.columns.len()]];
+        row.samples = vec![sample(100.0), sample(140.0), sample(120.0)];
+        let met = "delivered p50 ≥ 1.30×: met, delivered p99 ≥ 1.30×: met, delivered p99.9 ≥ 1.00×: met";
+        assert_eq!(judgement(&row, 1), met);
+        assert_eq!(
+            judgement(&row, 2),
+            "delivered p50 ≥ 1.30×: missed, delivered p99 ≥ 1.30×: missed, delivered p99.9 ≥ 1.00×: met"
+        );
+        assert_eq!(summary(&[row]).unwrap(), "4 of 6 targets met");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::payload::Payload;
 use crate::probe::Probe;
 use crate::report::Report;
 use crate::server::{self, Persistence, Server};
-use crate::table::{Column, Compare, Row, Sample, Table};
+use crate::table::{Column, Compare, Layout, Row, Sample, Table};
 use crate::topics::{alternate, names_of, speed, start_all};
 
 pub(crate) static COST: Table = Table {
@@ -17,6 +17,7 @@ pub(crate) static COST: Table = Table {
     intro: "Millstream with `appendfsync everysec` compared with Millstream without persistence. Both take \
             turns. These rows have three times the usual repetitions, because a difference of a few percent \
             needs them. Less is better.",
+    layout: Layout::ByPeer,
     columns: &[
         Column { key: "cpu_us_per_op", heading: "CPU, µs/op", compare: Compare::Cost },
         Column { key: "ops_per_second", heading: "op/s", compare: Compare::No },
@@ -30,6 +31,7 @@ pub(crate) static EVERY_SEC: Table = Table {
     heading: "Everysec",
     intro: "All servers run with `appendonly yes` and `appendfsync everysec`. Peers do not rewrite their \
             logs meanwhile.",
+    layout: Layout::ByPeer,
     columns: speed::COLUMNS,
 };
 
@@ -41,6 +43,7 @@ pub(crate) static ALWAYS: Table = Table {
             the others one more client sends PING every millisecond. In the third row `strace` delays every \
             `fdatasync` by 2 ms, like a slower disk. In the last row persistence is off: it shows the effect \
             of the load alone on PING.",
+    layout: Layout::ByPeer,
     columns: &[
         Column { key: "ops_per_second", heading: "op/s", compare: Compare::More },
         Column { key: "cpu_us_per_op", heading: "CPU, µs/op", compare: Compare::Less },

@@ -11,7 +11,7 @@ use crate::plot::{Line, Panel};
 use crate::report::Report;
 use crate::server::{Persistence, Server};
 use crate::stats::{significant, thousands};
-use crate::table::{self, Column, Compare, Row, Table};
+use crate::table::{self, Column, Compare, Layout, Row, Table};
 use crate::topics::{names_of, start_all, turns};
 use crate::wire::encode;
 
@@ -27,6 +27,7 @@ pub(crate) static TABLE: Table = Table {
             sizes, which differ tenfold: 10 would mean cost in proportion to the size. A logarithmic cost \
             grows by the same amount with every step, so its last step has the smallest factor. On a single \
             connection the server sleeps before every request, and waking up costs more than serving.",
+    layout: Layout::ByPeer,
     columns: &[Column { key: "cpu_us_per_op", heading: "CPU, µs/op", compare: Compare::Less }],
 };
 

@@ -10,7 +10,7 @@ use crate::probe::Probe;
 use crate::report::Report;
 use crate::server::{Persistence, Server};
 use crate::stats::Latencies;
-use crate::table::{Column, Compare, Row, Sample, Table};
+use crate::table::{Column, Compare, Layout, Row, Sample, Table};
 use crate::topics::{expect_at_least, names_of, start_all, turns};
 use crate::wire::encode;
 
@@ -31,6 +31,7 @@ pub(crate) static TABLE: Table = Table {
             also counts for the requests that would have been sent meanwhile, each with the rest of the \
             time, so one long stall shows in p99. The effect of a snapshot is in the table \"A snapshot \
             under way\" above.",
+    layout: Layout::ByPeer,
     columns: COLUMNS,
 };
 

@@ -11,7 +11,7 @@ use crate::options::{Options, Program};
 use crate::payload::{Payload, Rng};
 use crate::report::Report;
 use crate::server::{self, Persistence, Server};
-use crate::table::{Column, Compare, Row, Table};
+use crate::table::{Column, Compare, Layout, Row, Table};
 use crate::wire::encode;
 
 pub(crate) static TABLE: Table = Table {
@@ -24,6 +24,7 @@ pub(crate) static TABLE: Table = Table {
             many new ones delivered. \"With claims\": every fourth entry, in random order, was claimed by \
             one of the consumers. Peers built with the system's malloc are left out, because their official \
             releases use jemalloc.",
+    layout: Layout::ByPeer,
     columns: &[Column { key: "bytes", heading: "bytes, B", compare: Compare::Less }],
 };
 

@@ -4,10 +4,12 @@ pub(crate) mod durability;
 pub(crate) mod growth;
 pub(crate) mod latency;
 pub(crate) mod memory;
+pub(crate) mod messages;
 pub(crate) mod recovery;
 pub(crate) mod scans;
 pub(crate) mod speed;
 pub(crate) mod start;
+pub(crate) mod workers;
 
 use std::borrow::Borrow;
 
@@ -63,7 +65,21 @@ pub(crate) const TOPICS: &[Topic] = &[
         ],
         run: recovery::run,
     },
-    Topic { name: "latency", parts: &[part(&latency::TABLE, latency::rows)], run: latency::run },
+    Topic {
+        name: "latency",
+        parts: &[
+            part(&latency::TABLE, latency::rows),
+            part(&messages::ALWAYS, messages::always_rows),
+            part(&messages::EVERY_SEC, messages::every_sec_rows),
+            part(&messages::OFF, messages::off_rows),
+            part(&workers::TABLE, workers::rows),
+        ],
+        run: |options, report| {
+            latency::run(options, report)?;
+            messages::run(options, report)?;
+            workers::run(options, report)
+        },
+    },
     Topic { name: "growth", parts: &[part(&growth::TABLE, growth::rows)], run: growth::run },
 ];
 

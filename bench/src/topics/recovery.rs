@@ -9,7 +9,7 @@ use crate::probe::Probe;
 use crate::report::Report;
 use crate::server::{Persistence, Server};
 use crate::stats::Latencies;
-use crate::table::{Column, Compare, Row, Sample, Table};
+use crate::table::{Column, Compare, Layout, Row, Sample, Table};
 use crate::topics::{latency, turns};
 
 pub(crate) static TABLE: Table = Table {
@@ -22,6 +22,7 @@ pub(crate) static TABLE: Table = Table {
             its log when it has doubled, the default). \"After a snapshot\": after BGREWRITEAOF, which takes \
             a snapshot in Millstream too. The last row is the time that BGSAVE takes while a client is \
             served.",
+    layout: Layout::ByPeer,
     columns: &[
         Column { key: "seconds", heading: "time, s", compare: Compare::Less },
         Column { key: "disk_mib", heading: "on disk, MiB", compare: Compare::Less },
@@ -36,6 +37,7 @@ pub(crate) static SNAPSHOT: Table = Table {
     intro: "The data of the table above, under `everysec`. Every millisecond one client sends PING and \
             another sends XADD, without pipelining: first on an otherwise idle server, then during a BGSAVE \
             from its start to its end, five times in each repetition.",
+    layout: Layout::ByPeer,
     columns: latency::COLUMNS,
 };
 

@@ -8,7 +8,7 @@ use crate::load::{Repeated, Speed, micros};
 use crate::options::Options;
 use crate::report::Report;
 use crate::server::{Persistence, Server};
-use crate::table::{Row, Table};
+use crate::table::{Layout, Row, Table};
 use crate::topics::{alternate, names_of, speed, start_all};
 
 pub(crate) static TABLE: Table = Table {
@@ -19,6 +19,7 @@ pub(crate) static TABLE: Table = Table {
             none. redis-server's XAUTOCLAIM stops after 10 × COUNT entries, so it needs two thousand such \
             calls to scan the list; Millstream scans the whole list in one call. A server that does not have \
             a command is left out of its row.",
+    layout: Layout::ByPeer,
     columns: speed::COLUMNS,
 };
 

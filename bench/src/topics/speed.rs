@@ -10,7 +10,7 @@ use crate::payload::Payload;
 use crate::report::Report;
 use crate::server::{Persistence, Server};
 use crate::stats::Spread;
-use crate::table::{Column, Compare, Row, Table};
+use crate::table::{Column, Compare, Layout, Row, Table};
 use crate::topics::{alternate, expect_at_least, names_of, start_all};
 use crate::wire::encode;
 
@@ -35,6 +35,7 @@ pub(crate) static TABLE: Table = Table {
             10 readers) add an entry each at the same time. One operation is one entry: the reader that has \
             been blocked longest gets it and blocks again. Its time is from the first XADD of these clients \
             to the reader's reply.",
+    layout: Layout::ByPeer,
     columns: COLUMNS,
 };
 

@@ -4,7 +4,7 @@ use crate::Failure;
 use crate::options::Options;
 use crate::report::Report;
 use crate::server::{self, Persistence, Server};
-use crate::table::{Column, Compare, Row, Table};
+use crate::table::{Column, Compare, Layout, Row, Table};
 use crate::topics::turns;
 
 pub(crate) static TABLE: Table = Table {
@@ -14,6 +14,7 @@ pub(crate) static TABLE: Table = Table {
             resident memory at that moment, and the size of the program file without shared libraries. The \
             memory of a peer that was built with the system's malloc is left out, because its releases use \
             another one.",
+    layout: Layout::ByPeer,
     columns: &[
         Column { key: "start_ms", heading: "start, ms", compare: Compare::Less },
         Column { key: "resident_mib", heading: "resident, MiB", compare: Compare::Less },
