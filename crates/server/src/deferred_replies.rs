@@ -10,7 +10,8 @@
 //!         -> it wakes the waiters, and they send their replies
 //! ```
 //!
-//! A reader that a batch has unblocked is ready in the same round. So an entry and its delivery need one sync.
+//! If a batch unblocks a reader of the same thread, the reader is ready in the same round. So an entry and its delivery
+//! need one sync.
 //!
 //! Only the flush task waits for the log. So when another thread syncs, this thread is woken once, not once per
 //! connection.
@@ -20,16 +21,11 @@ use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
-use std::time::Duration;
 
 use crate::state::Server;
 
 /// Maximum number of waiters woken before the thread polls its other connections.
 const WAKES_PER_YIELD: usize = 32;
-/// How long a sync may block the thread. If syncs take longer, the syncing thread does them.
-const BLOCKED_MAX: Duration = Duration::from_millis(1);
-/// The same limit while the thread has clients that need no sync, because a sync on this thread delays them.
-const BLOCKED_MAX_WITHOUT_SYNC: Duration = Duration::from_micros(50);
 /// After a batch that needs no sync, the thread expects more such batches for this long.
 const EXPECT_BATCHES_WITHOUT_SYNC_MS: u64 = 1000;
 
@@ -53,10 +49,11 @@ pub(crate) fn note_batch_without_sync(uptime_ms: u64) {
     RAN_WITHOUT_SYNC_AT_MS.set(Some(uptime_ms));
 }
 
-/// Returns how long a sync may block this thread.
-pub(crate) fn blocked_max(uptime_ms: u64) -> Duration {
-    let expects = |at_ms| uptime_ms.saturating_sub(at_ms) < EXPECT_BATCHES_WITHOUT_SYNC_MS;
-    if RAN_WITHOUT_SYNC_AT_MS.get().is_some_and(expects) { BLOCKED_MAX_WITHOUT_SYNC } else { BLOCKED_MAX }
+/// Returns whether this thread has served clients that need no sync, in the last second. They would wait for a sync that
+/// this thread does.
+pub(crate) fn serves_clients_without_sync(uptime_ms: u64) -> bool {
+    let is_recent = |at_ms| uptime_ms.saturating_sub(at_ms) < EXPECT_BATCHES_WITHOUT_SYNC_MS;
+    RAN_WITHOUT_SYNC_AT_MS.get().is_some_and(is_recent)
 }
 
 /// Waits until the log is durable up to `position`. Returns false if the log failed or was closed before that: the
@@ -85,8 +82,9 @@ pub(crate) async fn run_flush_task(server: Arc<Server>) {
         poll_fn(|context| DEFERRED.with_borrow_mut(|deferred| deferred.poll_waiters(context.waker()))).await;
         let Some(position) = DEFERRED.with_borrow(DeferredReplies::last_position) else { continue };
         if !store.try_write_through(position) {
+            let has_other_work = serves_clients_without_sync(server.uptime_ms());
             // A failure needs no handling here: each waiter checks the result itself.
-            let _ = store.wait_durable(position, blocked_max(server.uptime_ms())).await;
+            let _ = store.wait_durable(position, has_other_work).await;
         }
         while DEFERRED.with_borrow_mut(|deferred| deferred.wake_durable(&server)) > 0 {
             tokio::task::yield_now().await;
@@ -135,7 +133,7 @@ impl DeferredReplies {
         let first = self.waiters.iter().take(WAKES_PER_YIELD);
         let count =
             first.take_while(|(position, _)| server.store.durability_outcome(*position).is_some()).count();
-        // The last one first: a reader that was unblocked by a batch waits behind the client that sent the batch, and
+        // Wakes the last one first. A reader that a batch has unblocked is behind the client that sent the batch, and
         // its entries should not wait for that client's reply.
         self.waiters.drain(..count).rev().for_each(|(_, waker)| waker.wake());
         count
@@ -244,11 +242,10 @@ mod tests {
     }
 
     #[test]
-    fn a_sync_may_block_the_thread_longer_once_all_clients_need_syncs() {
-        assert_eq!(blocked_max(0), BLOCKED_MAX);
+    fn clients_that_need_no_sync_are_expected_for_a_second() {
+        assert!(!serves_clients_without_sync(0));
         note_batch_without_sync(5_000);
-        assert_eq!(blocked_max(5_999), BLOCKED_MAX_WITHOUT_SYNC);
-        assert_eq!(blocked_max(6_000), BLOCKED_MAX);
+        assert!(serves_clients_without_sync(5_999) && !serves_clients_without_sync(6_000));
     }
 
     #[test]
@@ -292,7 +289,7 @@ mod tests {
             DEFERRED.with_borrow_mut(|deferred| assert_eq!(deferred.wake_durable(&server), 1));
             server.change_settings(&[("appendfsync", "always")]).unwrap();
             tokio::spawn(run_flush_task(Arc::clone(&server)));
-            tokio::time::timeout(Duration::from_secs(30), waiter).await
+            tokio::time::timeout(std::time::Duration::from_secs(30), waiter).await
         });
         assert!(finished.expect("the wait ends within 30 s").unwrap());
         server.shutdown.begin();

@@ -8,7 +8,6 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use crate::journal::{Journal, Snapshot};
 use crate::log::{LogError, LogStats, Policy};
@@ -56,10 +55,10 @@ impl Store {
 
     /// Waits until everything up to `position` is durable enough, or until the log fails.
     ///
-    /// If a sync takes less than `blocked_max`, this thread does it itself. Otherwise the syncing thread does it, which
-    /// takes two more wake-ups but leaves this thread free.
-    pub fn wait_durable(&self, position: u64, blocked_max: Duration) -> WaitDurable<'_> {
-        WaitDurable { store: self, position, blocked_max }
+    /// Polling the future can block this thread while it writes or syncs. If `has_other_work`, the syncing thread does
+    /// all but fast syncs. This takes two more wake-ups but leaves the thread free.
+    pub fn wait_durable(&self, position: u64, has_other_work: bool) -> WaitDurable<'_> {
+        WaitDurable { store: self, position, has_other_work }
     }
 
     /// Returns whether everything up to `position` is synced and survives a power cut. Always false for a store in
@@ -165,8 +164,8 @@ impl Store {
 pub struct WaitDurable<'s> {
     store: &'s Store,
     position: u64,
-    /// How long a sync may block this thread.
-    blocked_max: Duration,
+    /// Whether this thread should not be blocked.
+    has_other_work: bool,
 }
 
 impl Future for WaitDurable<'_> {
@@ -181,7 +180,7 @@ impl Future for WaitDurable<'_> {
         if let Some(outcome) = outcome() {
             return Poll::Ready(outcome);
         }
-        if journal.try_flush_here(self.blocked_max)
+        if journal.try_flush_here(self.has_other_work)
             && let Some(outcome) = outcome()
         {
             return Poll::Ready(outcome);

@@ -6,9 +6,16 @@
 //! ([`Store::appended_position`](crate::Store::appended_position)) and waits until that position is durable enough:
 //! synced with `always`, written to the file with `no`, and usually written with `everysec` (see [`LossWindow`]).
 //!
-//! One rule decides who syncs and when. A thread that needs a sync starts one at once, and does it itself if it may be
-//! blocked for as long as a sync takes. If it may not, the syncing thread does the sync. Only one sync runs at a time.
-//! Threads that need a sync meanwhile share the next one.
+//! With `always`, a thread that needs a sync starts one at once. Which thread does it depends on how long syncs take:
+//!
+//! ```text
+//! fast (less than 50 µs)   the thread that needs it
+//! slow (1 ms or more)      the syncing thread
+//! otherwise                the thread that needs it, unless that thread has other work to do: then the syncing thread
+//! ```
+//!
+//! Only one sync runs at a time. Threads that need a sync meanwhile share the next one, which starts when the first one
+//! ends. Exception: [`Journal::let_clients_join`].
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -24,9 +31,11 @@ use crate::log::{Log, LogError, Policy};
 use crate::loss_window::LossWindow;
 use crate::snapshot::SnapshotTaken;
 
-/// A sync that takes at least this long is slow: it takes longer than the clients need to send their next requests.
+/// If syncs take less time than this, every thread does its own.
+const FAST_SYNC: Duration = Duration::from_micros(50);
+/// If syncs take at least this long, the syncing thread does them.
 const SLOW_SYNC: Duration = Duration::from_millis(1);
-/// Delay between two slow syncs.
+/// How long the syncing thread delays a sync so that more clients can join it.
 const JOIN_TIME: Duration = Duration::from_micros(500);
 /// Delay before the next snapshot after one has failed. Each attempt writes the whole data set.
 const SNAPSHOT_RETRY_AFTER_MS: u64 = 60_000;
@@ -51,8 +60,6 @@ pub(crate) struct Journal {
     clock: Arc<dyn Clock>,
     waiters: Mutex<DurabilityWaiters>,
     sync_requested: Condvar,
-    /// Duration of a sync in nanoseconds, as a moving average.
-    sync_ns: AtomicU64,
     /// Number of changes that a running snapshot cannot follow: moved or copied values, swapped or cleared databases.
     pub(crate) rearrangements: AtomicU64,
     /// Number of records since the last snapshot that contain only redeliveries: repeated reads of pending entries.
@@ -107,7 +114,6 @@ impl Journal {
             clock,
             waiters: Mutex::default(),
             sync_requested: Condvar::new(),
-            sync_ns: AtomicU64::new(0),
             rearrangements: AtomicU64::new(0),
             redelivery_records: AtomicU64::new(0),
             snapshotting: Mutex::new(()),
@@ -139,14 +145,13 @@ impl Journal {
         self.timed(self.clock.now_ms(), |log| log.commit().map(|_| ()))
     }
 
-    /// Runs `work`, records the duration of its sync, and wakes the waiters.
+    /// Runs `work`, records when it synced, and wakes the waiters.
     fn timed(&self, now_ms: u64, work: impl FnOnce(&Log) -> Result<(), LogError>) -> Result<(), LogError> {
-        let (before, started) = (self.log.durable(), Instant::now());
+        let before = self.log.durable();
         self.window.begin();
         let done = work(&self.log);
         let has_synced = self.log.durable() > before;
         if has_synced {
-            self.record_sync_time(started.elapsed());
             self.synced_at_ms.store(now_ms, Ordering::Relaxed);
         }
         let is_behind = self.log.durable() < self.log.written();
@@ -155,23 +160,15 @@ impl Journal {
         done
     }
 
-    fn record_sync_time(&self, took: Duration) {
-        let average = self.sync_ns.load(Ordering::Relaxed);
-        let took = took.as_nanos() as u64;
-        self.sync_ns.store(if average == 0 { took } else { (average * 7 + took) / 8 }, Ordering::Relaxed);
-    }
-
-    fn sync_time(&self) -> Duration {
-        Duration::from_nanos(self.sync_ns.load(Ordering::Relaxed))
-    }
-
-    /// Writes or syncs on this thread, unless a sync blocks it for longer than `blocked_max`. Returns whether it did.
-    pub(crate) fn try_flush_here(&self, blocked_max: Duration) -> bool {
+    /// Writes or syncs on this thread, if this thread is the one to do it. `has_other_work`: the thread should not be
+    /// blocked. Returns whether it succeeded.
+    pub(crate) fn try_flush_here(&self, has_other_work: bool) -> bool {
         if self.closed.load(Ordering::Relaxed) {
             return self.flush().is_ok();
         }
+        let limit = if has_other_work { FAST_SYNC } else { SLOW_SYNC };
         match self.log.policy() {
-            Policy::Always => self.sync_time() < blocked_max && self.flush().is_ok(),
+            Policy::Always => self.log.sync_time() < limit && self.flush().is_ok(),
             Policy::EverySecond | Policy::Never => {
                 self.log.try_write().is_some_and(|written| written.is_ok())
             }
@@ -225,11 +222,11 @@ impl Journal {
         }
     }
 
-    /// After a slow sync, delays the next one for a moment if records already wait for it. So the clients that the last
-    /// sync has released can join the next one. Without the delay, the clients would split into two groups, and each
-    /// group would wait for the other group's sync.
+    /// After a slow sync, delays the next one for a moment if records already wait for it. Meanwhile the clients that got
+    /// their replies after the last sync send their next requests, which then share the next sync. Without the delay,
+    /// the clients would split into two groups, and each group would wait for the other group's sync.
     fn let_clients_join(&self) {
-        let is_slow = self.log.policy() == Policy::Always && self.sync_time() >= SLOW_SYNC;
+        let is_slow = self.log.policy() == Policy::Always && self.log.sync_time() >= SLOW_SYNC;
         if is_slow && self.log.durable() < self.log.appended() {
             thread::sleep(JOIN_TIME);
         }
@@ -306,23 +303,19 @@ mod tests {
     use crate::{SetExpiry, SetIf, Store, StoreOptions};
 
     #[test]
-    fn a_thread_syncs_itself_if_it_may_be_blocked_for_that_long() {
+    fn a_thread_with_other_work_does_only_fast_syncs() {
         let (disk, log) = (Arc::new(SimDisk::new(1)), LogOptions::new(|| 7));
         let opened = Store::open_with(disk, StoreOptions::default(), log, &mut |_| {}, Journal::start);
         let store = opened.unwrap().0;
         let journal = store.journal().unwrap();
-        let sync_takes = |sync_time: Duration| {
-            journal.sync_ns.store(sync_time.as_nanos() as u64, Ordering::Relaxed);
-        };
-        for (sync_us, syncs_here) in [(999, true), (1000, false)] {
+        for (has_other_work, sync_us, syncs_here) in
+            [(true, 49, true), (true, 50, false), (false, 999, true), (false, 1000, false)]
+        {
             store.lock_all(0, store.now_ms()).set(b"k", b"v", SetIf::Always, SetExpiry::Never);
             let position = store.appended_position();
-            sync_takes(Duration::from_micros(sync_us));
-            assert_eq!(journal.try_flush_here(Duration::from_millis(1)), syncs_here);
+            journal.log.assume_sync_time(Duration::from_micros(sync_us));
+            assert_eq!(journal.try_flush_here(has_other_work), syncs_here, "{sync_us} µs");
             assert!(store.is_durable(position) || !syncs_here);
         }
-        sync_takes(Duration::from_secs(60));
-        assert!(journal.try_flush_here(Duration::MAX));
-        assert!(store.is_durable(store.appended_position()));
     }
 }

@@ -11,15 +11,11 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
-use std::time::Duration;
 
 use super::blocked_call::BlockedCall;
 use super::{Error, Millstream};
 use crate::log::LogError;
 use crate::verbs::Verb;
-
-/// How long a sync may block a thread that polls a call. It may have other tasks to run.
-const POLL_BLOCKED_MAX: Duration = Duration::from_micros(50);
 
 /// A verb that a call can own. All verbs that own their names implement it.
 pub trait Callable: Verb<Output: Send + 'static> + Clone + Send + 'static {}
@@ -38,8 +34,8 @@ pub struct Call<V: Callable> {
     db: Millstream,
     pub(super) verb: V,
     state: CallState<V::Output>,
-    /// How long a sync may block this thread.
-    blocked_max: Duration,
+    /// Whether the thread that polls the call may have other tasks to run.
+    has_other_work: bool,
 }
 
 enum CallState<T> {
@@ -54,13 +50,12 @@ impl<V: Callable> Unpin for Call<V> {}
 
 impl<V: Callable> Call<V> {
     pub(super) fn new(db: Millstream, verb: V) -> Call<V> {
-        Call { db, verb, state: CallState::New, blocked_max: POLL_BLOCKED_MAX }
+        Call { db, verb, state: CallState::New, has_other_work: true }
     }
 
     /// Runs the call and blocks this thread until it is finished. Do not use it on the threads of an async runtime.
     pub fn wait(mut self) -> Result<V::Output, Error> {
-        // The thread would wait for a sync in any case, so it does the sync itself.
-        self.blocked_max = Duration::MAX;
+        self.has_other_work = false;
         let waker = Waker::from(Arc::new(ThreadWaker(thread::current())));
         let mut context = Context::from_waker(&waker);
         loop {
@@ -115,7 +110,7 @@ impl<V: Callable> Call<V> {
 
     fn poll_durable(&self, position: u64, context: &mut Context<'_>) -> Poll<Result<(), LogError>> {
         let store = &self.db.inner.store;
-        match Pin::new(&mut store.wait_durable(position, self.blocked_max)).poll(context) {
+        match Pin::new(&mut store.wait_durable(position, self.has_other_work)).poll(context) {
             // Closing a store syncs all records first.
             Poll::Ready(Err(LogError::Closed)) if store.is_durable(position) => Poll::Ready(Ok(())),
             polled => polled,

@@ -5,21 +5,36 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::frame::{self, FrameFields, Salt};
 use super::manifest::{self, Manifest};
 use super::segment::{self, Segment, SegmentHeader};
 use super::writer::{WriteBuffer, Writer};
 use super::{Log, LogError, Policy};
-use crate::disk::{DiskError, write_full};
+use crate::disk::{DiskError, File, write_full};
 
 /// Capacity above which a write buffer is freed after use.
 const KEEP_BUFFER_BYTES: usize = 4 << 20;
 /// Number of bytes preallocated at a time.
-pub(super) const PREALLOCATE_BYTES: u64 = if cfg!(test) { 400 } else { 1 << 20 };
+///
+/// The record before it waits meanwhile: 128 KiB take about 0.4 ms on a disk that syncs in 0.1 ms, and 1 MiB takes 2 ms.
+pub(super) const PREALLOCATE_BYTES: u64 = if cfg!(test) { 400 } else { 128 << 10 };
 /// Size of a page in the kernel's cache.
-const PAGE_BYTES: usize = 4096;
+pub(super) const PAGE_BYTES: u64 = if cfg!(test) { 64 } else { 4096 };
+
+/// Writes zeros page by page. If one write covered many pages, the kernel would cache them as one large folio and search
+/// the whole folio for dirty blocks at every sync.
+fn write_zeros(file: &dyn File, mut from: u64, until: u64) -> Result<(), DiskError> {
+    const ZEROS: [u8; PAGE_BYTES as usize] = [0; PAGE_BYTES as usize];
+    while from < until {
+        let page_end = (from / PAGE_BYTES + 1) * PAGE_BYTES;
+        let end = page_end.min(until);
+        write_full(file, from, &ZEROS[..(end - from) as usize])?;
+        from = end;
+    }
+    Ok(())
+}
 
 impl Writer {
     /// Cuts off the preallocated space after the last record. If this fails or is not durable, readers skip the zeros.
@@ -176,13 +191,7 @@ impl Log {
         if is_long || is_scarce || until <= writer.file_bytes {
             return Ok(());
         }
-        // Writing page by page keeps the kernel from caching the zeros as one large folio. It would search the whole
-        // folio for dirty blocks at every sync.
-        let mut pages = (writer.file_bytes..until).step_by(PAGE_BYTES);
-        let write_page = |at: u64| {
-            write_full(&*writer.file, at, &[0; PAGE_BYTES][..PAGE_BYTES.min((until - at) as usize)])
-        };
-        match pages.try_for_each(write_page) {
+        match write_zeros(&*writer.file, writer.file_bytes, until) {
             Ok(()) => writer.preallocated_until = until,
             Err(error) if error.is_full() => {
                 writer.preallocated_until = until;
@@ -268,6 +277,22 @@ impl Log {
         self.counters.syncs.fetch_add(1, Ordering::Relaxed);
         self.counters.sync_ns.fetch_add(took_ns, Ordering::Relaxed);
         self.counters.last_sync_ns.store(took_ns, Ordering::Relaxed);
+        let recent_ns = match self.counters.recent_sync_ns.load(Ordering::Relaxed) {
+            0 => took_ns,
+            recent_ns => (recent_ns.saturating_mul(7).saturating_add(took_ns)) / 8,
+        };
+        self.counters.recent_sync_ns.store(recent_ns, Ordering::Relaxed);
+    }
+
+    /// Returns how long a sync takes, as a moving average; zero before the first sync.
+    pub(crate) fn sync_time(&self) -> Duration {
+        Duration::from_nanos(self.counters.recent_sync_ns.load(Ordering::Relaxed))
+    }
+
+    /// Acts as if recent syncs had taken this long.
+    #[cfg(test)]
+    pub(crate) fn assume_sync_time(&self, sync_time: Duration) {
+        self.counters.recent_sync_ns.store(sync_time.as_nanos() as u64, Ordering::Relaxed);
     }
 
     /// Measures the free space of the disk. Returns it, minus the bytes that are not written yet.

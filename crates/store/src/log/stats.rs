@@ -2,8 +2,8 @@
 
 use std::sync::atomic::AtomicU64;
 
-/// Counters of a running log. The log computes its free space from the appended and written bytes. Nothing depends on
-/// the other counters.
+/// Counters of a running log. The log computes its free space from the appended and written bytes. The journal decides
+/// with the recent sync time which thread syncs. Nothing depends on the other counters.
 #[derive(Default)]
 pub(super) struct Counters {
     pub(super) segments: AtomicU64,
@@ -16,6 +16,8 @@ pub(super) struct Counters {
     pub(super) syncs: AtomicU64,
     pub(super) sync_ns: AtomicU64,
     pub(super) last_sync_ns: AtomicU64,
+    /// Moving average of the duration of a sync. Changed only under the lock `syncing`.
+    pub(super) recent_sync_ns: AtomicU64,
     pub(super) full: AtomicU64,
 }
 

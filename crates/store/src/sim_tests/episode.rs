@@ -8,7 +8,6 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
 
 use super::dump::dump;
 use super::planted::{Bug, MistakenDisk, plant};
@@ -459,6 +458,6 @@ fn kill(disk: &SimDisk) {
 }
 
 fn poll(store: &Store, position: u64) -> Poll<Result<(), LogError>> {
-    let durable = pin!(store.wait_durable(position, Duration::ZERO));
+    let durable = pin!(store.wait_durable(position, true));
     durable.poll(&mut Context::from_waker(Waker::noop()))
 }
