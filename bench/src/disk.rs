@@ -15,8 +15,8 @@ pub(crate) const WRITE_LEN: usize = 128;
 const TIME: Duration = Duration::from_secs(1);
 const SYNCS_MAX: usize = 1_000;
 
-/// Measures `fdatasync` after small writes into a preallocated file in this folder. Starts a sync at these intervals,
-/// because a disk and a processor that were idle meanwhile take longer.
+/// Measures `fdatasync` after small writes into a preallocated file in this folder. A sync starts at each interval,
+/// because a disk and a processor that were idle are slower.
 pub(crate) fn sync_latencies(folder: &Path, every: Duration) -> Result<Latencies, Failure> {
     fs::create_dir_all(folder)?;
     let path = folder.join(format!("sync-{}", std::process::id()));
@@ -28,7 +28,7 @@ pub(crate) fn sync_latencies(folder: &Path, every: Duration) -> Result<Latencies
 
 fn sync_repeatedly(path: &Path, every: Duration) -> std::io::Result<Vec<f64>> {
     let mut file = File::create(path)?;
-    // In small writes: the kernel keeps a large one in a large unit, which it searches for changes at every sync.
+    // In small writes, so that the kernel does not cache the zeros as one large folio.
     (0..SYNCS_MAX).try_for_each(|_| file.write_all(&[0; WRITE_LEN]))?;
     file.sync_all()?;
     file.seek(SeekFrom::Start(0))?;

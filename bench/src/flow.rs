@@ -18,14 +18,14 @@ use crate::Failure;
 use crate::load::micros;
 use crate::stats::Latencies;
 
-/// Maximum time without any bytes from the server, and until all messages are received after the last was sent.
+/// Maximum wait for bytes from the server, and for the last acknowledgement after the last message was sent.
 const STALLED_AFTER: Duration = Duration::from_secs(15);
-/// The first messages of a run are not measured: those sent in this part of its time.
+/// Share of a run, at its start, whose messages are not measured.
 const WARM_UP: f64 = 0.1;
 
 /// A server with streams that have one consumer group each.
 pub(crate) trait Broker {
-    /// Creates these streams and their groups; deletes what they contained.
+    /// Creates empty streams, each with a group. Deletes existing ones first.
     fn prepare(&self, streams: usize) -> Result<(), Failure>;
     fn delete(&self, streams: usize) -> Result<(), Failure>;
     /// Opens a connection for adding messages to a stream.
@@ -97,7 +97,7 @@ struct Receipt {
     acknowledged: Instant,
 }
 
-/// What the threads of a run share.
+/// State shared by the threads of a run.
 #[derive(Default)]
 struct RunState {
     acknowledged: AtomicU64,
@@ -315,7 +315,7 @@ pub(crate) struct Inbox {
     pub(crate) socket: TcpStream,
     bytes: Vec<u8>,
     used: usize,
-    /// Where a read puts its bytes.
+    /// Buffer for one read.
     chunk: Box<[u8]>,
 }
 
@@ -327,6 +327,7 @@ impl Inbox {
         let socket = TcpStream::connect(address).map_err(|e| format!("cannot connect to {address}: {e}"))?;
         socket.set_nodelay(true)?;
         socket.set_read_timeout(Some(STALLED_AFTER))?;
+        socket.set_write_timeout(Some(STALLED_AFTER))?;
         Ok(Inbox { socket, bytes: Vec::new(), used: 0, chunk: vec![0; 64 * 1024].into() })
     }
 

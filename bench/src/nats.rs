@@ -46,7 +46,8 @@ impl Installed {
 
 /// `sync_interval: always` came with 2.10.
 fn can_sync_always(version: &str) -> bool {
-    let mut parts = version.rsplit(['v', ' ']).next().unwrap_or_default().split('.').flat_map(str::parse);
+    let number = version.split_once(": v").map_or("", |(_, number)| number);
+    let mut parts = number.split('.').flat_map(str::parse);
     (parts.next(), parts.next()) >= (Some(2_u64), Some(10_u64))
 }
 

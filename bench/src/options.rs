@@ -7,7 +7,7 @@ use crate::readme;
 use crate::topics::{self, Topic, messages, workers};
 
 const HELP: &str = "\
-Measure Millstream and other Redis-protocol servers under the same load.
+Measure Millstream and other servers under the same load.
 
 Usage: scripts/bench [OPTIONS]
 

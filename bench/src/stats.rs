@@ -40,6 +40,7 @@ impl Spread {
 /// Percentiles of a series of latencies, in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Latencies {
+    pub(crate) count: usize,
     pub(crate) p50_us: f64,
     pub(crate) p99_us: f64,
     pub(crate) p999_us: f64,
@@ -52,7 +53,7 @@ impl Latencies {
         latencies_us.sort_by(f64::total_cmp);
         let worst_us = *latencies_us.last()?;
         let [p50_us, p99_us, p999_us] = [50.0, 99.0, 99.9].map(|percent| percentile(&latencies_us, percent));
-        Some(Latencies { p50_us, p99_us, p999_us, worst_us })
+        Some(Latencies { count: latencies_us.len(), p50_us, p99_us, p999_us, worst_us })
     }
 }
 
@@ -119,9 +120,12 @@ mod tests {
     #[test]
     fn percentiles_are_measured_values() {
         let thousand = Latencies::of((1..=1000).rev().map(f64::from).collect()).unwrap();
-        assert_eq!(thousand, Latencies { p50_us: 500.0, p99_us: 990.0, p999_us: 999.0, worst_us: 1000.0 });
+        assert_eq!(
+            thousand,
+            Latencies { count: 1000, p50_us: 500.0, p99_us: 990.0, p999_us: 999.0, worst_us: 1000.0 }
+        );
         let single = Latencies::of(vec![7.0]).unwrap();
-        assert_eq!(single, Latencies { p50_us: 7.0, p99_us: 7.0, p999_us: 7.0, worst_us: 7.0 });
+        assert_eq!(single, Latencies { count: 1, p50_us: 7.0, p99_us: 7.0, p999_us: 7.0, worst_us: 7.0 });
         assert_eq!(Latencies::of(Vec::new()), None);
     }
 }

@@ -54,7 +54,7 @@ pub(crate) static OFF: Table = Table {
     columns: COLUMNS,
 };
 
-/// Producers and consumers of a row.
+/// The numbers of producers, consumers and streams of a row.
 struct Clients {
     name: &'static str,
     title: &'static str,
@@ -87,6 +87,14 @@ const CLIENTS: [Clients; 3] = [
         quick: &[Pace::Fixed(2_000)],
     },
 ];
+
+/// Pause before the first load. For a second after a command that needs no sync, such as the PING that shows that the
+/// server has started, Millstream leaves syncs to another thread.
+const AFTER_START: Duration = Duration::from_millis(1500);
+/// With fewer messages, p99.9 would be the slowest of them.
+const P999_COUNT_MIN: usize = 1_000;
+/// How many syncs later than without persistence Millstream may deliver a message.
+const SYNCS_MAX: f64 = 1.3;
 
 const PACES: [Pace; 5] =
     [Pace::Fixed(100), Pace::Fixed(500), Pace::Fixed(2_000), Pace::Fixed(10_000), Pace::Max];
@@ -143,18 +151,17 @@ pub(crate) fn run(options: &Options, report: &mut Report) -> Result<(), Failure>
         if wanted.is_empty() {
             continue;
         }
-        if persistence == Persistence::Always {
-            for (_, pace) in wanted.iter().filter(|(clients, _)| clients.name == CLIENTS[0].name) {
-                syncs.push((*pace, disk::sync_latencies(&options.out, interval(*pace))?));
-            }
-        }
         let mut servers = start_all(&options.startable(), persistence, options)?;
         servers.extend(start_nats(table, persistence, options, report)?);
+        std::thread::sleep(options.sized(AFTER_START, Duration::ZERO));
         for (clients, pace) in wanted {
             let title = row_title(clients, pace);
             let mut row = Row::new(table, row_name(name, clients, pace), title, names_of(&servers));
             let flow = flow(clients, pace, options);
-            alternate(&mut row, &servers, options.heavy_repetitions(), |server| {
+            let is_first = clients.name == CLIENTS[0].name;
+            // Only the first load has targets.
+            let repetitions = if is_first { options.repetitions } else { options.heavy_repetitions() };
+            alternate(&mut row, &servers, repetitions, |server| {
                 let phases = match server.protocol {
                     Protocol::Redis => flow.run(&Streams(server))?,
                     Protocol::Nats => flow.run(&JetStream { address: &server.address })?,
@@ -162,6 +169,9 @@ pub(crate) fn run(options: &Options, report: &mut Report) -> Result<(), Failure>
                 Ok([phases.added, phases.delivered, phases.acknowledged].iter().flat_map(figures).collect())
             })?;
             report.add(row);
+            if is_first && persistence == Persistence::Always {
+                syncs.push((pace, disk::sync_latencies(&options.out, interval(pace))?));
+            }
         }
     }
     for text in costs_of_syncing(&syncs, &report.rows_of(&ALWAYS), &report.rows_of(&OFF)) {
@@ -185,7 +195,7 @@ pub(crate) fn use_nats(options: &Options) -> bool {
 }
 
 /// Starts nats-server for the tables where the comparison is fair: it syncs at intervals by default, and before every
-/// reply if its version can. It cannot do without persistence as the others do.
+/// reply if its version can. The table without persistence leaves it out, because here it stores streams in files.
 fn start_nats(
     table: &'static Table,
     persistence: Persistence,
@@ -201,8 +211,8 @@ fn start_nats(
     };
     let always = persistence == Persistence::Always;
     if always && !installed.can_sync_always() {
-        let why = "this version cannot sync every message (2.10 and later can)";
-        report.note(&format!("{}: without nats, because {why}: {}", table.heading, installed.version));
+        let why = "cannot sync every message (2.10 and later can)";
+        report.conclude(table, format!("nats is left out: `{}` {why}.", installed.version));
         return Ok(None);
     }
     let how = if always { " and `sync_interval: always`" } else { "" };
@@ -211,15 +221,20 @@ fn start_nats(
 }
 
 fn flow(clients: &Clients, pace: Pace, options: &Options) -> Flow {
-    // At the lowest rate a longer time, for enough messages.
-    let full = if pace == Pace::Fixed(100) { Duration::from_secs(5) } else { Duration::from_secs(3) };
-    let time = options.sized(full, Duration::from_millis(150));
+    // Loads with targets run longer, and the lowest rate longest, so that there are enough messages.
+    let seconds = match (clients.name == CLIENTS[0].name, pace) {
+        (true, Pace::Fixed(100)) => 12,
+        (true, _) | (false, Pace::Fixed(100)) => 3,
+        (false, _) => 2,
+    };
+    let time = options.sized(Duration::from_secs(seconds), Duration::from_millis(150));
     Flow { clients: clients.count, streams: clients.streams, pace, time }
 }
 
 /// Returns the figures of a phase in the order of the columns.
 fn figures(latencies: &Latencies) -> Sample {
-    vec![Some(latencies.p50_us), Some(latencies.p99_us), Some(latencies.p999_us)]
+    let p999_us = (latencies.count >= P999_COUNT_MIN).then_some(latencies.p999_us);
+    vec![Some(latencies.p50_us), Some(latencies.p99_us), p999_us]
 }
 
 /// Returns the time between two messages; zero at the maximum rate.
@@ -249,9 +264,11 @@ fn costs_of_syncing(syncs: &[(Pace, Latencies)], always: &[&Row], off: &[&Row]) 
         match later() {
             None => disk,
             Some(us) => {
-                let (late, times) = (significant(us), significant(us / sync.p50_us));
+                let (late, times) = (significant(us), us / sync.p50_us);
+                let verdict = if times <= SYNCS_MAX { "met" } else { "missed" };
                 format!(
-                    "{disk} Millstream delivers {late} µs later (p50) than without persistence: {times} syncs."
+                    "{disk} Millstream delivers {late} µs later (p50) than without persistence: {times:.2} \
+                     syncs (target ≤ {SYNCS_MAX}: {verdict})."
                 )
             }
         }
@@ -277,7 +294,7 @@ mod tests {
         let off = row(&OFF, "off-1x1-500", 50.0);
         let always: Vec<_> = always.iter().collect();
         let texts = costs_of_syncing(&syncs, &always, &[&off]);
-        let later = "Millstream delivers 300 µs later (p50) than without persistence: 1.50 syncs.";
+        let later = "300 µs later (p50) than without persistence: 1.50 syncs (target ≤ 1.3: missed).";
         assert!(texts[0].contains("500/s: an") && texts[0].ends_with(later), "{texts:?}");
         assert!(texts[1].ends_with("takes 200 µs (p50), 200 µs (p99)."), "{texts:?}");
     }

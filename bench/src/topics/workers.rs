@@ -79,8 +79,7 @@ pub(crate) fn run(options: &Options, report: &mut Report) -> Result<(), Failure>
 }
 
 fn measure(server: &Server, rate: u64, options: &Options) -> Result<Sample, Failure> {
-    server.wait_until_at_rest()?;
-    let seconds = if rate == 100 { "5" } else { "3" };
+    let seconds = if rate == 100 { "10" } else { "3" };
     let output = Command::new(&options.worker)
         .args([&format!("redis://{}", server.address), &rate.to_string(), seconds])
         .output()

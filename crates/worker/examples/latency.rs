@@ -5,8 +5,8 @@
 //! ```
 //!
 //! Producer and worker run in this process, with a connection each. Messages are added when they are due, whether or
-//! not earlier ones have been handled. The first tenth of the messages is not measured. The last line of the output is
-//! for programs: `p50_us=… p99_us=… p999_us=…`.
+//! not earlier ones have been handled. The messages of the first 1.5 seconds are not measured, because new connections
+//! send commands of their own at first. The last line of the output is for programs: `p50_us=… p99_us=… p999_us=…`.
 
 use std::error::Error;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,6 +22,8 @@ use tokio::task::JoinHandle;
 
 const STREAM: &str = "bench:worker-latency";
 const GROUP: &str = "bench";
+/// Messages added in this time after the start are not measured.
+const WARM_UP: Duration = Duration::from_millis(1500);
 /// Maximum time until the last message is handled, counted from its add.
 const HANDLED_WITHIN: Duration = Duration::from_secs(15);
 
@@ -59,7 +61,8 @@ async fn main() -> BoxResult<()> {
 }
 
 async fn measure(url: &str, rate: u64, seconds: f64) -> BoxResult<()> {
-    let count = (rate as f64 * seconds) as usize;
+    let warm_up = (rate as f64 * WARM_UP.as_secs_f64()) as usize;
+    let count = warm_up + (rate as f64 * seconds) as usize;
     let backend = connect(url).await?;
     backend.delete_stream(STREAM).await?;
     backend.create_group(STREAM, GROUP, Start::Beginning).await?;
@@ -76,7 +79,7 @@ async fn measure(url: &str, rate: u64, seconds: f64) -> BoxResult<()> {
     handle.drain();
     running.await??;
     backend.delete_stream(STREAM).await?;
-    print(&sent, &handled)
+    print(&sent, &handled, warm_up)
 }
 
 /// Adds the messages, then waits until all of them are handled. Returns when each was added.
@@ -116,14 +119,14 @@ fn add_when_due(
     (0..count).map(add).collect()
 }
 
-fn print(sent: &[Instant], handled: &Handled) -> BoxResult<()> {
+fn print(sent: &[Instant], handled: &Handled, warm_up: usize) -> BoxResult<()> {
     let missing = handled.began.iter().filter(|began| began.get().is_none()).count();
     let repeated = handled.repeated.load(Ordering::Relaxed);
     if missing > 0 || repeated > 0 {
         let count = sent.len();
         return Err(format!("of {count} messages, {missing} were not handled and {repeated} twice").into());
     }
-    let measured = sent.iter().zip(&handled.began).skip(sent.len() / 10);
+    let measured = sent.iter().zip(&handled.began).skip(warm_up);
     let mut latencies: Vec<Duration> =
         measured.filter_map(|(sent, began)| Some(*began.get()? - *sent)).collect();
     latencies.sort_unstable();
