@@ -175,6 +175,54 @@ fn check_reports_sound_exactly_if_the_folder_opens() {
     }
 }
 
+/// Writes a number to a file of a folder and corrects the checksum of the file's header, which ends at `header_bytes`.
+fn rewritten(files: &Files, name: &str, at: usize, number: u64, header_bytes: usize) -> Folder {
+    broken(files, name, |bytes| {
+        bytes[at..at + 8].copy_from_slice(&number.to_le_bytes());
+        let crc = crc32fast::hash(&bytes[..header_bytes - 4]);
+        bytes[header_bytes - 4..header_bytes].copy_from_slice(&crc.to_le_bytes());
+    })
+}
+
+#[test]
+fn extreme_positions_are_reported_as_damage() {
+    let files = worked(true);
+    let (segment, snapshot) = (segments(&files)[1].clone(), snapshot_name(&files).clone());
+    // The manifest's snapshot, first and durable positions, and the first position of a segment.
+    let fields = [("manifest", 32), ("manifest", 40), ("manifest", 48), (&*segment, 32)];
+    for (name, at) in fields {
+        for number in [u64::MAX, u64::MAX - 1, 1 << 63, (1 << 62) + 1, 1 << 62] {
+            let folder = rewritten(&files, name, at, number, 64);
+            let report = folder.check();
+            assert!(!report.is_sound(), "{name} at {at}: {number}");
+            assert!(folder.open().is_none(), "{name} at {at}: {number}");
+            folder.salvage();
+        }
+    }
+    let folder = rewritten(&files, &segment, 32, 0, 64);
+    assert!(!folder.check().is_sound() && folder.open().is_none());
+    folder.salvage();
+    for number in [0, u64::MAX] {
+        // The position in a snapshot's header: the name of the file counts.
+        let folder = rewritten(&files, &snapshot, 28, number, 40);
+        assert_eq!(folder.check().is_sound(), folder.open().is_some());
+        // Names with extreme positions.
+        for prefix in ["log", "snapshot"] {
+            let mut renamed = files.clone();
+            let from = if prefix == "log" { &segment } else { &snapshot };
+            let bytes = renamed.remove(from).unwrap();
+            renamed.insert(format!("{prefix}-{number:020}"), bytes.clone());
+            let folder = Folder::of(&renamed);
+            assert!(!folder.check().is_sound() && folder.open().is_none(), "{prefix} {number}");
+            folder.salvage();
+            renamed.remove("manifest");
+            let folder = Folder::of(&renamed);
+            assert!(!folder.check().is_sound() && folder.open().is_none(), "{prefix} {number}, no manifest");
+            folder.salvage();
+        }
+    }
+}
+
 #[test]
 fn salvage_gives_a_sound_folder_after_any_damage() {
     let files = worked(true);

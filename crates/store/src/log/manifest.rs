@@ -5,7 +5,7 @@
 //! | magic | version| flags| store id | snapshot| first| durable| span| crc |
 //! ```
 
-use super::{DamageKind, StoreId};
+use super::{DamageKind, POSITION_MAX, StoreId};
 use crate::disk::{Access, Disk, DiskError, read_full, write_full};
 
 /// Name of the manifest.
@@ -88,7 +88,12 @@ impl Manifest {
             durable: long(48),
             span: word(56),
         };
-        if manifest.first == 0 { Err(DamageKind::ManifestDamaged) } else { Ok(manifest) }
+        if manifest.has_possible_positions() { Ok(manifest) } else { Err(DamageKind::ManifestDamaged) }
+    }
+
+    fn has_possible_positions(&self) -> bool {
+        let highest = self.first.max(self.durable).max(self.snapshot.unwrap_or(0));
+        self.first > 0 && highest <= POSITION_MAX
     }
 
     /// Reads the manifest of a folder. The inner error means that its contents are damaged.
@@ -128,6 +133,23 @@ mod tests {
         let none = Manifest { snapshot: None, first: 1, durable: 0, span: 0, ..manifest() };
         assert_eq!(Manifest::decode(&manifest().encode()), Ok(manifest()));
         assert_eq!(Manifest::decode(&none.encode()), Ok(none));
+    }
+
+    #[test]
+    fn impossible_positions_are_damage() {
+        let cases = |position| {
+            [
+                Manifest { first: position, ..manifest() },
+                Manifest { durable: position, ..manifest() },
+                Manifest { snapshot: Some(position), ..manifest() },
+            ]
+        };
+        for possible in cases(POSITION_MAX) {
+            assert_eq!(Manifest::decode(&possible.encode()), Ok(possible));
+        }
+        for impossible in [POSITION_MAX + 1, u64::MAX - 1, u64::MAX].into_iter().flat_map(cases) {
+            assert_eq!(Manifest::decode(&impossible.encode()), Err(DamageKind::ManifestDamaged));
+        }
     }
 
     #[test]

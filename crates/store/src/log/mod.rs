@@ -48,6 +48,12 @@ pub(crate) fn is_store_file(name: &str) -> bool {
     name == manifest::NAME || segment::first_of(name).is_some()
 }
 
+/// Highest position that a file of the folder may state. A higher one is damage.
+///
+/// A log that appends a thousand million records per second gets there after 146 years. The limit keeps arithmetic on
+/// positions from overflowing.
+pub(crate) const POSITION_MAX: u64 = 1 << 62;
+
 /// Settings of a log.
 pub struct LogOptions {
     /// Size at which a segment is full and the next one begins.

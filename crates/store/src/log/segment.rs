@@ -9,7 +9,7 @@
 //! reader returns no record of an incomplete frame.
 
 use super::frame::{self, FrameHeader, Salt};
-use super::{DamageKind, StoreId};
+use super::{DamageKind, POSITION_MAX, StoreId};
 use crate::codec::ByteReader;
 use crate::disk::{Access, Disk, DiskError, File, Listed, read_full};
 
@@ -98,8 +98,12 @@ impl SegmentHeader {
         if word(8) != VERSION {
             return Err(DamageKind::UnknownVersion(word(8)));
         }
+        let first = long(32);
+        if !(1..=POSITION_MAX).contains(&first) {
+            return Err(DamageKind::SegmentHeaderDamaged);
+        }
         let store_id = StoreId(bytes[16..32].try_into().expect("sixteen bytes"));
-        Ok(SegmentHeader { store_id, first: long(32), salt: long(40), previous: word(48) })
+        Ok(SegmentHeader { store_id, first, salt: long(40), previous: word(48) })
     }
 
     /// Reads the header of a segment of the folder. The inner error means that it is damaged.
