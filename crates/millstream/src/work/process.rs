@@ -21,6 +21,9 @@ const OUTPUT_TIMEOUT: Duration = Duration::from_millis(200);
 /// Maximum length of an output line. Longer lines are forwarded in pieces.
 const LINE_BYTES_MAX: usize = 8 * 1024;
 
+/// Variables that can hold a password of the store. Commands do not inherit them from the worker.
+const SECRET_VARIABLES: [&str; 2] = ["MILLSTREAM_URL", "MILLSTREAM_REQUIREPASS"];
+
 /// A shell command that handles messages, and the settings that all of its processes share.
 pub(super) struct Shell {
     pub(super) command: String,
@@ -46,6 +49,9 @@ impl Shell {
     pub(super) fn start(&self, set_up: impl FnOnce(&mut Command)) -> io::Result<Process> {
         let mut shell = Command::new("sh");
         shell.arg("-c").arg(&self.command).process_group(0).stdin(Stdio::piped()).stderr(Stdio::piped());
+        for name in SECRET_VARIABLES {
+            shell.env_remove(name);
+        }
         set_up(&mut shell);
         let mut child = shell.spawn()?;
         let group = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::test_store::{TestStore, is_alive, wait_until};
+use crate::test_store::{Running, TestStore, is_alive, wait_until};
 
 #[test]
 fn a_command_gets_the_message_and_acknowledges_with_exit_0() {
@@ -24,6 +24,27 @@ fn a_command_gets_the_message_and_acknowledges_with_exit_0() {
             assert_eq!((&seen["attempt"], &seen["fields"]["n"]), (&1.into(), &n.into()));
         }
         assert_eq!(store.lines("environment").len(), 3);
+    }
+}
+
+#[test]
+fn commands_and_programs_do_not_inherit_the_password_of_the_store() {
+    let store = TestStore::server();
+    let child = "env >> environment; read line; echo '{\"outcome\":\"ack\"}'; cat > /dev/null";
+    for handler in [["--exec", "env >> environment"], ["--child", child]] {
+        store.add(1);
+        let mut command = store.command(&["work", "--stream", "orders", "--group", "billing"]);
+        command.args(handler).arg("--until-empty");
+        command
+            .env("MILLSTREAM_REQUIREPASS", "secret")
+            .env("REDIS_URL", "redis://other")
+            .env("OTHER", "kept");
+        Running::start(&mut command).wait().ok();
+        let environment = store.lines("environment");
+        let has = |variable: &str| environment.iter().any(|line| line.starts_with(variable));
+        assert!(has("OTHER=kept") && has("REDIS_URL=redis://other"), "{handler:?}: {environment:?}");
+        assert!(!has("MILLSTREAM_URL=") && !has("MILLSTREAM_REQUIREPASS="), "{handler:?}: {environment:?}");
+        store.write("environment", "");
     }
 }
 
