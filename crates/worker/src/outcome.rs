@@ -27,6 +27,10 @@ pub enum Outcome {
     Reject(Failure),
     /// The message is not for this handler: acknowledge it and count it as skipped.
     Skip,
+    /// The handler could not start, whatever the message: deliver the message again after the back-off.
+    ///
+    /// The delivery does not count, so the message cannot become a dead letter because of it.
+    NotStarted(Failure),
 }
 
 impl Outcome {
@@ -49,7 +53,7 @@ impl Outcome {
     pub fn failure(&self) -> Option<&Failure> {
         match self {
             Outcome::Retry { failure, .. } => failure.as_ref(),
-            Outcome::Reject(failure) => Some(failure),
+            Outcome::Reject(failure) | Outcome::NotStarted(failure) => Some(failure),
             Outcome::Ack | Outcome::Skip => None,
         }
     }

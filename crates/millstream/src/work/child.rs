@@ -22,7 +22,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{ChildStdin, ChildStdout};
 use tokio::time::{Instant, timeout_at};
 
-use super::exec::{STOP_GRACE, retry, time_limit, timed_out};
+use super::exec::{STOP_GRACE, not_started, retry, time_limit, timed_out};
 use super::payload::payload;
 use super::process::{Process, Shell};
 use crate::ops::value::{clipped, printable};
@@ -52,7 +52,7 @@ impl ChildPool {
     pub(super) async fn run(&self, message: &Message) -> Outcome {
         let mut program = match self.take() {
             Ok(program) => program,
-            Err(error) => return retry(format!("cannot start sh: {error}"), "start", Reason::Failed),
+            Err(error) => return not_started(&error),
         };
         let payload = payload(message);
         tokio::select! {

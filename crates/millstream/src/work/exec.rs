@@ -6,6 +6,7 @@
 //! | 65 (`EX_DATAERR`), 100 | rejected: dead-lettered immediately |
 //! | 75 (`EX_TEMPFAIL`), any other | retried |
 //! | killed by a signal, exceeded the timeout | retried |
+//! | none: the shell could not be started | delivered again; the delivery does not count |
 //!
 //! The process gets the message as JSON on standard input and as environment variables. The last line of its standard
 //! error becomes the error of the dead letter.
@@ -13,8 +14,8 @@
 //! For a batch, every message is one line of standard input, and the exit code applies to all of them. A retried
 //! message gets a process of its own. Otherwise, a message that always fails would dead-letter the rest of its batch.
 
-use std::ffi::OsString;
 use std::future::pending;
+use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::pin::pin;
 use std::process::{ExitStatus, Stdio};
@@ -23,8 +24,9 @@ use std::time::Duration;
 use millstream_worker::{Failure, Message, Outcome, Reason};
 use tokio::io::AsyncWriteExt;
 use tokio::time::sleep;
+use tracing::warn;
 
-use super::payload::{batch_variables, payload, variables};
+use super::payload::{Variable, Variables, payload};
 use super::process::{Process, Shell};
 
 /// Time between SIGTERM and SIGKILL for a process that is stopped.
@@ -37,7 +39,7 @@ pub(super) struct Exec(pub(super) Shell);
 
 /// How a run of the command ended.
 enum RunEnd {
-    Exited(std::io::Result<ExitStatus>),
+    Exited(io::Result<ExitStatus>),
     TimedOut(Duration),
     Cancelled,
 }
@@ -45,7 +47,7 @@ enum RunEnd {
 impl Exec {
     /// Handles one message.
     pub(super) async fn run(&self, message: &Message) -> Outcome {
-        self.run_process(std::slice::from_ref(message), variables(message)).await
+        self.run_process(std::slice::from_ref(message), &Variables::of_message(message)).await
     }
 
     /// Handles a batch: first attempts together in one process, retries one by one.
@@ -67,28 +69,41 @@ impl Exec {
             all_cancelled(messages).await;
             sleep(STOP_GRACE).await;
         };
+        let variables = Variables::of_batch(messages);
         tokio::select! {
-            outcome = self.run_process(messages, batch_variables(messages)) => outcome,
+            outcome = self.run_process(messages, &variables) => outcome,
             // The worker ignores the outcome of messages whose leases it lost. The rest of the batch must not wait.
             () = lost => retry("the lease was lost".to_owned(), "cancelled", Reason::Failed),
         }
     }
 
-    async fn run_process(&self, messages: &[Message], variables: Vec<(String, OsString)>) -> Outcome {
+    /// Starts the command. If the system refuses the environment as too large, starts it without the fields, which the
+    /// command gets on standard input anyway.
+    fn start(&self, variables: &Variables) -> io::Result<Process> {
         let shares_screen = self.0.console.shares_screen();
-        let started = self.0.start(|shell| {
-            shell.envs(variables);
-            if shares_screen {
-                shell.stdout(Stdio::piped());
-            }
-        });
-        let mut process = match started {
-            Ok(process) => process,
-            Err(error) => return retry(format!("cannot start sh: {error}"), "start", Reason::Failed),
+        let start = |fields: &[Variable]| {
+            self.0.start(|shell| {
+                shell.envs(variables.message.iter().chain(fields).map(|(name, value)| (name, value)));
+                if shares_screen {
+                    shell.stdout(Stdio::piped());
+                }
+            })
+        };
+        let mut process = match start(&variables.fields) {
+            Err(error) if error.kind() == io::ErrorKind::ArgumentListTooLong => start(&[])?,
+            started => started?,
         };
         if shares_screen {
             process.forward_stdout(&self.0.console);
         }
+        Ok(process)
+    }
+
+    async fn run_process(&self, messages: &[Message], variables: &Variables) -> Outcome {
+        let mut process = match self.start(variables) {
+            Ok(process) => process,
+            Err(error) => return not_started(&error),
+        };
         match self.feed_and_wait(&mut process, messages).await {
             RunEnd::Exited(Ok(status)) => outcome_of(status, process.last_stderr_line().await),
             RunEnd::Exited(Err(error)) => {
@@ -152,6 +167,16 @@ pub(super) async fn time_limit(limit: Option<Duration>) -> Duration {
 /// Returns the outcome of a failed attempt that is retried.
 pub(super) fn retry(error: String, error_type: impl Into<String>, reason: Reason) -> Outcome {
     Outcome::Retry { after: None, failure: Some(Failure { error, error_type: error_type.into(), reason }) }
+}
+
+/// Returns the outcome if the shell could not be started. The message is not to blame, so the delivery does not count.
+pub(super) fn not_started(error: &io::Error) -> Outcome {
+    warn!(%error, "cannot start sh: the message stays pending and is delivered again later");
+    Outcome::NotStarted(Failure {
+        error: format!("cannot start sh: {error}"),
+        error_type: "start".to_owned(),
+        reason: Reason::Failed,
+    })
 }
 
 /// Returns the outcome of an attempt that exceeded the timeout.

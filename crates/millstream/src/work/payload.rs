@@ -1,5 +1,6 @@
 //! A message in the form that a handler program gets: a JSON object, and environment variables.
 
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 
@@ -8,10 +9,16 @@ use serde_json::{Value, json};
 
 use crate::ops::value::fields_json;
 
-/// Maximum size of one variable. Longer values are left out; Linux limits a single variable to 128 KiB.
+/// Maximum size of one variable with its name. Linux limits a single variable to 128 KiB.
 const VARIABLE_BYTES_MAX: usize = 64 * 1024;
-/// Maximum size of all variables together. Linux limits the arguments and the environment of a process together.
-const VARIABLES_BYTES_MAX: usize = 512 * 1024;
+/// Maximum size of the variables of all fields. Linux limits the arguments and the environment of a process together,
+/// usually to 2 MiB.
+const FIELDS_BYTES_MAX: usize = 512 * 1024;
+/// What a variable takes in addition to its name and value: `=`, a NUL byte and a pointer.
+const VARIABLE_OVERHEAD_BYTES: usize = 10;
+
+/// An environment variable: name and value.
+pub(super) type Variable = (String, OsString);
 
 /// Returns the message as JSON:
 /// `{"id":"1-1","stream":"orders","group":"billing","attempt":1,"fields":{"item":"book"}}`.
@@ -25,34 +32,66 @@ pub(super) fn payload(message: &Message) -> Value {
     })
 }
 
-/// Returns the message as environment variables.
+/// A message or a batch as environment variables.
 ///
-/// Field values that are too long or contain a NUL byte are left out. The JSON has all values.
-pub(super) fn variables(message: &Message) -> Vec<(String, OsString)> {
-    let mut variables: Vec<(String, OsString)> = vec![
-        ("MILLSTREAM_ID".to_owned(), message.id.to_string().into()),
-        ("MILLSTREAM_STREAM".to_owned(), message.stream.replace('\0', "").into()),
-        ("MILLSTREAM_GROUP".to_owned(), message.group.replace('\0', "").into()),
-        ("MILLSTREAM_ATTEMPT".to_owned(), message.attempt.to_string().into()),
-    ];
-    let mut bytes = 0;
-    for (name, value) in message.fields.iter() {
-        bytes += name.len() + value.len();
-        let fits = value.len() <= VARIABLE_BYTES_MAX && bytes <= VARIABLES_BYTES_MAX;
-        if fits && !value.contains(&0) {
-            variables.push((variable_name(name), OsString::from_vec(value.to_vec())));
-        }
-    }
-    variables
+/// A variable that is too long or contains a NUL byte is left out, and so are the fields that exceed
+/// [`FIELDS_BYTES_MAX`]. If the names of several fields give the same variable, the first one counts. The JSON has all
+/// fields.
+#[derive(Debug, Default)]
+pub(super) struct Variables {
+    /// What identifies the message or the batch.
+    pub(super) message: Vec<Variable>,
+    /// The fields of the message.
+    pub(super) fields: Vec<Variable>,
 }
 
-/// Returns the variables for a batch of messages: their group and their number.
-pub(super) fn batch_variables(messages: &[Message]) -> Vec<(String, OsString)> {
-    let group = messages.first().map_or_else(String::new, |message| message.group.replace('\0', ""));
-    vec![
-        ("MILLSTREAM_GROUP".to_owned(), group.into()),
-        ("MILLSTREAM_COUNT".to_owned(), messages.len().to_string().into()),
-    ]
+impl Variables {
+    /// Returns the variables for one message.
+    pub(super) fn of_message(message: &Message) -> Variables {
+        let about = [
+            ("MILLSTREAM_ID", message.id.to_string()),
+            ("MILLSTREAM_STREAM", message.stream.to_string()),
+            ("MILLSTREAM_GROUP", message.group.to_string()),
+            ("MILLSTREAM_ATTEMPT", message.attempt.to_string()),
+        ];
+        let mut fields = Vec::new();
+        let (mut names, mut bytes_left) = (HashSet::new(), FIELDS_BYTES_MAX);
+        for (name, value) in message.fields.iter() {
+            // A name that is too long is not converted at all.
+            if name.len() > VARIABLE_BYTES_MAX || !names.insert(variable_name(name)) {
+                continue;
+            }
+            let Some(variable) = variable(variable_name(name), value) else { continue };
+            let Some(left) = bytes_left.checked_sub(size_of(&variable)) else { break };
+            bytes_left = left;
+            fields.push(variable);
+        }
+        Variables { message: about_message(&about), fields }
+    }
+
+    /// Returns the variables for a batch of messages: their group and their number.
+    pub(super) fn of_batch(messages: &[Message]) -> Variables {
+        let group = messages.first().map_or_else(String::new, |message| message.group.to_string());
+        let about = [("MILLSTREAM_GROUP", group), ("MILLSTREAM_COUNT", messages.len().to_string())];
+        Variables { message: about_message(&about), fields: Vec::new() }
+    }
+}
+
+fn about_message(about: &[(&str, String)]) -> Vec<Variable> {
+    about
+        .iter()
+        .filter_map(|(name, value)| variable((*name).to_owned(), value.replace('\0', "").as_bytes()))
+        .collect()
+}
+
+/// Returns a variable, or `None` if it cannot be passed to a process.
+fn variable(name: String, value: &[u8]) -> Option<Variable> {
+    let fits = name.len() + value.len() <= VARIABLE_BYTES_MAX && !value.contains(&0);
+    fits.then(|| (name, OsString::from_vec(value.to_vec())))
+}
+
+fn size_of((name, value): &Variable) -> usize {
+    name.len() + value.len() + VARIABLE_OVERHEAD_BYTES
 }
 
 /// Returns the variable for a field: `order-id` becomes `MILLSTREAM_FIELD_ORDER_ID`.
@@ -96,23 +135,47 @@ pub(super) mod tests {
         );
     }
 
+    fn names(variables: &[Variable]) -> Vec<&str> {
+        variables.iter().map(|(name, _)| name.as_str()).collect()
+    }
+
     #[test]
     fn fields_become_prefixed_variables() {
-        let long = vec![b'x'; VARIABLE_BYTES_MAX + 1].leak();
-        let variables =
-            variables(&sample(&[("order-id", b"17"), ("PATH", b"/evil"), ("nul", b"a\0b"), ("long", long)]));
-        let names: Vec<&str> = variables.iter().map(|(name, _)| name.as_str()).collect();
+        let variables = Variables::of_message(&sample(&[
+            ("order-id", b"17"),
+            ("PATH", b"/evil"),
+            ("nul", b"a\0b"),
+            ("order_id", b"18"),
+        ]));
         assert_eq!(
-            names,
-            [
-                "MILLSTREAM_ID",
-                "MILLSTREAM_STREAM",
-                "MILLSTREAM_GROUP",
-                "MILLSTREAM_ATTEMPT",
-                "MILLSTREAM_FIELD_ORDER_ID",
-                "MILLSTREAM_FIELD_PATH"
-            ]
+            names(&variables.message),
+            ["MILLSTREAM_ID", "MILLSTREAM_STREAM", "MILLSTREAM_GROUP", "MILLSTREAM_ATTEMPT"]
         );
-        assert_eq!(variables[4].1, "17");
+        assert_eq!(names(&variables.fields), ["MILLSTREAM_FIELD_ORDER_ID", "MILLSTREAM_FIELD_PATH"]);
+        assert_eq!(variables.fields[0].1, "17");
+    }
+
+    #[test]
+    fn the_size_of_a_variable_includes_its_name() {
+        let prefix = "MILLSTREAM_FIELD_".len();
+        let long = |bytes: usize| -> &'static str { "x".repeat(bytes).leak() };
+        let most = VARIABLE_BYTES_MAX - prefix - 1;
+        for (name, value) in [(most, 1), (1, most)] {
+            let fits = Variables::of_message(&sample(&[(long(name), long(value).as_bytes())]));
+            assert_eq!(fits.fields.len(), 1, "{name} {value}");
+            let too_long = Variables::of_message(&sample(&[(long(name), long(value + 1).as_bytes())]));
+            assert_eq!(too_long.fields.len(), 0, "{name} {value}");
+        }
+        let message = Message { group: long(VARIABLE_BYTES_MAX).into(), ..sample(&[]) };
+        assert_eq!(names(&Variables::of_batch(&[message]).message), ["MILLSTREAM_COUNT"]);
+    }
+
+    #[test]
+    fn many_small_fields_stay_within_the_limit() {
+        let fields: Vec<(&'static str, &'static [u8])> =
+            (0..100_000).map(|n| (&*format!("f{n}").leak(), &b"v"[..])).collect();
+        let variables = Variables::of_message(&sample(&fields));
+        let bytes: usize = variables.fields.iter().map(size_of).sum();
+        assert!(bytes <= FIELDS_BYTES_MAX && bytes > FIELDS_BYTES_MAX - 100, "{bytes}");
     }
 }

@@ -1,5 +1,7 @@
 //! `--exec`: one process for each message or batch.
 
+use std::process::Command;
+
 use serde_json::Value;
 
 use crate::test_store::{Running, TestStore, is_alive, wait_until};
@@ -46,6 +48,68 @@ fn commands_and_programs_do_not_inherit_the_password_of_the_store() {
         assert!(!has("MILLSTREAM_URL=") && !has("MILLSTREAM_REQUIREPASS="), "{handler:?}: {environment:?}");
         store.write("environment", "");
     }
+}
+
+#[test]
+fn a_message_that_exceeds_the_environment_reaches_the_command() {
+    let store = TestStore::server();
+    let (long_name, long_value) = ("n".repeat(140 * 1024), "v".repeat(140 * 1024));
+    store.call(&["XADD", "orders", "*", &long_name, "1", "item", "book"]);
+    store.call(&["XADD", "orders", "*", "long", &long_value, "item", "book"]);
+    let fields: Vec<String> = (0..100_000).flat_map(|n| [format!("f{n}"), n.to_string()]).collect();
+    let fields = fields.iter().map(String::as_str);
+    let many: Vec<&str> = ["XADD", "orders", "*", "item", "book"].into_iter().chain(fields).collect();
+    store.call(&many);
+    let command = "cat >> seen.jsonl; echo $MILLSTREAM_FIELD_ITEM >> items";
+    let run = store.work(&["--exec", command, "--concurrency", "1"]).ok();
+    assert_eq!(run.report(["received", "acknowledged", "retried", "dead"]), [3, 3, 0, 0]);
+    assert_eq!(store.lines("items"), ["book"; 3]);
+    let seen = store.lines("seen.jsonl");
+    let seen: Vec<Value> = seen.iter().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    assert_eq!(seen[0]["fields"][&long_name], "1");
+    assert_eq!(seen[1]["fields"]["long"], *long_value);
+    assert_eq!(seen[2]["fields"]["f99999"], "99999");
+}
+
+#[test]
+fn an_environment_that_leaves_no_room_for_fields_is_passed_without_them() {
+    let store = TestStore::server();
+    let value = "v".repeat(60 * 1024);
+    let fields: Vec<String> = (0..8).flat_map(|n| [format!("f{n}"), value.clone()]).collect();
+    let fields = fields.iter().map(String::as_str);
+    let message: Vec<&str> = ["XADD", "orders", "*"].into_iter().chain(fields).collect();
+    store.call(&message);
+    // Linux allows a quarter of the stack limit for arguments and environment: 400 KiB here.
+    let work = format!(
+        "ulimit -s 1600; exec {} work --stream orders --group billing --until-empty --exec {}",
+        env!("CARGO_BIN_EXE_millstream"),
+        "'cat > seen.json; echo \"$MILLSTREAM_STREAM${MILLSTREAM_FIELD_F0-} $MILLSTREAM_ATTEMPT\" > environment'"
+    );
+    let mut command = Command::new("sh");
+    command.args(["-c", &work]).current_dir(&store.folder).env("MILLSTREAM_URL", &store.url);
+    Running::start(&mut command).wait().ok();
+    assert_eq!(store.lines("environment"), ["orders 1"]);
+    let seen: Value = serde_json::from_str(&store.lines("seen.json")[0]).expect("JSON");
+    assert_eq!(seen["fields"]["f7"], *value);
+}
+
+#[test]
+fn a_shell_that_cannot_be_started_does_not_use_up_deliveries() {
+    let store = TestStore::server();
+    store.add(1);
+    for handler in ["--exec", "--child"] {
+        let work = ["work", "--stream", "orders", "--group", "billing", "--max-deliveries", "2"];
+        let mut command = store.command(&work);
+        command.args(["--backoff", "5ms", handler, "true"]).env("PATH", "/nonexistent");
+        let running = Running::start(&mut command);
+        wait_until("five failed starts", || running.err().matches("cannot start sh: ").count() >= 5);
+        running.signal("TERM");
+        running.wait().ok();
+        assert_eq!(store.dead_letters().len(), 0, "{handler}");
+        assert_eq!(store.lag_and_pending(), (0, 1), "{handler}");
+    }
+    store.work(&["--exec", "echo $MILLSTREAM_ATTEMPT > attempt"]).ok();
+    assert_eq!(store.lines("attempt"), ["1"]);
 }
 
 #[test]

@@ -9,8 +9,8 @@ use super::job::{DeadLettering, Job};
 /// A message with something to do later.
 #[derive(Debug)]
 pub(crate) enum DelayedJob {
-    /// Deliver the message again.
-    Retry(Job),
+    /// Deliver the message again. The number is the delivery count that the store should set before.
+    Retry(Job, u64),
     /// Check the message for duplicates again: a message with the same deduplication key was in flight.
     PossibleDuplicate(Job),
     /// Try again to dead-letter the message: the store has refused it before.
@@ -20,7 +20,7 @@ pub(crate) enum DelayedJob {
 impl DelayedJob {
     pub(crate) fn job(self) -> Job {
         match self {
-            DelayedJob::Retry(job)
+            DelayedJob::Retry(job, _)
             | DelayedJob::PossibleDuplicate(job)
             | DelayedJob::DeadLetter(DeadLettering { job, .. }) => job,
         }

@@ -103,6 +103,9 @@ impl Counters {
         let now = SystemTime::now();
         for FinishedJob { job, result, run_time } in jobs {
             let JobResult::Outcome(outcome) = result else { continue };
+            if matches!(outcome, Outcome::NotStarted(_)) {
+                continue;
+            }
             subscription.metrics.process_duration.observe_duration(*run_time);
             subscription.metrics.deliveries.observe(job.attempt);
             if job.attempt == 1 {

@@ -28,7 +28,7 @@ pub(crate) async fn retry(core: &Core, subscription: &Subscription) {
         let (mut retries, mut duplicates, mut refused) = (Vec::new(), Vec::new(), Vec::new());
         for delayed in due {
             match delayed {
-                DelayedJob::Retry(job) => retries.push(job),
+                DelayedJob::Retry(job, deliveries) => retries.push((job, deliveries)),
                 DelayedJob::PossibleDuplicate(job) => duplicates.push(job),
                 DelayedJob::DeadLetter(dead_lettering) => refused.push(dead_lettering),
             }
@@ -56,14 +56,16 @@ async fn check_duplicates_again(core: &Core, subscription: &Subscription, duplic
 }
 
 /// Releases the jobs that are due and claims them again, which counts as a delivery.
-async fn redeliver(core: &Core, subscription: &Subscription, mut due: Vec<Job>) {
-    let mut in_flight = subscription.in_flight.begin_settling(due.iter().map(Job::id_and_tag)).into_iter();
+async fn redeliver(core: &Core, subscription: &Subscription, mut due: Vec<(Job, u64)>) {
+    let in_flight = subscription.in_flight.begin_settling(due.iter().map(|(job, _)| job.id_and_tag()));
+    let mut in_flight = in_flight.into_iter();
     due.retain(|_| in_flight.next().flatten().is_some());
-    let Some(first) = due.iter().map(|job| job.id).min() else { return };
+    let Some(first) = due.iter().map(|(job, _)| job.id).min() else { return };
     // The messages are removed from `in_flight` before they are released. Otherwise this worker's own reader could get
     // them while they still count as in flight, and ignore them.
-    let releasing =
-        subscription.in_flight.remove_for_release(due.iter().map(|job| (job.id_and_tag(), job.attempt)));
+    let releasing = subscription
+        .in_flight
+        .remove_for_release(due.iter().map(|(job, deliveries)| (job.id_and_tag(), *deliveries)));
     let count = releasing.releases.len();
     if core.release(subscription, releasing).await.is_none() {
         core.counters.left_unsettled(due.len() as u64);
@@ -82,11 +84,12 @@ pub(crate) fn release_delayed(core: &Core, subscription: &Subscription) {
         .into_iter()
         .map(|delayed| {
             // A delivery counts if a handler has run.
-            let result = if matches!(delayed, DelayedJob::PossibleDuplicate(_)) {
-                JobResult::NotStarted
-            } else {
-                JobResult::Cancelled
+            let has_run = match &delayed {
+                DelayedJob::Retry(job, deliveries) => *deliveries == job.attempt,
+                DelayedJob::PossibleDuplicate(_) => false,
+                DelayedJob::DeadLetter(_) => true,
             };
+            let result = if has_run { JobResult::Cancelled } else { JobResult::NotStarted };
             FinishedJob::without_handler(delayed.job(), result)
         })
         .collect();

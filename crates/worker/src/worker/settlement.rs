@@ -26,8 +26,8 @@ pub(crate) enum JobResult {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Settlement {
     Acknowledge,
-    /// Deliver the message again after this delay.
-    Retry(Duration),
+    /// Deliver the message again after this delay. The number is the delivery count that the store should set before.
+    Retry(Duration, u64),
     /// Move the message to the dead letters. The number is how many deliveries may have reached a handler.
     DeadLetter(Failure, u64),
     /// Release the message. The number is the delivery count that the store should set.
@@ -48,7 +48,11 @@ pub(crate) fn decide_settlement(
             Settlement::DeadLetter(exhausted(failure.as_ref(), attempt), attempt)
         }
         JobResult::Outcome(Outcome::Retry { after, .. }) => {
-            Settlement::Retry(after.unwrap_or_else(|| backoff.delay(attempt)))
+            Settlement::Retry(after.unwrap_or_else(|| backoff.delay(attempt)), attempt)
+        }
+        // No handler ran, so the delivery does not count.
+        JobResult::Outcome(Outcome::NotStarted(_)) => {
+            Settlement::Retry(backoff.delay(attempt), attempt.saturating_sub(1))
         }
         // The handler ran, so the delivery counts.
         JobResult::Cancelled => Settlement::Release(attempt),
@@ -117,9 +121,18 @@ mod tests {
 
     #[test]
     fn a_retry_uses_its_own_delay_or_the_back_off() {
-        assert_eq!(settlement_at(retry(Reason::Failed), 2), Settlement::Retry(Duration::from_secs(9)));
+        assert_eq!(settlement_at(retry(Reason::Failed), 2), Settlement::Retry(Duration::from_secs(9), 2));
         let asked = JobResult::Outcome(Outcome::retry_after(Duration::from_secs(1)));
-        assert_eq!(settlement_at(asked, 2), Settlement::Retry(Duration::from_secs(1)));
+        assert_eq!(settlement_at(asked, 2), Settlement::Retry(Duration::from_secs(1), 2));
+    }
+
+    #[test]
+    fn a_handler_that_cannot_start_does_not_use_up_deliveries() {
+        for attempt in [1, 3, 99] {
+            let failure = Failure::without_type(Reason::Failed, "no such program");
+            let settlement = settlement_at(JobResult::Outcome(Outcome::NotStarted(failure)), attempt);
+            assert_eq!(settlement, Settlement::Retry(Duration::from_secs(9), attempt - 1));
+        }
     }
 
     #[test]

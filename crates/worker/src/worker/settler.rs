@@ -37,10 +37,10 @@ pub(crate) async fn settle(core: &Core, subscription: &Subscription) {
         dead_letter(core, subscription, grouped.dead_letter).await;
         release(core, subscription, grouped.release).await;
         core.counters.retried(subscription, grouped.retry.len() as u64);
-        for (due, job) in grouped.retry {
+        for (due, job, deliveries) in grouped.retry {
             subscription.in_flight.end_settling(std::iter::once(job.id_and_tag()));
             core.keys_in_flight.remove(job.key.iter());
-            subscription.delay(due, DelayedJob::Retry(Job { key: None, ..job }));
+            subscription.delay(due, DelayedJob::Retry(Job { key: None, ..job }, deliveries));
         }
     }
 }
@@ -52,8 +52,8 @@ struct BySettlement {
     dead_letter: Vec<DeadLettering>,
     /// Jobs with the delivery count that the store should set.
     release: Vec<(Job, u64)>,
-    /// Jobs with the time at which they are due.
-    retry: Vec<(Instant, Job)>,
+    /// Jobs with the time at which they are due, and the delivery count that the store should set.
+    retry: Vec<(Instant, Job, u64)>,
 }
 
 /// Delay before the next attempt to dead-letter a message that the store refused. The message stays in flight.
@@ -69,13 +69,13 @@ fn group_by_settlement(core: &Core, finished_jobs: Vec<FinishedJob>) -> BySettle
                 grouped.dead_letter.push(DeadLettering { job, failure, deliveries })
             }
             Settlement::Release(deliveries) => grouped.release.push((job, deliveries)),
-            // The worker is draining and cannot retry the message itself. It releases the message immediately, and
-            // the attempt counts.
-            Settlement::Retry(_) if core.draining.is_cancelled() => {
-                let attempt = job.attempt;
-                grouped.release.push((job, attempt));
+            // The worker is draining and cannot retry the message itself. It releases the message immediately.
+            Settlement::Retry(_, deliveries) if core.draining.is_cancelled() => {
+                grouped.release.push((job, deliveries));
             }
-            Settlement::Retry(after) => grouped.retry.push((Instant::now() + after, job)),
+            Settlement::Retry(after, deliveries) => {
+                grouped.retry.push((Instant::now() + after, job, deliveries))
+            }
         }
     }
     grouped

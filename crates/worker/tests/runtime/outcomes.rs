@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use millstream_worker::backend::{NewEntry, Start};
 use millstream_worker::handler::{Attempt, Data, Raw};
-use millstream_worker::outcome::{HandlerError, Outcome, Reason};
+use millstream_worker::outcome::{Failure, HandlerError, Outcome, Reason};
 use millstream_worker::{Dedupe, Message, Worker};
 
 use crate::support::*;
@@ -106,6 +106,24 @@ async fn panics_and_timeouts_are_retried_and_dead_lettered() {
         dead_letters(&backend).await.iter().filter_map(|dead_letter| dead_letter.reason).collect();
     reasons.sort();
     assert_eq!(reasons, [Reason::Panic, Reason::Timeout]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_handler_that_cannot_start_leaves_no_dead_letter() {
+    let (backend, handled) = (store().await, Handled::default());
+    add(&backend, 0..1).await;
+    let handler = async |message: Message, handled: Data<Handled>| match handled.count(number(&message)) {
+        1..=5 => {
+            assert_eq!(message.attempt, 1);
+            let (error, error_type) = ("no such program".to_owned(), "start".to_owned());
+            Outcome::NotStarted(Failure { error, error_type, reason: Reason::Failed })
+        }
+        _ => Outcome::Ack,
+    };
+    let running = run(worker(&backend).handler(handler).state(handled.clone()).max_deliveries(2));
+    wait_until("all done", async || all_done(&backend).await).await;
+    let report = running.drain().await;
+    assert_eq!((report.acknowledged, report.dead, report.retried, report.panics), (1, 0, 5, 0));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
