@@ -11,7 +11,7 @@ use clap::Args;
 use millstream_store::check::{CheckError, check_folder, salvage};
 
 use crate::ops::Failure;
-use crate::ops::output::print_raw;
+use crate::ops::output::{print_json_line, print_plain};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -45,30 +45,31 @@ pub(crate) struct Check {
 impl Check {
     /// Prints the report. Returns [`Failure::Check`] if the folder is damaged or data was lost.
     pub(crate) fn run(&self) -> Result<(), Failure> {
-        let (report, is_sound) = match &self.salvage {
+        let (printed, is_sound) = match &self.salvage {
             None => {
                 let found = check_folder(&self.dir).map_err(failure)?;
-                let report = if self.json { line(json::of_report(&found)) } else { text::of_report(&found) };
-                (report, found.is_sound())
+                let printed = match self.json {
+                    true => print_json_line(&json::of_report(&found)),
+                    false => print_plain(&text::of_report(&found)),
+                };
+                (printed, found.is_sound())
             }
             Some(out) => {
                 let saved = salvage(&self.dir, out).map_err(failure)?;
-                let report =
-                    if self.json { line(json::of_salvage(&saved)) } else { text::of_salvage(&saved) };
-                (report, saved.lost_nothing())
+                let printed = match self.json {
+                    true => print_json_line(&json::of_salvage(&saved)),
+                    false => print_plain(&text::of_salvage(&saved)),
+                };
+                (printed, saved.lost_nothing())
             }
         };
-        match print_raw(&report) {
+        match printed {
             Err(failure) if !failure.is_silent() => Err(failure),
             // The exit code is right even if the reader of the report closed the pipe early.
             _ if is_sound => Ok(()),
             _ => Err(Failure::Check),
         }
     }
-}
-
-fn line(value: serde_json::Value) -> String {
-    format!("{value}\n")
 }
 
 fn failure(error: CheckError) -> Failure {

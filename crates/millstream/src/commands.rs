@@ -5,7 +5,7 @@ use clap::{Args, Command, Subcommand};
 use crate::check::Check;
 use crate::demo::Demo;
 use crate::ops::connection::CommonOptions;
-use crate::ops::output::print_raw;
+use crate::ops::output::print_for_program;
 use crate::ops::{
     Failure, add, completions, consumer, dlq, doctor, group, lag, metrics, pending, stream, tail,
     until_ctrl_c,
@@ -92,7 +92,7 @@ impl Tool {
 async fn dispatch(tool: Tool, command_line: Command) -> Result<(), Failure> {
     match tool {
         Tool::Check(check) => check.run(),
-        Tool::Compat => print_raw(&millstream_server::compat_markdown()),
+        Tool::Compat => print_for_program(&millstream_server::compat_markdown()),
         Tool::Add(add) => add.run().await,
         Tool::Tail(tail) => tail.run().await,
         Tool::Stream(stream) => stream.action.run(&stream.common).await,

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{MultiProgress, ProgressBar};
 
-use crate::ops::output::{DIM, GOOD, bar_style, note, progress_is_visible};
+use crate::ops::output::{DIM, GOOD, bar_style, note_styled, progress_is_visible};
 use crate::ops::value::count;
 
 /// Interval of progress lines where there are no progress bars.
@@ -94,8 +94,8 @@ impl DemoDisplay {
 
     fn line(&self, text: &str) {
         match &self.bars {
-            Some(bars) => bars.all.suspend(|| note(text)),
-            None => note(text),
+            Some(bars) => bars.all.suspend(|| note_styled(text)),
+            None => note_styled(text),
         }
     }
 }

@@ -26,7 +26,7 @@ use tokio::time::{Instant, sleep};
 use self::display::{DemoDisplay, Figures};
 use self::ledger::{Ledger, MessageTracker};
 use crate::ops::Failure;
-use crate::ops::output::{GOOD, print_json, print_line};
+use crate::ops::output::{GOOD, print, print_json, print_line};
 use crate::ops::value::{count, counted};
 
 const STREAM: &str = "orders";
@@ -157,8 +157,8 @@ impl Demo {
             print_line(&format!("  {name:8} {:>8}", count(number)))?;
         }
         if ledger.balances() {
-            print_line(&format!(
-                "{GOOD}No message was lost: every one is either done, dead or pending.{GOOD:#} {} were redelivered, {} were handled more than once.",
+            print(format_args!(
+                "{GOOD}No message was lost: every one is either done, dead or pending.{GOOD:#} {} were redelivered, {} were handled more than once.\n",
                 count(report.redelivered),
                 count(ledger.finished_again)
             ))?;

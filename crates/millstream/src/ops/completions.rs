@@ -4,7 +4,7 @@ use clap::{Args, Command};
 use clap_complete::Shell;
 
 use super::failure::Failure;
-use super::output::print_raw;
+use super::output::print_for_program;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -26,6 +26,6 @@ impl Completions {
     pub(crate) fn run(&self, mut command_line: Command) -> Result<(), Failure> {
         let mut text = Vec::new();
         clap_complete::generate(self.shell, &mut command_line, "millstream", &mut text);
-        print_raw(&String::from_utf8_lossy(&text))
+        print_for_program(&String::from_utf8_lossy(&text))
     }
 }

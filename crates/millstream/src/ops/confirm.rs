@@ -5,6 +5,7 @@ use std::io::{self, BufRead, IsTerminal, Write};
 use clap::Args;
 
 use super::failure::Failure;
+use super::safe_text::printable;
 
 /// The `--yes` option of commands that delete something.
 #[derive(Args, Clone, Copy, Debug)]
@@ -27,7 +28,7 @@ impl Confirm {
                 "confirmation required to {action}\nstandard input is not a terminal: pass --yes to confirm"
             )));
         }
-        let question = format!("About to {action}. Continue? [y/N] ");
+        let question = printable(format!("About to {action}. Continue? [y/N] "));
         // The prompt blocks a separate thread, so that Ctrl-C works during the wait.
         let answer = tokio::task::spawn_blocking(move || prompt(&question)).await;
         let answer =

@@ -12,6 +12,7 @@ use super::failure::Failure;
 use super::group_args::GroupArgs;
 use super::lookup;
 use super::output::{note, print, print_json, print_line};
+use super::safe_text::printable;
 use super::table::{Table, row};
 use super::to_json;
 use super::value::{age, age_or_absent, count, counted};
@@ -79,7 +80,7 @@ async fn list(common: &CommonOptions, GroupArgs { stream, group }: &GroupArgs) -
         return print_json(&consumers.iter().map(to_json::consumer).collect());
     }
     if consumers.is_empty() {
-        note(&format!("group {group} of stream {stream} has no consumers"));
+        note(&format!("group {} of stream {} has no consumers", printable(group), printable(stream)));
     }
     let rows = consumers.iter().map(|consumer| {
         row![&consumer.name, count(consumer.pending), age(consumer.idle), age_or_absent(consumer.inactive),]
@@ -97,16 +98,22 @@ impl RemoveConsumer {
         let entries = |number| counted(number, "pending entry", "pending entries");
         let heir_is_new =
             heir.as_ref().is_some_and(|heir| !consumers.iter().any(|other| other.name == *heir));
+        let remove = format!(
+            "remove {} from group {} of {}",
+            printable(consumer),
+            printable(group),
+            printable(stream)
+        );
         let action = match heir {
             Some(heir) => {
-                let (new, moved) =
-                    (if heir_is_new { ", a new consumer" } else { "" }, entries(found.pending));
-                format!("remove {consumer} from group {group} of {stream} and move {moved} to {heir}{new}")
+                let new = if heir_is_new { ", a new consumer" } else { "" };
+                format!("{remove} and move {} to {}{new}", entries(found.pending), printable(heir))
             }
-            None if found.pending == 0 => format!("remove {consumer} from group {group} of {stream}"),
+            None if found.pending == 0 => remove,
             None => {
                 return Err(Failure::Usage(format!(
-                    "consumer {consumer} has {}: pass --heir NAME to name the consumer that takes them over\nother consumers: {}",
+                    "consumer {} has {}: pass --heir NAME to name the consumer that takes them over\nother consumers: {}",
+                    printable(consumer),
                     entries(found.pending),
                     others(&consumers, consumer)
                 )));
@@ -134,20 +141,20 @@ impl RemoveConsumer {
         if *dry_run {
             return print_line(&format!("would {action}"));
         }
-        let heir = heir.unwrap_or_default();
+        let (consumer, heir) = (printable(consumer), printable(heir.unwrap_or_default()));
         print_line(&match moved {
             0 => format!("removed {consumer}; it had no pending entries"),
             moved => format!("removed {consumer}; {} moved to {heir}", entries(moved)),
         })?;
         if heir_is_new {
-            note(&format!("{heir} is a new consumer of group {group}"));
+            note(&format!("{heir} is a new consumer of group {}", printable(group)));
         }
         Ok(())
     }
 }
 
 fn others(consumers: &[ConsumerInfo], except: &str) -> String {
-    let names: Vec<&str> =
-        consumers.iter().map(|other| other.name.as_str()).filter(|name| *name != except).collect();
+    let others = consumers.iter().filter(|other| other.name != except);
+    let names: Vec<String> = others.map(|other| printable(&other.name)).collect();
     if names.is_empty() { "none; a new name creates a consumer".to_owned() } else { names.join(", ") }
 }

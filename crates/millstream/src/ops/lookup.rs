@@ -6,6 +6,7 @@ use millstream_worker::Error;
 use millstream_worker::backend::{ConsumerInfo, ErrorKind, GroupInfo, StreamInfo};
 
 use super::failure::Failure;
+use super::safe_text::printable;
 use super::value;
 
 /// Maximum number of names that an error lists. The rest is only counted.
@@ -17,6 +18,7 @@ pub(crate) async fn stream(backend: &dyn Admin, name: &str) -> Result<StreamInfo
         return Ok(info);
     }
     let others = backend.streams("*").await?;
+    let name = printable(name);
     Err(not_found(
         &format!("stream {name} does not exist in {}", backend.location()),
         "streams",
@@ -50,7 +52,7 @@ pub(crate) fn stream_error(stream: &str, error: Error) -> Failure {
     if error.kind() != ErrorKind::WrongType {
         return error.into();
     }
-    let stream = value::printable(stream.as_bytes());
+    let stream = printable(stream);
     Failure::Other(format!(
         "key '{stream}' is not a stream (WRONGTYPE)\nuse another name, or delete the key with: redis-cli DEL {stream}"
     ))
@@ -64,6 +66,7 @@ pub(crate) async fn group(backend: &dyn Admin, stream: &str, name: &str) -> Resu
         return Ok(groups.swap_remove(at));
     }
     let others: Vec<String> = groups.into_iter().map(|group| group.name).collect();
+    let (stream, name) = (printable(stream), printable(name));
     Err(not_found(
         &format!("stream {stream} has no group {name}"),
         "groups",
@@ -85,6 +88,7 @@ pub(crate) async fn consumer(
         return Ok(consumers.swap_remove(at));
     }
     let others: Vec<String> = consumers.into_iter().map(|consumer| consumer.name).collect();
+    let [stream, group, name] = [stream, group, name].map(printable);
     Err(not_found(
         &format!("group {group} of stream {stream} has no consumer {name}"),
         "consumers",
@@ -101,8 +105,7 @@ pub(crate) fn not_found(what: &str, kind: &str, others: &[String], hint: &str) -
     if others.is_empty() {
         return Failure::NotFound(format!("{what}; there are no {kind}\n{hint}"));
     }
-    let names: Vec<String> =
-        others.iter().take(NAMES_MAX).map(|name| value::printable(name.as_bytes())).collect();
+    let names: Vec<String> = others.iter().take(NAMES_MAX).map(printable).collect();
     let more = match others.len().saturating_sub(NAMES_MAX) {
         0 => String::new(),
         more => format!(" and {} more", value::count(more as u64)),

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::address::parse_address;
 use super::connection::CommonOptions;
 use super::failure::Failure;
-use super::output::{note, print_raw};
+use super::output::{note, print_for_program};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -62,7 +62,7 @@ impl Metrics {
             store_responds: AtomicBool::new(true),
         };
         if self.once {
-            return print_raw(&exporter.collect().await?);
+            return print_for_program(&exporter.collect().await?);
         }
         let server = HealthServer::bind(&self.listen)
             .await

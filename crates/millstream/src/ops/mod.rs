@@ -20,6 +20,7 @@ pub(crate) mod lookup;
 pub(crate) mod metrics;
 pub(crate) mod output;
 pub(crate) mod pending;
+pub(crate) mod safe_text;
 pub(crate) mod stream;
 mod table;
 pub(crate) mod tail;

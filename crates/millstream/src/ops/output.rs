@@ -1,4 +1,8 @@
-//! Output: coloured text and JSON on standard output; remarks and progress bars on standard error.
+//! Output: text and JSON on standard output; remarks and progress bars on standard error.
+//!
+//! All text is made safe for a terminal here. Only [`print`] and [`note_styled`] let styles through: their callers make
+//! names and other text from a store [`printable`](super::safe_text::printable) first. A [`Table`](super::table::Table)
+//! does this itself.
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
@@ -9,6 +13,7 @@ use millstream_worker::monitor::Health;
 use serde_json::Value;
 
 use super::failure::Failure;
+use super::safe_text::{printable_lines, printable_styled, safe_json};
 
 /// Style of headings and secondary text.
 pub(crate) const DIM: Style = Style::new().dimmed();
@@ -28,34 +33,39 @@ pub(crate) fn health_style(health: Health) -> Style {
     }
 }
 
-/// Prints text. Strips its styles unless standard output is a terminal.
+/// Prints text with styles. Strips the styles unless standard output is a terminal.
 pub(crate) fn print(text: impl Display) -> Result<(), Failure> {
-    write(anstream::stdout().lock(), text)
+    write(anstream::stdout().lock(), &printable_styled(&text.to_string()))
 }
 
-/// Prints a line of text. Strips its styles unless standard output is a terminal.
+/// Prints text without styles, of one or several lines.
+pub(crate) fn print_plain(text: &str) -> Result<(), Failure> {
+    write(io::stdout().lock(), &printable_lines(text))
+}
+
+/// Prints a line of text without styles.
 pub(crate) fn print_line(line: &str) -> Result<(), Failure> {
-    print(format_args!("{line}\n"))
+    print_plain(&format!("{line}\n"))
 }
 
 /// Prints one JSON document over several lines.
 pub(crate) fn print_json(value: &Value) -> Result<(), Failure> {
-    print_raw(&format!("{value:#}\n"))
+    write(io::stdout().lock(), &safe_json(&format!("{value:#}\n")))
 }
 
 /// Prints one JSON document on one line, for commands that print a sequence of them.
 pub(crate) fn print_json_line(value: &Value) -> Result<(), Failure> {
-    print_raw(&format!("{value}\n"))
+    write(io::stdout().lock(), &safe_json(&format!("{value}\n")))
 }
 
-/// Prints text unchanged.
-pub(crate) fn print_raw(text: &str) -> Result<(), Failure> {
-    write(io::stdout().lock(), text)
+/// Prints text in the format of another program, unchanged unless standard output is a terminal.
+pub(crate) fn print_for_program(text: &str) -> Result<(), Failure> {
+    if io::stdout().is_terminal() { print_plain(text) } else { write(io::stdout().lock(), text) }
 }
 
-fn write(mut out: impl Write, text: impl Display) -> Result<(), Failure> {
+fn write(mut out: impl Write, text: &str) -> Result<(), Failure> {
     // One write, so that output of other processes cannot appear in the middle.
-    out.write_all(text.to_string().as_bytes())?;
+    out.write_all(text.as_bytes())?;
     out.flush()?;
     Ok(())
 }
@@ -63,7 +73,13 @@ fn write(mut out: impl Write, text: impl Display) -> Result<(), Failure> {
 /// Prints a remark to standard error.
 pub(crate) fn note(text: &str) {
     // If standard error is closed, there is no place left to report it.
-    let _ = writeln!(anstream::stderr(), "{text}");
+    let _ = writeln!(io::stderr(), "{}", printable_lines(text));
+}
+
+/// Prints a remark with styles to standard error. Strips the styles unless standard error is a terminal.
+pub(crate) fn note_styled(text: &str) {
+    // If standard error is closed, there is no place left to report it.
+    let _ = writeln!(anstream::stderr(), "{}", printable_styled(text));
 }
 
 /// Returns a progress bar on standard error. It is hidden unless standard error is a terminal.

@@ -10,6 +10,7 @@ use super::connection::CommonOptions;
 use super::failure::Failure;
 use super::lookup;
 use super::output::{note, print, print_json};
+use super::safe_text::printable;
 use super::table::{Properties, Table, row};
 use super::time::format_time;
 use super::to_json;
@@ -64,7 +65,7 @@ async fn list(common: &CommonOptions, pattern: &str) -> Result<(), Failure> {
         return print_json(&streams.iter().map(|(name, info)| to_json::stream(name, info)).collect());
     }
     if streams.is_empty() {
-        note(&format!("no streams match {pattern} in {}", backend.location()));
+        note(&format!("no streams match {} in {}", printable(pattern), backend.location()));
     }
     let rows = streams.iter().map(|(name, info)| {
         row![
@@ -83,7 +84,7 @@ async fn describe(common: &CommonOptions, name: &str) -> Result<(), Failure> {
     let backend = common.connect().await?;
     lookup::stream(&*backend, name).await?;
     let Some(found) = Monitor::new(backend).stream(name).await? else {
-        return Err(Failure::NotFound(format!("stream {name} was deleted a moment ago")));
+        return Err(Failure::NotFound(format!("stream {} was deleted a moment ago", printable(name))));
     };
     if common.json {
         let mut json = to_json::stream(name, &found.info);

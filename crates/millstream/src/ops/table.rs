@@ -5,6 +5,7 @@ use std::fmt;
 use anstyle::Style;
 
 use super::output::DIM;
+use super::safe_text::printable;
 
 const GAP: &str = "   ";
 
@@ -17,7 +18,7 @@ pub(crate) struct Table {
     rows: Vec<Vec<Cell>>,
 }
 
-/// A cell of a table: text and its style.
+/// A cell of a table: text that is safe on a terminal, and its style.
 #[derive(Clone, Debug)]
 pub(crate) struct Cell {
     text: String,
@@ -27,7 +28,7 @@ pub(crate) struct Cell {
 impl Cell {
     /// Creates a cell with a style.
     pub(crate) fn styled(style: Style, text: impl Into<String>) -> Cell {
-        Cell { text: text.into(), style }
+        Cell { text: printable(text.into()), style }
     }
 
     fn width(&self) -> usize {
@@ -37,7 +38,7 @@ impl Cell {
 
 impl<T: Into<String>> From<T> for Cell {
     fn from(text: T) -> Cell {
-        Cell { text: text.into(), style: Style::new() }
+        Cell::styled(Style::new(), text)
     }
 }
 
@@ -92,7 +93,7 @@ pub(crate) struct Properties(Vec<(String, Cell)>);
 impl Properties {
     /// Adds a property.
     pub(crate) fn push(&mut self, name: impl Into<String>, value: impl Into<Cell>) {
-        self.0.push((name.into(), value.into()));
+        self.0.push((printable(name.into()), value.into()));
     }
 }
 
@@ -125,6 +126,16 @@ mod tests {
              orders          12   x\n\
              é        1,234,567   longer\n"
         );
+    }
+
+    #[test]
+    fn cells_are_safe_on_a_terminal() {
+        let name = "a\u{1b}[8m\nb";
+        let table = Table::new(&["STREAM"], [row![name], vec![Cell::styled(DIM, name)]]);
+        assert_eq!(plain(&table), "STREAM\na\\u{1b}[8m\\nb\na\\u{1b}[8m\\nb\n");
+        let mut properties = Properties::default();
+        properties.push(name, name);
+        assert_eq!(plain(&properties), "a\\u{1b}[8m\\nb   a\\u{1b}[8m\\nb\n");
     }
 
     #[test]

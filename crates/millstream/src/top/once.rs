@@ -6,7 +6,7 @@ use super::draw;
 use super::poller::Poller;
 use super::state::State;
 use crate::ops::Failure;
-use crate::ops::output::print_raw;
+use crate::ops::output::print_plain;
 
 /// Polls the store twice, one interval apart, and prints a frame.
 pub(super) async fn run(mut poller: Poller, interval: Duration) -> Result<(), Failure> {
@@ -15,5 +15,5 @@ pub(super) async fn run(mut poller: Poller, interval: Duration) -> Result<(), Fa
     tokio::time::sleep(interval).await;
     state.receive(Ok(poller.poll().await?), Instant::now());
     let lines = draw::plain(&state);
-    print_raw(&lines.iter().map(|line| format!("{}\n", line.trim_end())).collect::<String>())
+    print_plain(&lines.iter().map(|line| format!("{}\n", line.trim_end())).collect::<String>())
 }

@@ -25,7 +25,8 @@ use tokio::time::{Instant, timeout_at};
 use super::exec::{STOP_GRACE, not_started, retry, time_limit, timed_out};
 use super::payload::payload;
 use super::process::{Process, Shell};
-use crate::ops::value::{clipped, printable};
+use crate::ops::safe_text::printable;
+use crate::ops::value::clipped;
 
 /// Maximum size of an answer.
 const ANSWER_BYTES_MAX: u64 = 1024 * 1024;

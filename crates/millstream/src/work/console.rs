@@ -7,6 +7,7 @@ use indicatif::ProgressBar;
 use tracing_subscriber::fmt::MakeWriter;
 
 use crate::ops::output::{bar_style, progress_is_visible};
+use crate::ops::safe_text::printable_styled;
 
 /// Interval at which the spinner of the status line moves.
 const TICK: Duration = Duration::from_millis(120);
@@ -64,12 +65,12 @@ impl Console {
     }
 }
 
-/// Writes log lines above the status line.
+/// Writes log lines above the status line, safe for a terminal. The output of handlers is not changed.
 pub(super) struct LogWriter<'a>(&'a Console);
 
 impl Write for LogWriter<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.write(bytes);
+        self.0.write(printable_styled(&String::from_utf8_lossy(bytes)).as_bytes());
         Ok(bytes.len())
     }
 

@@ -29,7 +29,8 @@ use tokio::time::timeout;
 use super::exec::{retry, timed_out};
 use super::payload::payload;
 use super::retry_after;
-use crate::ops::value::{clipped, printable};
+use crate::ops::safe_text::printable;
+use crate::ops::value::clipped;
 
 /// Maximum time to establish a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);

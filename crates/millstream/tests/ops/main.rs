@@ -5,6 +5,7 @@ mod dead_letters;
 mod examples;
 mod failures;
 mod groups;
+mod hostile;
 mod pending;
 mod produce;
 mod streams;

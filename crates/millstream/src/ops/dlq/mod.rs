@@ -19,6 +19,7 @@ use super::connection::CommonOptions;
 use super::failure::Failure;
 use super::lookup;
 use super::output::{note, print, print_json, print_line};
+use super::safe_text::printable;
 use super::table::{Properties, Table, row};
 use super::time::{format_time, parse_id};
 use super::to_json;
@@ -157,7 +158,7 @@ impl DlqListArgs {
                 dead_letter.reason.map_or("?", |reason| reason.as_str()),
                 count(dead_letter.deliveries),
                 age_or_absent(SystemTime::now().duration_since(dead_letter.dead_at).ok()),
-                clipped(&value::printable(dead_letter.error.as_bytes()), ERROR_CHARS_MAX),
+                clipped(&printable(&dead_letter.error), ERROR_CHARS_MAX),
             ]
         });
         print(Table::new(&["ID", "ORIGIN", "GROUP", "REASON", ">DELIVERIES", ">AGE", "ERROR"], rows))
@@ -220,10 +221,11 @@ impl PurgeArgs {
             true
         })
         .await?;
-        let dead_letters = |number| counted(number, "dead letter", "dead letters");
+        let dead_letters =
+            |number| format!("{} of {}", counted(number, "dead letter", "dead letters"), printable(&name));
         let (matched, mut deleted) = (ids.len() as u64, 0);
         if !self.dry_run {
-            self.confirm.ask(&format!("permanently delete {} of {name}", dead_letters(matched))).await?;
+            self.confirm.ask(&format!("permanently delete {}", dead_letters(matched))).await?;
             for page in ids.chunks(1000) {
                 deleted += backend.delete_entries(&name, page).await?;
             }
@@ -234,8 +236,8 @@ impl PurgeArgs {
             }));
         }
         print_line(&match self.dry_run {
-            true => format!("would delete {} of {name}", dead_letters(matched)),
-            false => format!("deleted {} of {name}", dead_letters(deleted)),
+            true => format!("would delete {}", dead_letters(matched)),
+            false => format!("deleted {}", dead_letters(deleted)),
         })
     }
 }
@@ -249,7 +251,6 @@ async fn find_dead_letter(backend: &dyn Admin, name: &str, id: StreamId) -> Resu
 }
 
 fn properties(dead_letter: &DeadLetter) -> Properties {
-    let shown = |text: &str| value::printable(text.as_bytes());
     let time = |time| format_time(value::millis_since_epoch(time));
     let mut properties = Properties::default();
     properties.push("id", dead_letter.id.to_string());
@@ -259,13 +260,13 @@ fn properties(dead_letter: &DeadLetter) -> Properties {
     properties.push("consumer", &dead_letter.consumer);
     properties.push("deliveries", count(dead_letter.deliveries));
     properties.push("reason", dead_letter.reason.map_or("?", |reason| reason.as_str()));
-    properties.push("error", shown(&dead_letter.error));
-    properties.push("error type", shown(&dead_letter.error_type));
+    properties.push("error", &dead_letter.error);
+    properties.push("error type", &dead_letter.error_type);
     properties.push("first seen", time(dead_letter.first_seen));
     properties.push("dead at", time(dead_letter.dead_at));
     properties.push("redrives", count(dead_letter.redrives));
     for (name, value) in &dead_letter.fields {
-        properties.push(format!("field {}", value::printable(name)), value::printable(value));
+        properties.push(format!("field {}", printable(name)), printable(value));
     }
     properties
 }

@@ -11,6 +11,7 @@ use millstream_worker::{Admin, Reason, names};
 
 use crate::ops::failure::Failure;
 use crate::ops::lookup;
+use crate::ops::safe_text::printable;
 use crate::ops::time::{parse_duration, parse_id};
 
 /// Number of dead letters read per call.
@@ -57,12 +58,13 @@ impl DeadLetterStream {
             return match info.length == 0 || contains_dead_letters(backend, &name).await? {
                 true => Ok(name),
                 false => Err(Failure::NotFound(format!(
-                    "{name} contains no dead letters: its entries have no dlq.* fields\nname the dead-letter stream with --dlq"
+                    "{} contains no dead letters: its entries have no dlq.* fields\nname the dead-letter stream with --dlq",
+                    printable(&name)
                 ))),
             };
         }
         Err(lookup::not_found(
-            &format!("stream {stream} has no dead letters: {name} does not exist"),
+            &format!("stream {} has no dead letters: {} does not exist", printable(stream), printable(&name)),
             "dead-letter streams",
             &backend.streams("*:dlq").await?,
             "if the dead-letter stream has another name, name it with --dlq",
@@ -131,7 +133,7 @@ pub(super) async fn find_by_id(
     .await?;
     found.ok_or_else(|| {
         let wanted: Vec<String> = wanted.iter().map(StreamId::to_string).collect();
-        let what = format!("{name} has no dead letter {}", wanted.join(" and no dead letter "));
+        let what = format!("{} has no dead letter {}", printable(name), wanted.join(" and no dead letter "));
         lookup::not_found(&what, "dead letters", &ids, "list all dead-letter streams with: millstream dlq ls")
     })
 }

@@ -14,6 +14,7 @@ use self::server::ServerFacts;
 use super::connection::CommonOptions;
 use super::failure::Failure;
 use super::output::{DIM, health_style, print, print_json};
+use super::safe_text::printable;
 use super::table::{Cell, Properties};
 use super::value::counted;
 
@@ -118,9 +119,9 @@ impl Diagnosis {
                 if finding.health == Health::Ok { "note".to_owned() } else { finding.health.to_string() };
             text.push_str(&format!(
                 "\n{style}{label}{style:#}  {}: {}\n{DIM}fix:{DIM:#} {}\n",
-                finding.subject(),
-                finding.text,
-                finding.way_out
+                printable(finding.subject()),
+                printable(&finding.text),
+                printable(&finding.way_out)
             ));
         }
         text

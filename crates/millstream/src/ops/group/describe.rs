@@ -9,6 +9,7 @@ use crate::ops::connection::CommonOptions;
 use crate::ops::failure::Failure;
 use crate::ops::lookup;
 use crate::ops::output::{health_style, print, print_json};
+use crate::ops::safe_text::printable;
 use crate::ops::table::{Cell, Table};
 use crate::ops::to_json;
 use crate::ops::value::{ABSENT, age, age_or_absent, count, format_lag};
@@ -98,5 +99,6 @@ fn rows(group: &GroupSnapshot, last_id: StreamId) -> Vec<Vec<Cell>> {
 fn verdict_line(group: &GroupSnapshot) -> String {
     let verdict = group.verdict(&Limits::default());
     let style = health_style(verdict.health);
-    format!("\n{}: {style}{verdict}{style:#}\n", group.name)
+    let (name, verdict) = (printable(&group.name), printable(verdict.to_string()));
+    format!("\n{name}: {style}{verdict}{style:#}\n")
 }

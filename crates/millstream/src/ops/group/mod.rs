@@ -15,6 +15,7 @@ use super::failure::Failure;
 use super::group_args::GroupArgs;
 use super::lookup;
 use super::output::{note, print, print_json, print_line};
+use super::safe_text::printable;
 use super::table::{Table, row};
 use super::time::{Position, parse_position};
 use super::to_json;
@@ -117,7 +118,7 @@ async fn list(common: &CommonOptions, pattern: &str) -> Result<(), Failure> {
         return print_json(&groups.into_iter().map(to_json::group).collect::<Value>());
     }
     if groups.is_empty() {
-        note(&format!("no groups found for streams that match {pattern} in {location}"));
+        note(&format!("no groups found for streams that match {} in {location}", printable(pattern)));
     }
     let titles = [
         "STREAM",
@@ -161,6 +162,7 @@ async fn create(
             "last_delivered": last_delivered,
         }));
     }
+    let (stream, group) = (printable(stream), printable(group));
     print_line(&match created {
         true => format!("created group {group} of {stream}; it starts after {last_delivered}"),
         false => {
@@ -179,10 +181,11 @@ async fn remove(
     let info = lookup::group(&*backend, stream, group).await?;
     let entries = counted(info.pending, "pending entry", "pending entries");
     let consumers = counted(info.consumers, "consumer", "consumers");
+    let what = format!("group {} of {}, with {consumers} and {entries}", printable(group), printable(stream));
     let removed = if dry_run {
         false
     } else {
-        confirm.ask(&format!("remove group {group} of {stream}, with {consumers} and {entries}")).await?;
+        confirm.ask(&format!("remove {what}")).await?;
         backend.delete_group(stream, group).await?
     };
     if common.json {
@@ -195,7 +198,7 @@ async fn remove(
         }));
     }
     let verb = if dry_run { "would remove" } else { "removed" };
-    print_line(&format!("{verb} group {group} of {stream}, with {consumers} and {entries}"))
+    print_line(&format!("{verb} {what}"))
 }
 
 /// Converts a position to the start of a group. The first entry that the group reads is the one at the position.

@@ -13,6 +13,7 @@ use crate::ops::failure::Failure;
 use crate::ops::group_args::GroupArgs;
 use crate::ops::lookup;
 use crate::ops::output::{note, print, print_json};
+use crate::ops::safe_text::printable;
 use crate::ops::table::{Table, row};
 use crate::ops::time::{parse_duration, parse_id, parse_time};
 use crate::ops::value::{counted, format_lag};
@@ -116,8 +117,8 @@ impl ResetCommand {
         }
         Err(Failure::Other(format!(
             "group {} has active consumers: {}\nstop them and wait a minute, or pass --force",
-            change.group,
-            change.active_consumers.join(", ")
+            printable(&change.group),
+            change.active_consumers.iter().map(printable).collect::<Vec<_>>().join(", ")
         )))
     }
 }

@@ -12,6 +12,7 @@ use crate::ops::failure::Failure;
 use crate::ops::group_args::GroupArgs;
 use crate::ops::lookup;
 use crate::ops::output::{note, print, print_json, print_line};
+use crate::ops::safe_text::printable;
 use crate::ops::table::{Table, row};
 use crate::ops::value::{count, counted};
 
@@ -59,7 +60,8 @@ pub(super) async fn claim(common: &CommonOptions, claim: &ClaimArgs) -> Result<(
     });
     print(Table::new(&["ID", "CONSUMER", ">DELIVERIES", "PAYLOAD"], rows))?;
     let gone = found.iter().filter(|(delivery, _)| delivery.fields.is_none()).count();
-    note(&format!("claimed {} for {consumer}", counted((found.len() - gone) as u64, "entry", "entries")));
+    let claimed = counted((found.len() - gone) as u64, "entry", "entries");
+    note(&format!("claimed {claimed} for {}", printable(consumer)));
     if gone > 0 {
         let entries = counted(gone as u64, "entry", "entries");
         note(&format!(
@@ -93,7 +95,9 @@ pub(super) async fn acknowledge(common: &CommonOptions, ack: &AckArgs) -> Result
     }
     let ids = if ack.all {
         let entries = counted(info.pending, "pending entry", "pending entries");
-        ack.confirm.ask(&format!("acknowledge {entries} of group {group} without processing them")).await?;
+        ack.confirm
+            .ask(&format!("acknowledge {entries} of group {} without processing them", printable(group)))
+            .await?;
         backend.all_pending(stream, group).await?.into_iter().map(|row| row.id).collect()
     } else {
         ack.ids.clone()

@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 use super::{PAGE, Tail, WAIT, entry_line};
 use crate::ops::failure::Failure;
 use crate::ops::lookup;
-use crate::ops::output::{DIM, GOOD, WARN, print_json_line, print_line};
+use crate::ops::output::{DIM, GOOD, WARN, print, print_json_line};
+use crate::ops::safe_text::printable;
 use crate::ops::value::{count, fields_json, fields_line, format_lag};
 
 /// Maximum number of pending entries that are tracked one by one.
@@ -125,7 +126,7 @@ enum GroupEvent {
 
 impl GroupEvent {
     fn print(&self, as_json: bool) -> Result<(), Failure> {
-        if as_json { print_json_line(&self.json()) } else { print_line(&self.line()) }
+        if as_json { print_json_line(&self.json()) } else { print(format_args!("{}\n", self.line())) }
     }
 
     fn json(&self) -> Value {
@@ -155,7 +156,7 @@ impl GroupEvent {
             }
             GroupEvent::Pending { id, consumer, deliveries } => {
                 let state = match consumer {
-                    Some(consumer) => format!("with {consumer}, delivery {deliveries}"),
+                    Some(consumer) => format!("with {}, delivery {deliveries}", printable(consumer)),
                     None => format!("released, delivery {deliveries}"),
                 };
                 format!("{WARN}pending{WARN:#}   {}", entry_line(*id, &state))

@@ -12,7 +12,7 @@ use millstream_worker::backend::{Entry, IdOrder, Range, StreamId};
 use super::connection::CommonOptions;
 use super::failure::Failure;
 use super::lookup;
-use super::output::{DIM, print_json_line, print_line};
+use super::output::{DIM, print, print_json_line};
 use super::time::{Position, format_time, parse_position};
 use super::to_json;
 use super::value::{age_of, fields_line};
@@ -110,7 +110,7 @@ impl Tail {
         if self.common.json {
             return print_json_line(&to_json::entry(entry));
         }
-        print_line(&entry_line(entry.id, &fields_line(&entry.fields)))
+        print(format_args!("{}\n", entry_line(entry.id, &fields_line(&entry.fields))))
     }
 }
 

@@ -7,7 +7,8 @@ use ratatui::text::{Line, Span};
 use super::grid::{CellKind, Column, Grid};
 use super::number::rate;
 use super::palette::Palette;
-use crate::ops::value::{ABSENT, age, age_of, age_or_absent, count, counted, format_lag, printable};
+use crate::ops::safe_text::printable;
+use crate::ops::value::{ABSENT, age, age_of, age_or_absent, count, counted, format_lag};
 use crate::top::row::{GroupRow, Row, RowKey};
 use crate::top::state::State;
 
@@ -33,9 +34,9 @@ pub(super) fn lines(state: &State, key: &RowKey, palette: &Palette, width: usize
 
 /// Formats the names of a stream and its group.
 pub(super) fn name(key: &RowKey) -> String {
-    let stream = printable(key.stream.as_bytes());
+    let stream = printable(&key.stream);
     match &key.group {
-        Some(group) => format!("{stream} / {}", printable(group.as_bytes())),
+        Some(group) => format!("{stream} / {}", printable(group)),
         None => stream,
     }
 }
@@ -50,7 +51,7 @@ fn title(state: &State, key: &RowKey, palette: &Palette) -> Line<'static> {
 }
 
 fn missing(state: &State, key: &RowKey) -> String {
-    let stream = printable(key.stream.as_bytes());
+    let stream = printable(&key.stream);
     match (&key.group, state.stream(&key.stream)) {
         (_, None) => "this stream no longer exists".to_owned(),
         (Some(_), Some(_)) => "this group no longer exists".to_owned(),
@@ -63,7 +64,7 @@ fn missing(state: &State, key: &RowKey) -> String {
 fn findings(verdict: &GroupVerdict, palette: &Palette) -> Vec<Line<'static>> {
     let line = |health, text: &str| {
         let style = if health == Health::Ok { palette.dim } else { palette.health(health) };
-        Line::styled(format!("  {}", printable(text.as_bytes())), style)
+        Line::styled(format!("  {}", printable(text)), style)
     };
     verdict.findings.iter().map(|finding| line(finding.health, &finding.text)).collect()
 }
@@ -132,11 +133,11 @@ fn position(group: &GroupSnapshot) -> String {
 fn dead_letters(state: &State, group: &GroupSnapshot) -> String {
     let dead_letters = counted(group.dead_letters_length, "dead letter", "dead letters");
     let Some(stream) = state.stream(&group.stream) else { return dead_letters };
-    let location = format!("{dead_letters} of this stream in {}", printable(stream.dead_letters.as_bytes()));
+    let location = format!("{dead_letters} of this stream in {}", printable(&stream.dead_letters));
     if group.dead_letters_length == 0 {
         return location;
     }
-    format!("{location}; list them with: millstream dlq ls {}", printable(group.stream.as_bytes()))
+    format!("{location}; list them with: millstream dlq ls {}", printable(&group.stream))
 }
 
 fn column(heading: &str, kind: CellKind, drop_priority: u8) -> Column {
@@ -155,7 +156,7 @@ fn consumers(consumers: &[ConsumerInfo], palette: &Palette, width: usize) -> Vec
     ]);
     for consumer in consumers {
         grid.push(vec![
-            printable(consumer.name.as_bytes()).into(),
+            printable(&consumer.name).into(),
             count(consumer.pending).into(),
             age(consumer.idle).into(),
             age_or_absent(consumer.inactive).into(),
@@ -183,7 +184,7 @@ fn stuck(group: &GroupSnapshot, palette: &Palette, width: usize) -> Vec<Line<'st
         let at_least = if scan.complete { "" } else { "at least " };
         lines.push(Line::styled(format!("and {at_least}{} more", count(more)), palette.warn));
     }
-    let names = [&group.stream, &group.name].map(|name| printable(name.as_bytes()));
+    let names = [&group.stream, &group.name].map(printable);
     lines.push(Line::styled(
         format!("list all pending entries with: millstream pending ls {} {}", names[0], names[1]),
         palette.dim,
@@ -192,7 +193,7 @@ fn stuck(group: &GroupSnapshot, palette: &Palette, width: usize) -> Vec<Line<'st
 }
 
 fn stuck_cells(row: &PendingRow) -> Vec<Span<'static>> {
-    let owner = row.consumer.as_ref().map_or_else(|| ABSENT.to_owned(), |name| printable(name.as_bytes()));
+    let owner = row.consumer.as_ref().map_or_else(|| ABSENT.to_owned(), printable);
     vec![
         row.id.to_string().into(),
         owner.into(),

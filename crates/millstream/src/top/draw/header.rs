@@ -8,6 +8,7 @@ use ratatui::text::{Line, Span};
 
 use super::number::rate;
 use super::palette::Palette;
+use crate::ops::safe_text::printable;
 use crate::ops::value::{age, count, counted};
 use crate::top::keys::Mode;
 use crate::top::state::{State, View};
@@ -25,7 +26,7 @@ fn store(state: &State, palette: &Palette) -> Line<'static> {
     match &state.snapshot {
         None => line.push_span(Span::styled("  connecting", palette.dim)),
         Some(snapshot) => {
-            line.push_span(format!("  {}", snapshot.location));
+            line.push_span(format!("  {}", printable(&snapshot.location)));
             line.push_span(Span::styled(format!("  {}", native(snapshot.capabilities)), palette.dim));
         }
     }
@@ -79,14 +80,14 @@ fn totals(state: &State, palette: &Palette) -> Line<'static> {
 fn status(state: &State, palette: &Palette, now: Instant) -> Line<'static> {
     let mut parts = Vec::new();
     if let Some(problem) = state.store_problem(now) {
-        parts.push(Span::styled(problem, palette.bad));
+        parts.push(Span::styled(printable(problem), palette.bad));
     }
     if state.schedule.paused {
         parts.push(Span::styled("paused: press p to resume", palette.warn));
     }
     if !state.filter.is_empty() {
         let shown = counted(state.shown().len() as u64, "row", "rows");
-        parts.push(Span::styled(format!("filter {:?}: {shown}", state.filter), palette.title));
+        parts.push(Span::styled(format!("filter \"{}\": {shown}", printable(&state.filter)), palette.title));
     }
     let mut line = Line::default();
     for part in parts {
@@ -101,7 +102,7 @@ fn status(state: &State, palette: &Palette, now: Instant) -> Line<'static> {
 /// Returns the line at the bottom: the most useful keys, or the filter that is being typed.
 pub(super) fn footer(state: &State, palette: &Palette) -> Line<'static> {
     if state.mode() == Mode::Typing {
-        let typed = Span::styled(format!("/{}▏", state.filter), palette.title);
+        let typed = Span::styled(format!("/{}▏", printable(&state.filter)), palette.title);
         return Line::from(vec![typed, Span::styled("  Enter: keep, Esc: clear", palette.dim)]);
     }
     let (sort, reversed) = (state.sort, state.reversed);

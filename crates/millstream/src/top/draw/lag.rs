@@ -8,7 +8,8 @@ use ratatui::widgets::Sparkline;
 use super::draw_lines;
 use super::group::name;
 use super::palette::Palette;
-use crate::ops::value::{age, count, format_lag, printable};
+use crate::ops::safe_text::printable;
+use crate::ops::value::{age, count, format_lag};
 use crate::top::row::RowKey;
 use crate::top::state::State;
 
@@ -36,7 +37,7 @@ pub(super) fn draw(state: &State, key: &RowKey, palette: &Palette, area: Rect, f
         Span::styled(name(key), palette.title),
         Span::raw(summary),
     ]);
-    let verdict = printable(group.verdict.to_string().as_bytes());
+    let verdict = printable(group.verdict.to_string());
     let verdict = Line::styled(verdict, palette.health(group.verdict.health));
     draw_lines(&[title, verdict], area, frame);
     let graph = Rect {

@@ -28,7 +28,7 @@ use ratatui::text::Line;
 pub(super) use palette::Palette;
 
 use super::state::{State, View};
-use crate::ops::value::printable;
+use crate::ops::safe_text::printable;
 
 /// Minimum height of the terminal for the panel.
 const PANEL_HEIGHT_MIN: u16 = 18;
@@ -107,8 +107,8 @@ pub(super) fn plain(state: &State) -> Vec<String> {
     if problems.peek().is_some() {
         lines.push(String::new());
     }
-    lines.extend(problems.map(|(key, verdict)| {
-        format!("{}: {}", group::name(key), printable(verdict.to_string().as_bytes()))
-    }));
+    lines.extend(
+        problems.map(|(key, verdict)| format!("{}: {}", group::name(key), printable(verdict.to_string()))),
+    );
     lines
 }

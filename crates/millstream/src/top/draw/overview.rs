@@ -6,7 +6,8 @@ use ratatui::text::{Line, Span};
 use super::grid::{CellKind, Column, Grid};
 use super::number::rate_or_absent;
 use super::palette::Palette;
-use crate::ops::value::{ABSENT, age_or_absent, count, format_lag, printable};
+use crate::ops::safe_text::printable;
+use crate::ops::value::{ABSENT, age_or_absent, count, format_lag};
 use crate::top::poller::ALL_STREAMS;
 use crate::top::row::{Row, Sort};
 use crate::top::state::State;
@@ -41,7 +42,7 @@ pub(super) fn empty_message(state: &State) -> String {
         (Some(snapshot), "") if snapshot.pattern == ALL_STREAMS => {
             "no streams; create one with: millstream add STREAM FIELD=VALUE".to_owned()
         }
-        (Some(snapshot), "") => format!("no streams match {}", printable(snapshot.pattern.as_bytes())),
+        (Some(snapshot), "") => format!("no streams match {}", printable(&snapshot.pattern)),
         (Some(_), _) => "no rows match the filter; press Esc to clear it".to_owned(),
     }
 }
@@ -66,7 +67,7 @@ fn cells(row: &Row, palette: &Palette) -> Vec<Span<'static>> {
         |value: fn(&GroupSnapshot) -> String| Span::raw(group.map_or_else(|| ABSENT.to_owned(), value));
     let stuck = of_group(|group| count(group.scan.stuck));
     let is_stuck = group.is_some_and(|group| group.scan.stuck > 0);
-    let name = |name: &str| Span::raw(printable(name.as_bytes()));
+    let name = |name: &str| Span::raw(printable(name));
     vec![
         name(&row.key.stream),
         name(row.key.group.as_deref().unwrap_or(ABSENT)),
