@@ -11,6 +11,7 @@ use super::connection::CommonOptions;
 use super::failure::Failure;
 use super::lookup;
 use super::output::{BAD, GOOD, note, print, print_json};
+use super::shell::suggest;
 use super::table::{Cell, Table, row};
 use super::time::parse_duration;
 use super::to_json;
@@ -79,7 +80,8 @@ impl LagCommand {
         };
         if groups.is_empty() {
             let stream = self.stream.as_deref().unwrap_or("STREAM");
-            note(&format!("no groups; create one with: millstream group create {stream} GROUP"));
+            let create = suggest("group create", &[stream, "GROUP"], "");
+            note(&format!("no groups; create one with: {create}"));
         }
         Ok(groups)
     }

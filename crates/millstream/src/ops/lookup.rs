@@ -7,6 +7,7 @@ use millstream_worker::backend::{ConsumerInfo, ErrorKind, GroupInfo, StreamInfo}
 
 use super::failure::Failure;
 use super::safe_text::printable;
+use super::shell::{suggest, word};
 use super::value;
 
 /// Maximum number of names that an error lists. The rest is only counted.
@@ -18,12 +19,11 @@ pub(crate) async fn stream(backend: &dyn Admin, name: &str) -> Result<StreamInfo
         return Ok(info);
     }
     let others = backend.streams("*").await?;
-    let name = printable(name);
     Err(not_found(
-        &format!("stream {name} does not exist in {}", backend.location()),
+        &format!("stream {} does not exist in {}", printable(name), backend.location()),
         "streams",
         &others,
-        &format!("create it with: millstream add {name} FIELD=VALUE"),
+        &format!("create it with: {}", suggest("add", &[name, "FIELD=VALUE"], "")),
     ))
 }
 
@@ -52,9 +52,10 @@ pub(crate) fn stream_error(stream: &str, error: Error) -> Failure {
     if error.kind() != ErrorKind::WrongType {
         return error.into();
     }
-    let stream = printable(stream);
     Failure::Other(format!(
-        "key '{stream}' is not a stream (WRONGTYPE)\nuse another name, or delete the key with: redis-cli DEL {stream}"
+        "key '{}' is not a stream (WRONGTYPE)\nuse another name, or delete the key with: redis-cli DEL {}",
+        printable(stream),
+        word(stream)
     ))
 }
 
@@ -66,12 +67,11 @@ pub(crate) async fn group(backend: &dyn Admin, stream: &str, name: &str) -> Resu
         return Ok(groups.swap_remove(at));
     }
     let others: Vec<String> = groups.into_iter().map(|group| group.name).collect();
-    let (stream, name) = (printable(stream), printable(name));
     Err(not_found(
-        &format!("stream {stream} has no group {name}"),
+        &format!("stream {} has no group {}", printable(stream), printable(name)),
         "groups",
         &others,
-        &format!("create it with: millstream group create {stream} {name}"),
+        &format!("create it with: {}", suggest("group create", &[stream, name], "")),
     ))
 }
 

@@ -21,6 +21,7 @@ pub(crate) mod metrics;
 pub(crate) mod output;
 pub(crate) mod pending;
 pub(crate) mod safe_text;
+pub(crate) mod shell;
 pub(crate) mod stream;
 mod table;
 pub(crate) mod tail;

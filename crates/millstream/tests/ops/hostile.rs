@@ -1,6 +1,8 @@
 //! Names, fields and errors that try to change the terminal of whoever looks at them.
 
-use std::process::Stdio;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::{env, fs};
 
 use serde_json::Value;
 
@@ -16,7 +18,7 @@ const ID: &str = "1731664200000-0";
 /// A server with a stream, a group, a consumer, a field and a dead letter that all have the hostile name.
 fn hostile_store() -> TestStore {
     let store = TestStore::empty(&[]);
-    let dead_letters = format!("{{{HOSTILE}}}:dlq");
+    let dead_letters = dead_letters_of(HOSTILE);
     store.call(&["XADD", HOSTILE, ID, HOSTILE, HOSTILE]);
     store.call(&["XADD", HOSTILE, "1731664200001-0", "unread", HOSTILE]);
     store.call(&["XGROUP", "CREATE", HOSTILE, HOSTILE, "0"]);
@@ -153,4 +155,56 @@ fn errors_of_the_server_are_safe() {
     let unknown = format!("redis://{HOSTILE}");
     let run = run(&store, &["stream", "ls", "--url", &unknown]);
     assert_safe(&run.err, &run.command);
+}
+
+/// Returns the commands in a text: what follows `with: ` and `run: `, up to the end of the sentence.
+fn commands_in(text: &str) -> Vec<&str> {
+    let starts = text.match_indices(": millstream ").map(|(at, _)| &text[at + 2..]);
+    starts
+        .map(|rest| ["; then", ", or: "].iter().fold(rest, |rest, end| rest.split(end).next().unwrap()))
+        .collect()
+}
+
+#[test]
+fn commands_that_doctor_suggests_can_be_pasted_into_a_shell() {
+    let names =
+        ["$(touch pwned)", "a b", "a;touch pwned #", "it's", "-x", "--help", "`touch pwned`", HOSTILE];
+    let bin = Path::new(env!("CARGO_BIN_EXE_millstream")).parent().expect("the folder of the binary");
+    let path = format!("{}:{}", bin.display(), env::var("PATH").expect("a path"));
+    for name in names {
+        let store = TestStore::empty(&[]);
+        store.call(&["XADD", name, "1-1", "a", "b"]);
+        let letter = ["dlq.stream", name, "dlq.id", "1-1", "dlq.group", name];
+        store.call(&[&["XADD", &dead_letters_of(name), "1-1"], &letter[..]].concat());
+        let mut pasted = Vec::new();
+        let mut paste_all = || {
+            for finding in store.run(&["doctor", "--json"]).json()["findings"].as_array().expect("a list") {
+                for command in commands_in(finding["way_out"].as_str().expect("text")) {
+                    let command = format!("{} < /dev/null", command.replace("COMMAND", "true --until-empty"));
+                    let mut shell = Command::new("bash");
+                    shell.args(["-c", &command]).current_dir(&store.folder).env("PATH", &path);
+                    let output = shell.env("MILLSTREAM_URL", &store.url).output().expect("run bash");
+                    let err = String::from_utf8_lossy(&output.stderr).into_owned();
+                    // `dlq purge` asks for confirmation, which needs a terminal.
+                    let asks = err.contains("pass --yes to confirm");
+                    assert!(output.status.success() || asks, "{command}: {err}");
+                    pasted.push(command);
+                }
+            }
+        };
+        // The first run creates the group GROUP. The second one suggests commands for it and for `name`.
+        paste_all();
+        store.call(&["XGROUP", "CREATE", name, name, "0"]);
+        paste_all();
+        assert!(pasted.len() >= 8, "{pasted:?}");
+        let left: Vec<_> = fs::read_dir(&store.folder).expect("the folder").collect();
+        assert!(left.is_empty(), "{name}: {left:?} after {pasted:?}");
+        let groups = store.run(&["group", "ls", "--json"]).ok().json();
+        let groups: Vec<&Value> = groups.as_array().expect("a list").iter().collect();
+        assert!(groups.iter().all(|group| group["stream"] == name && group["lag"] == 0), "{groups:?}");
+    }
+}
+
+fn dead_letters_of(stream: &str) -> String {
+    format!("{{{stream}}}:dlq")
 }

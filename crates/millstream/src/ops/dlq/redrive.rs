@@ -13,6 +13,7 @@ use super::select::{self, DeadLetterStream, Selection};
 use crate::ops::connection::CommonOptions;
 use crate::ops::failure::Failure;
 use crate::ops::output::{note, print_json, print_line, progress_bar};
+use crate::ops::shell::suggest;
 use crate::ops::until_ctrl_c;
 use crate::ops::value::{count, counted};
 
@@ -144,9 +145,9 @@ impl RedriveArgs {
         }
         if done.payload_gone > 0 {
             note(&format!(
-                "{} payload is lost; delete with: millstream dlq purge {} --reason payload_gone",
+                "{} payload is lost; delete with: {}",
                 skipped_because(done.payload_gone),
-                self.stream
+                suggest("dlq purge", &[&self.stream], "--reason payload_gone")
             ));
         }
         Ok(())
@@ -172,7 +173,7 @@ impl RedriveArgs {
         for (stream, group) in groups {
             let existing = backend.groups(&stream).await.unwrap_or_default();
             if !existing.iter().any(|found| found.name == group) {
-                note(&format!("  millstream group create {stream} {group}"));
+                note(&format!("  {}", suggest("group create", &[&stream, &group], "")));
             }
         }
         Ok(())

@@ -4,6 +4,7 @@ use millstream_worker::backend::ConsumerInfo;
 use millstream_worker::monitor::{Finding as GroupFinding, GroupSnapshot, Health, Limits, StreamSnapshot};
 
 use super::finding::Finding;
+use crate::ops::shell::{option, suggest};
 use crate::ops::value::{count, counted};
 
 /// Length from which a stream is reported if none of its entries was ever removed.
@@ -35,7 +36,7 @@ fn stream_findings(stream: &StreamSnapshot) -> Vec<Finding> {
             Health::Ok,
             "no_groups",
             format!("{}, and no group reads them", counted(stream.info.length, "entry", "entries")),
-            format!("create a group with: millstream group create {name} GROUP"),
+            format!("create a group with: {}", suggest("group create", &[name, "GROUP"], "")),
         );
     }
     if stream.info.length >= UNTRIMMED_LENGTH && stream.info.entries_added == Some(stream.info.length) {
@@ -46,7 +47,10 @@ fn stream_findings(stream: &StreamSnapshot) -> Vec<Finding> {
                 "{} entries, and none was ever removed: the stream grows without limit",
                 count(stream.info.length)
             ),
-            format!("trim when adding, for example: millstream add {name} FIELD=VALUE --maxlen 100000"),
+            format!(
+                "trim when adding, for example: {}",
+                suggest("add", &[name, "FIELD=VALUE"], "--maxlen 100000")
+            ),
         );
     }
     if stream.dead_letters_length > 0 {
@@ -59,7 +63,10 @@ fn stream_findings(stream: &StreamSnapshot) -> Vec<Finding> {
                 "dead letters wait for a decision",
             ),
             format!(
-                "list them with: millstream dlq ls {name}; then run: millstream dlq redrive {name}, or: millstream dlq purge {name}"
+                "list them with: {}; then run: {}, or: {}",
+                suggest("dlq ls", &[name], ""),
+                suggest("dlq redrive", &[name], ""),
+                suggest("dlq purge", &[name], "")
             ),
         );
     }
@@ -71,17 +78,18 @@ fn group_finding(group: &GroupSnapshot, found: GroupFinding) -> Finding {
     let way_out = match found.code {
         "lag" | "unread_age" => {
             format!(
-                "start more workers, or skip the unread entries with: millstream group reset {stream} {name} --to-latest"
+                "start more workers, or skip the unread entries with: {}",
+                suggest("group reset", &[stream, name], "--to-latest")
             )
         }
         "no_reader" => format!("start a worker with: {}", start_worker(group)),
         "consumer_idle" => remove_consumer(group, found.consumer.as_deref().unwrap_or_default()),
         _ => {
-            let list = format!("list them with: millstream pending ls {stream} {name} --min-idle 5m");
+            let list = format!("list them with: {}", suggest("pending ls", &[stream, name], "--min-idle 5m"));
             match least_idle(group, None) {
                 Some(consumer) => format!(
-                    "{list}; then run: millstream pending claim {stream} {name} {} --min-idle 5m",
-                    consumer.name
+                    "{list}; then run: {}",
+                    suggest("pending claim", &[stream, name, &consumer.name], "--min-idle 5m")
                 ),
                 None => format!("{list}; let a worker take them over: {}", start_worker(group)),
             }
@@ -94,11 +102,14 @@ fn group_finding(group: &GroupSnapshot, found: GroupFinding) -> Finding {
 /// Suggests how to remove a consumer that will not come back. Its pending entries need an heir.
 fn remove_consumer(group: &GroupSnapshot, consumer: &str) -> String {
     let GroupSnapshot { stream, name, .. } = group;
-    let remove = format!("if it will not come back, run: millstream consumer rm {stream} {name} {consumer}");
+    let remove = |options: &str| {
+        let command = suggest("consumer rm", &[stream, name, consumer], options);
+        format!("if it will not come back, run: {command}")
+    };
     let has_pending = group.consumers.iter().any(|other| other.name == consumer && other.pending > 0);
     match least_idle(group, Some(consumer)) {
-        _ if !has_pending => remove,
-        Some(heir) => format!("{remove} --heir {}", heir.name),
+        _ if !has_pending => remove(""),
+        Some(heir) => remove(&option("--heir", &heir.name)),
         None => format!("let a worker take over its pending entries: {}", start_worker(group)),
     }
 }
@@ -111,7 +122,8 @@ fn least_idle<'a>(group: &'a GroupSnapshot, except: Option<&str>) -> Option<&'a 
 
 /// Returns the command that starts a worker of the group.
 fn start_worker(group: &GroupSnapshot) -> String {
-    format!("millstream work --stream {} --group {} --exec COMMAND", group.stream, group.name)
+    let (stream, name) = (option("--stream", &group.stream), option("--group", &group.name));
+    suggest("work", &[], &format!("{stream} {name} --exec COMMAND"))
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use crate::ops::group_args::GroupArgs;
 use crate::ops::lookup;
 use crate::ops::output::{note, print, print_json, print_line};
 use crate::ops::safe_text::printable;
+use crate::ops::shell::suggest;
 use crate::ops::table::{Table, row};
 use crate::ops::value::{count, counted};
 
@@ -65,7 +66,8 @@ pub(super) async fn claim(common: &CommonOptions, claim: &ClaimArgs) -> Result<(
     if gone > 0 {
         let entries = counted(gone as u64, "entry", "entries");
         note(&format!(
-            "{entries} not claimed: deleted from the stream\nremove each from the pending list with: millstream pending ack {stream} {group} ID"
+            "{entries} not claimed: deleted from the stream\nremove each from the pending list with: {}",
+            suggest("pending ack", &[stream, group, "ID"], "")
         ));
     }
     Ok(())
@@ -85,7 +87,8 @@ pub(super) async fn acknowledge(common: &CommonOptions, ack: &AckArgs) -> Result
     let GroupArgs { stream, group } = &ack.group_args;
     if ack.ids.is_empty() && !ack.all {
         return Err(Failure::Usage(format!(
-            "no entries given: pass their ids, or --all for all pending entries\nlist them with: millstream pending ls {stream} {group}"
+            "no entries given: pass their ids, or --all for all pending entries\nlist them with: {}",
+            suggest("pending ls", &[stream, group], "")
         )));
     }
     let backend = common.connect().await?;
@@ -186,7 +189,10 @@ fn print_count(
     }
     if done == 0 && asked > 0 {
         return Err(Failure::NotFound(format!(
-            "none of these entries is pending in group {group} of {stream}\nlist pending entries with: millstream pending ls {stream} {group}"
+            "none of these entries is pending in group {} of {}\nlist pending entries with: {}",
+            printable(group),
+            printable(stream),
+            suggest("pending ls", &[stream, group], "")
         )));
     }
     Ok(())

@@ -8,6 +8,7 @@ use super::grid::{CellKind, Column, Grid};
 use super::number::rate;
 use super::palette::Palette;
 use crate::ops::safe_text::printable;
+use crate::ops::shell::suggest;
 use crate::ops::value::{ABSENT, age, age_of, age_or_absent, count, counted, format_lag};
 use crate::top::row::{GroupRow, Row, RowKey};
 use crate::top::state::State;
@@ -51,12 +52,12 @@ fn title(state: &State, key: &RowKey, palette: &Palette) -> Line<'static> {
 }
 
 fn missing(state: &State, key: &RowKey) -> String {
-    let stream = printable(&key.stream);
     match (&key.group, state.stream(&key.stream)) {
         (_, None) => "this stream no longer exists".to_owned(),
         (Some(_), Some(_)) => "this group no longer exists".to_owned(),
         (None, Some(_)) => {
-            format!("no group reads this stream; create one with: millstream group create {stream} GROUP")
+            let create = suggest("group create", &[&key.stream, "GROUP"], "");
+            format!("no group reads this stream; create one with: {create}")
         }
     }
 }
@@ -137,7 +138,7 @@ fn dead_letters(state: &State, group: &GroupSnapshot) -> String {
     if group.dead_letters_length == 0 {
         return location;
     }
-    format!("{location}; list them with: millstream dlq ls {}", printable(&group.stream))
+    format!("{location}; list them with: {}", suggest("dlq ls", &[&group.stream], ""))
 }
 
 fn column(heading: &str, kind: CellKind, drop_priority: u8) -> Column {
@@ -184,11 +185,8 @@ fn stuck(group: &GroupSnapshot, palette: &Palette, width: usize) -> Vec<Line<'st
         let at_least = if scan.complete { "" } else { "at least " };
         lines.push(Line::styled(format!("and {at_least}{} more", count(more)), palette.warn));
     }
-    let names = [&group.stream, &group.name].map(printable);
-    lines.push(Line::styled(
-        format!("list all pending entries with: millstream pending ls {} {}", names[0], names[1]),
-        palette.dim,
-    ));
+    let list = suggest("pending ls", &[&group.stream, &group.name], "");
+    lines.push(Line::styled(format!("list all pending entries with: {list}"), palette.dim));
     lines
 }
 
