@@ -2,6 +2,9 @@
 //!
 //! A dead letter is deleted only after its message has been redriven, so an interrupted redrive loses nothing. The next
 //! redrive may then redrive the last few messages a second time. To stop a redrive, drop its future.
+//!
+//! A dead letter names the stream that its message comes from, but anybody who can add to the dead-letter stream can
+//! write any name. So a redrive returns messages to one stream only, which the caller knows.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime};
@@ -26,6 +29,10 @@ const REDRIVES_COUNTED_MAX: u64 = 16;
 /// Which dead letters to redrive, where to, and how fast.
 #[derive(Clone, Debug, Default)]
 pub struct Redrive {
+    /// The stream to which messages are returned. Dead letters of other streams are skipped.
+    ///
+    /// `None` means the stream whose default dead-letter stream is redriven (see [`names::dead_letters_of`]).
+    pub stream: Option<String>,
     /// Which dead letters to redrive.
     pub filter: Filter,
     /// Where the messages go.
@@ -36,6 +43,16 @@ pub struct Redrive {
     pub limit: Option<u64>,
     /// Only count the dead letters, without changing anything.
     pub dry_run: bool,
+}
+
+impl Redrive {
+    /// Whether messages of `stream` are returned to it when this dead-letter stream is redriven.
+    pub fn returns_to(&self, stream: &str, dead_letters: &str) -> bool {
+        match &self.stream {
+            Some(wanted) => wanted == stream,
+            None => names::dead_letters_of(stream) == dead_letters,
+        }
+    }
 }
 
 /// Where redriven messages go.
@@ -101,6 +118,8 @@ pub struct Progress {
     /// Dead letters not redriven because their group does not exist. They are kept. To redrive them, recreate the group
     /// or redrive to all groups.
     pub no_group: u64,
+    /// Dead letters not redriven because they name another stream. They are kept.
+    pub other_stream: u64,
     /// Entries of the dead-letter stream that are not dead letters.
     pub foreign: u64,
 }
@@ -108,7 +127,12 @@ pub struct Progress {
 impl Progress {
     /// Returns the number of matching dead letters that were redriven, or would be in a dry run.
     pub fn redrivable(&self) -> u64 {
-        self.matched - self.gone - self.no_group
+        self.matched - self.skipped()
+    }
+
+    /// Returns the number of matching dead letters that were not redriven, for any reason.
+    pub fn skipped(&self) -> u64 {
+        self.gone + self.no_group + self.other_stream
     }
 
     fn count_skipped(&mut self, reason: SkipReason) {
@@ -119,6 +143,7 @@ impl Progress {
                 self.payload_gone += 1;
             }
             SkipReason::NoGroup => self.no_group += 1,
+            SkipReason::OtherStream => self.other_stream += 1,
         }
     }
 }
@@ -129,6 +154,7 @@ enum SkipReason {
     EntryGone,
     PayloadGone,
     NoGroup,
+    OtherStream,
 }
 
 /// Redrives dead letters, oldest first. Calls `on_progress` at the start and after every few messages.
@@ -227,6 +253,9 @@ impl Redriver<'_> {
     /// Redrives one message. In a dry run, only checks whether the message can be redriven. Returns `None`, or the
     /// reason for skipping the message.
     async fn redrive_one(&mut self, dead_letter: &DeadLetter) -> Result<Option<SkipReason>, Error> {
+        if !self.request.returns_to(&dead_letter.stream, self.dead_letters) {
+            return Ok(Some(SkipReason::OtherStream));
+        }
         let all_groups = self.request.to == Destination::AllGroups;
         if dead_letter.reason == Some(Reason::PayloadGone) || (all_groups && dead_letter.fields.is_empty()) {
             return Ok(Some(SkipReason::PayloadGone));

@@ -98,6 +98,33 @@ fn redrive_with_all_groups_appends_to_the_stream() {
 }
 
 #[test]
+fn redrive_returns_messages_only_to_the_stream_of_the_dead_letters() {
+    for store in TestStore::servers() {
+        store.call(&["XADD", "admin", "1731664200002-0", "a", "b"]);
+        store.call(&["XGROUP", "CREATE", "admin", "billing", "$"]);
+        let letter = ["dlq.stream", "admin", "dlq.id", "1731664200002-0", "dlq.group", "billing"];
+        store.call(&[&["XADD", "{orders}:dlq", "*", "command", "shutdown"], &letter[..]].concat());
+        for name in ["orders", "{orders}:dlq"] {
+            for more in [&["--dry-run"][..], &["--all-groups", "--dry-run"], &[], &["--all-groups"]] {
+                let run = store.run(&[&["dlq", "redrive", name], more].concat()).ok();
+                let run = run.stderr_contains("1 dead letter skipped: it does not come from this stream");
+                run.stderr_contains("millstream dlq redrive STREAM --dlq '{orders}:dlq'");
+            }
+        }
+        let output = store.run(&["dlq", "redrive", "orders", "--all-groups", "--json"]).ok().json();
+        assert_eq!((&output["matched"], &output["redriven"]), (&json!(1), &json!(0)));
+        assert_eq!((&output["other_stream"], &output["gone"]), (&json!(1), &json!(0)));
+        let admin = store.run(&["stream", "info", "admin", "--json"]).ok().json();
+        assert_eq!(admin["length"], 1);
+        assert_eq!(admin["group_list"][0]["pending"], 0);
+        assert_eq!(dead_letters(&store, &[]).len(), 1);
+        // Whoever names the stream wants its messages back.
+        store.run(&["dlq", "redrive", "admin", "--dlq", "{orders}:dlq", "--all-groups"]).ok();
+        assert_eq!(store.run(&["stream", "info", "admin", "--json"]).ok().json()["length"], 2);
+    }
+}
+
+#[test]
 fn redrive_skips_dead_letters_of_a_removed_group() {
     for store in TestStore::servers() {
         store.add_dead_letter_for("mail", "1731664200005-0", FIRST, "rejected", "no such address");

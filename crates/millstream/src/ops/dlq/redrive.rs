@@ -13,7 +13,7 @@ use super::select::{self, DeadLetterStream, Selection};
 use crate::ops::connection::CommonOptions;
 use crate::ops::failure::Failure;
 use crate::ops::output::{note, print_json, print_line, progress_bar};
-use crate::ops::shell::suggest;
+use crate::ops::shell::{option, suggest};
 use crate::ops::until_ctrl_c;
 use crate::ops::value::{count, counted};
 
@@ -25,7 +25,8 @@ Examples:
   millstream dlq redrive orders --id 1731664200000-0 --all-groups
 
 A redriven message is delivered again to the group it failed in, and to no other group. With --all-groups, it is added \
-to the stream as a new entry instead. The dead letter is deleted afterwards.
+to the stream as a new entry instead. The dead letter is deleted afterwards. Dead letters that name another stream are \
+skipped.
 Ctrl-C stops the redrive at any time.";
 
 #[derive(Args, Debug)]
@@ -65,8 +66,7 @@ impl RedriveArgs {
             so_far.set(*progress);
             bar.set_length(self.count.map_or(progress.total, |limit| limit.min(progress.total)));
             bar.set_position(progress.redriven);
-            let skipped = progress.gone + progress.no_group;
-            bar.set_message(match skipped {
+            bar.set_message(match progress.skipped() {
                 0 => "redriven".to_owned(),
                 skipped => format!("redriven, {} skipped", count(skipped)),
             });
@@ -95,6 +95,7 @@ impl RedriveArgs {
 
     fn request(&self) -> Redrive {
         Redrive {
+            stream: self.dlq.origin(&self.stream),
             filter: self.selection.filter(),
             to: if self.all_groups { Destination::AllGroups } else { Destination::Group },
             rate: self.rate.map(f64::from),
@@ -122,6 +123,7 @@ impl RedriveArgs {
                 "gone": done.gone,
                 "payload_gone": done.payload_gone,
                 "no_group": done.no_group,
+                "other_stream": done.other_stream,
                 "foreign": done.foreign,
                 "dry_run": self.dry_run,
             });
@@ -150,6 +152,17 @@ impl RedriveArgs {
                 suggest("dlq purge", &[&self.stream], "--reason payload_gone")
             ));
         }
+        if done.other_stream > 0 {
+            note(&format!(
+                "{}; redrive those of another stream with: {}",
+                counted(
+                    done.other_stream,
+                    "dead letter skipped: it does not come from this stream",
+                    "dead letters skipped: they do not come from this stream"
+                ),
+                suggest("dlq redrive", &["STREAM"], &option("--dlq", name))
+            ));
+        }
         Ok(())
     }
 
@@ -160,9 +173,11 @@ impl RedriveArgs {
         name: &str,
         done: &Progress,
     ) -> Result<(), Failure> {
-        let mut groups = BTreeSet::new();
+        let (mut groups, request) = (BTreeSet::new(), self.request());
         select::for_each(backend, name, &self.selection, |dead_letter| {
-            groups.insert((dead_letter.stream, dead_letter.group));
+            if request.returns_to(&dead_letter.stream, name) {
+                groups.insert((dead_letter.stream, dead_letter.group));
+            }
             true
         })
         .await?;

@@ -31,6 +31,12 @@ impl DeadLetterStream {
         self.dlq.is_some()
     }
 
+    /// Returns the stream that the dead letters come from, if the command line names it. It does not if `stream` is the
+    /// dead-letter stream itself.
+    pub(super) fn origin(&self, stream: &str) -> Option<String> {
+        (self.is_named() || !stream.ends_with(":dlq")).then(|| stream.to_owned())
+    }
+
     /// Returns the name of the dead-letter stream of `stream`. A name that ends in `:dlq` is used as it is.
     ///
     /// Returns an error if that stream does not exist, contains only other entries, or has none of the ids in the
