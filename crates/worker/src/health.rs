@@ -10,27 +10,33 @@
 //! | `/readyz`, `/healthz` | the process is ready, as its [`Probes`] report | 503 and the reason |
 //! | `/metrics` | always | |
 
+use std::collections::VecDeque;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, ToSocketAddrs};
-use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::metrics::CONTENT_TYPE;
 
 /// Maximum size of a request line with its headers.
 const HEAD_BYTES_MAX: usize = 8 * 1024;
-/// Maximum number of open connections. Further connections wait until one is closed.
+/// Maximum number of open connections. For another one, the server closes the oldest that has sent no complete request.
 const CONNECTIONS_MAX: usize = 64;
-/// How long a client can take to send its request, and again to receive the response.
-const CLIENT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a client can take to send its request.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long a client has to send its request even if other clients wait for a connection.
+const REQUEST_TIME_MIN: Duration = Duration::from_millis(100);
+/// How long a client can take to receive the response.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long the server waits for the client to close the connection after the response.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -67,16 +73,11 @@ impl HealthServer {
 
     async fn accept(self, probes: Arc<dyn Probes>) {
         // When this future is dropped, all connections are dropped with it.
-        let mut connections = JoinSet::new();
+        let mut connections = Connections::default();
         loop {
-            while connections.len() >= CONNECTIONS_MAX {
-                connections.join_next().await;
-            }
-            while connections.try_join_next().is_some() {}
+            connections.make_room().await;
             match self.listener.accept().await {
-                Ok((connection, _)) => {
-                    connections.spawn(handle_connection(connection, Arc::clone(&probes)));
-                }
+                Ok((connection, _)) => connections.add(connection, Arc::clone(&probes)),
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept a connection for health checks: retrying in 100 ms");
                     // Probably the process has no free file descriptors. Retrying without a delay would only use
@@ -88,17 +89,75 @@ impl HealthServer {
     }
 }
 
+/// The open connections.
+#[derive(Default)]
+struct Connections {
+    tasks: JoinSet<()>,
+    /// Connections that had sent no complete request when they were last checked, oldest first.
+    without_request: VecDeque<WaitingConnection>,
+}
+
+/// A connection that may still wait for its request.
+struct WaitingConnection {
+    accepted_at: Instant,
+    has_request: Arc<AtomicBool>,
+    task: AbortHandle,
+}
+
+impl Connections {
+    fn add(&mut self, connection: TcpStream, probes: Arc<dyn Probes>) {
+        let has_request = Arc::new(AtomicBool::new(false));
+        let task = self.tasks.spawn(handle_connection(connection, probes, Arc::clone(&has_request)));
+        self.without_request.push_back(WaitingConnection { accepted_at: Instant::now(), has_request, task });
+    }
+
+    /// Waits until another connection may be opened. If necessary, closes the oldest one without a complete request,
+    /// so that clients that send nothing cannot keep probes out.
+    async fn make_room(&mut self) {
+        while self.tasks.try_join_next().is_some() {}
+        self.without_request.retain(WaitingConnection::is_waiting);
+        while self.tasks.len() >= CONNECTIONS_MAX {
+            let oldest = self.without_request.front().map(|oldest| oldest.accepted_at + REQUEST_TIME_MIN);
+            tokio::select! {
+                _ = self.tasks.join_next() => {}
+                () = until(oldest) => {
+                    if let Some(oldest) = self.without_request.pop_front() {
+                        oldest.task.abort();
+                        self.tasks.join_next().await;
+                    }
+                }
+            }
+            self.without_request.retain(WaitingConnection::is_waiting);
+        }
+    }
+}
+
+impl WaitingConnection {
+    fn is_waiting(&self) -> bool {
+        !self.task.is_finished() && !self.has_request.load(Ordering::Relaxed)
+    }
+}
+
+async fn until(time: Option<Instant>) {
+    match time {
+        Some(time) => sleep_until(time).await,
+        None => std::future::pending().await,
+    }
+}
+
 /// Handles the one request of a connection. Errors are ignored: they only mean that the client has disconnected.
-async fn handle_connection(mut connection: TcpStream, probes: Arc<dyn Probes>) {
-    let response = match timeout(CLIENT_TIMEOUT, read_head(&mut connection)).await {
+async fn handle_connection(mut connection: TcpStream, probes: Arc<dyn Probes>, has_request: Arc<AtomicBool>) {
+    let head = timeout(REQUEST_TIMEOUT, read_head(&mut connection)).await;
+    has_request.store(true, Ordering::Relaxed);
+    let response = match head {
         Ok(Ok(Some(head))) => respond_to(&head, &*probes).await,
         Ok(Ok(None)) => {
             HttpResponse::plain("431 Request Header Fields Too Large", "the request exceeds 8 KiB\n")
         }
         Ok(Err(_)) => return,
-        Err(_) => HttpResponse::plain("408 Request Timeout", "no complete request within 5 seconds\n"),
+        Err(_) => HttpResponse::plain("408 Request Timeout", "no complete request within a second\n"),
     };
-    let sent = timeout(CLIENT_TIMEOUT, async {
+    let sent = timeout(RESPONSE_TIMEOUT, async {
         connection.write_all(&response.bytes()).await?;
         connection.shutdown().await
     });
@@ -198,8 +257,6 @@ impl HttpResponse {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicBool, Ordering};
-
     use super::*;
 
     #[derive(Default)]
@@ -312,6 +369,26 @@ mod tests {
         }
         let responses = clients.join_all().await;
         assert!(responses.iter().all(|response| response.starts_with("HTTP/1.1 200 ")));
+    }
+
+    #[tokio::test]
+    async fn clients_that_send_no_request_do_not_keep_probes_out() {
+        let (address, ..) = start().await;
+        let mut silent = Vec::new();
+        for n in 0..CONNECTIONS_MAX * 3 {
+            let mut connection = TcpStream::connect(address).await.unwrap();
+            if n % 2 == 0 {
+                connection.write_all(b"GET /liv").await.unwrap();
+            }
+            silent.push(connection);
+        }
+        let began = Instant::now();
+        assert!(get(address, "/livez").await.starts_with("HTTP/1.1 200 "));
+        assert!(began.elapsed() < REQUEST_TIMEOUT, "{:?}", began.elapsed());
+        // The oldest connection was closed without a response.
+        let mut response = Vec::new();
+        let read = silent[0].read_to_end(&mut response).await;
+        assert!(read.is_err() || response.is_empty(), "{response:?}");
     }
 
     #[tokio::test]
