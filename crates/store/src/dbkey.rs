@@ -2,6 +2,8 @@
 
 use hashbrown::{Equivalent, HashMap};
 
+use crate::secret::SecretState;
+
 /// A key of a numbered database, owned.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) struct DbKey {
@@ -29,4 +31,4 @@ impl From<DbKeyRef<'_>> for DbKey {
 }
 
 /// A hash map by database and key.
-pub(crate) type DbKeyMap<V> = HashMap<DbKey, V, foldhash::fast::RandomState>;
+pub(crate) type DbKeyMap<V> = HashMap<DbKey, V, SecretState>;

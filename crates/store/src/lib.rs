@@ -45,6 +45,7 @@ mod reclaim;
 mod record;
 mod recovery;
 mod reload;
+mod secret;
 mod sets;
 mod shard;
 #[cfg(test)]
@@ -70,6 +71,7 @@ pub use progress::{ProgressCounts, RecoveryProgress};
 pub use queues::{Interest, Interests};
 pub use recovery::{FolderContents, FolderError, FolderOptions, Recovered};
 pub use reload::ReloadFailed;
+pub use secret::SecretState;
 pub use snapshot::SnapshotTaken;
 pub use snapshots::SnapshotFailed;
 pub use store::{Settings, Store, StoreOptions};

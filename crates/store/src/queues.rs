@@ -17,6 +17,7 @@ use hashbrown::{Equivalent, HashMap};
 use smallvec::SmallVec;
 
 use crate::dbkey::{DbKey, DbKeyMap, DbKeyRef};
+use crate::secret::SecretState;
 
 /// What a reader is blocked on at one key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -190,7 +191,7 @@ pub(crate) struct BlockedReaders {
     /// The numbers of the empty queues.
     free: Vec<usize>,
     /// The numbers of the queues that have readers.
-    numbers: DbKeyMap<HashMap<QueueName, usize, foldhash::fast::RandomState>>,
+    numbers: DbKeyMap<HashMap<QueueName, usize, SecretState>>,
 }
 
 impl BlockedReaders {

@@ -24,6 +24,7 @@ use crate::fits::check_fits;
 use crate::journal::Journal;
 use crate::log::{self, Log, LogOptions, OpenError, OpenReport, Opened, Policy, Recovery};
 use crate::progress::{Progress, ProgressCounts, ProgressReader, RecoveryProgress};
+use crate::secret::random_number;
 use crate::snapshot::{self, SnapshotTaken, read_snapshot};
 use crate::store::{Store, StoreOptions};
 use crate::txn::Txn;
@@ -53,13 +54,11 @@ impl Default for FolderOptions {
 
 impl FolderOptions {
     pub(crate) fn log_options(&self) -> LogOptions {
-        let random = foldhash::fast::RandomState::default();
-        let mut drawn = 0u64;
-        let random = move || {
-            drawn += 1;
-            std::hash::BuildHasher::hash_one(&random, drawn)
-        };
-        LogOptions { policy: self.policy, segment_bytes: self.segment_bytes, ..LogOptions::new(random) }
+        LogOptions {
+            policy: self.policy,
+            segment_bytes: self.segment_bytes,
+            ..LogOptions::new(random_number)
+        }
     }
 }
 
@@ -274,8 +273,8 @@ impl<'s> Rebuild<'s> {
         let (keys, bytes_total) = (&Cell::new(0), snapshot::bytes(disk, position));
         progress.begin_file();
         let reader = ProgressReader { from, progress, keys, bytes: 0, bytes_total };
-        let hashing = self.hashing;
-        read_snapshot(reader, &manifest.store_id.0, hashing, &mut |found| {
+        let hashing = self.hashing.clone();
+        read_snapshot(reader, &manifest.store_id.0, &hashing, &mut |found| {
             if !self.has_database(found.db) {
                 return;
             }

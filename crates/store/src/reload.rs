@@ -83,7 +83,7 @@ impl Store {
                     bytes.clear();
                     put_value(&mut bytes, value);
                     let expires_at_ms = shard.keys.expires_at_ms(db, key, 0).flatten();
-                    match take_value(&bytes, hashing) {
+                    match take_value(&bytes, &hashing) {
                         Ok(value) => {
                             into.load(KeyPlace { db, key }, ValueWithExpiry { value, expires_at_ms })
                         }

@@ -3,18 +3,16 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use foldhash::SharedSeed;
-use foldhash::fast::SeedableRandomState;
 use millstream_engine::keyspace::DeferredDrop;
 use millstream_engine::stream::IdempotenceLimits;
 use millstream_engine::value::Hashing;
 use millstream_engine::{BlockLimits, Value};
 use parking_lot::Mutex;
-use std::hash::BuildHasher;
 
 use crate::clock::{Clock, SystemClock};
 use crate::journal::Journal;
 use crate::reclaim::Reclaimer;
+use crate::secret::random_number;
 use crate::shard::Shard;
 use crate::timers::Timers;
 use crate::watch::WatchFlag;
@@ -25,7 +23,7 @@ pub struct StoreOptions {
     pub databases: u32,
     /// Number of shards that keys are spread over.
     pub shards: usize,
-    /// Seed of the hash functions. If it is random, clients cannot choose keys that collide.
+    /// Seed of the hash functions. It must be a random secret. A client that knows it can choose keys that collide.
     pub seed: u64,
     /// The store's source of time.
     pub clock: Arc<dyn Clock>,
@@ -33,8 +31,7 @@ pub struct StoreOptions {
 
 impl Default for StoreOptions {
     fn default() -> Self {
-        let seed = foldhash::fast::RandomState::default().hash_one(0u64);
-        StoreOptions { databases: 16, shards: 16, seed, clock: Arc::new(SystemClock::new()) }
+        StoreOptions { databases: 16, shards: 16, seed: random_number(), clock: Arc::new(SystemClock::new()) }
     }
 }
 
@@ -89,7 +86,8 @@ pub struct Store {
     shards: Box<[Mutex<Shard>]>,
     databases: u32,
     seed: u64,
-    hasher: SeedableRandomState,
+    /// The hash function that assigns keys to shards.
+    shard_hashing: Hashing,
     clock: Arc<dyn Clock>,
     settings: Settings,
     /// `None` for a store in memory.
@@ -113,7 +111,7 @@ impl Store {
             databases: options.databases,
             seed: options.seed,
             // With the same seed as the keyspaces, every shard would use only a fraction of its hash table.
-            hasher: SeedableRandomState::with_seed(!options.seed, SharedSeed::global_fixed()),
+            shard_hashing: Hashing::new(!options.seed),
             clock: options.clock,
             settings: Settings::new(),
             journal: None,
@@ -206,7 +204,7 @@ impl Store {
     /// Returns the number of the shard that a key belongs to.
     pub(crate) fn shard_of(&self, key: &[u8]) -> usize {
         // Scales the upper half of the hash to the number of shards. A division would cost more than the hash.
-        let upper = self.hasher.hash_one(key) >> 32;
+        let upper = self.shard_hashing.hash(key) >> 32;
         ((upper * self.shards.len() as u64) >> 32) as usize
     }
 

@@ -89,7 +89,7 @@ impl Database {
         slot
     }
 
-    pub(super) fn remove(&mut self, number: u32, hashing: Hashing) -> ValueWithExpiry {
+    pub(super) fn remove(&mut self, number: u32, hashing: &Hashing) -> ValueWithExpiry {
         let Slot { key, value, expires_at_ms, .. } =
             self.slots.remove(number).expect("the slot of a key is in use");
         let hash = IndexEntry::spread(hashing.hash(&key) as u32);
@@ -177,7 +177,7 @@ impl Database {
         held + self.slots.memory_bytes() + allocation_bytes(self.index.allocation_size()) + expiring
     }
 
-    pub(super) fn check(&self, hashing: Hashing) -> Result<(), String> {
+    pub(super) fn check(&self, hashing: &Hashing) -> Result<(), String> {
         self.slots.check()?;
         for (number, slot) in self.slots.iter(0..u32::MAX) {
             let named = |problem: String| format!("key {}: {problem}", slot.key.escape_ascii());

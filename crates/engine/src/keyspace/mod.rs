@@ -98,7 +98,7 @@ impl ClearedDatabase {
 }
 
 impl Keyspace {
-    /// Creates `databases` empty databases, with a hash function seeded with `seed`.
+    /// Creates `databases` empty databases, with a hash function seeded with `seed`, which must be secret.
     pub fn new(databases: u32, seed: u64) -> Keyspace {
         let databases = (0..databases).map(|_| Database::default()).collect();
         let recent = Cell::new(SlotRef { db: 0, slot: 0 });
@@ -228,7 +228,7 @@ impl Keyspace {
 
     /// Does the same as [`apply`](Keyspace::apply) for a key that was found.
     pub fn apply_at(&mut self, at: SlotRef, effect: &Effect<'_>, limits: BlockLimits) {
-        let (hashing, now_s) = (self.hashing, self.now_s());
+        let (hashing, now_s) = (&self.hashing, self.now_s());
         let database = &mut self.databases[at.db as usize];
         match *effect {
             Effect::Delete => {
@@ -318,7 +318,7 @@ impl Keyspace {
     #[inline(never)]
     fn create(&mut self, db: u32, key: &[u8], effect: &Effect<'_>, limits: BlockLimits) {
         let Some(mut value) = Value::created_by(effect) else { return };
-        value.apply(effect, limits, self.hashing);
+        value.apply(effect, limits, &self.hashing);
         if value.is_empty_collection() {
             return;
         }
@@ -332,8 +332,7 @@ impl Keyspace {
     /// Removes a key and returns its value and expiry.
     pub fn take(&mut self, db: u32, key: &[u8]) -> Option<ValueWithExpiry> {
         let at = self.find_including_expired(db, key)?;
-        let hashing = self.hashing;
-        Some(self.database_mut(db).remove(at.slot, hashing))
+        Some(self.databases[db as usize].remove(at.slot, &self.hashing))
     }
 
     /// Stores a value under a key and replaces any value there.
@@ -431,7 +430,7 @@ impl Keyspace {
     /// Verifies every invariant of the indexes, the slots and the values.
     pub fn check(&self) -> Result<(), String> {
         for (db, database) in self.databases.iter().enumerate() {
-            database.check(self.hashing).map_err(|problem| format!("database {db}: {problem}"))?;
+            database.check(&self.hashing).map_err(|problem| format!("database {db}: {problem}"))?;
         }
         Ok(())
     }

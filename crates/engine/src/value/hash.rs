@@ -36,7 +36,7 @@ impl Hash {
         layout: Layout,
         count: usize,
         pairs: impl Iterator<Item = (&'a [u8], &'a [u8])>,
-        hashing: Hashing,
+        hashing: &Hashing,
     ) -> Hash {
         let mut hash = match layout {
             Layout::Table => Hash { repr: HashRepr::Table(Box::new(Table::with_capacity(count, hashing))) },
@@ -92,13 +92,13 @@ impl Hash {
     }
 
     /// Sets fields: field, value, field, value…
-    pub(crate) fn apply_set(&mut self, pairs: &[&[u8]], hashing: Hashing) {
+    pub(crate) fn apply_set(&mut self, pairs: &[&[u8]], hashing: &Hashing) {
         for pair in pairs.chunks_exact(PAIR) {
             self.set(pair[0], pair[1], hashing);
         }
     }
 
-    fn set(&mut self, field: &[u8], value: &[u8], hashing: Hashing) {
+    fn set(&mut self, field: &[u8], value: &[u8], hashing: &Hashing) {
         match &mut self.repr {
             HashRepr::Packed(packed) if !PackedItems::can_hold(field) || !PackedItems::can_hold(value) => {
                 self.repr = HashRepr::Table(unpack(packed, hashing));
@@ -150,7 +150,7 @@ impl Hash {
     }
 }
 
-fn unpack(packed: &PackedItems, hashing: Hashing) -> Box<Table<Box<[u8]>>> {
+fn unpack(packed: &PackedItems, hashing: &Hashing) -> Box<Table<Box<[u8]>>> {
     let mut table = Box::new(Table::with_capacity(packed.len() / PAIR + 1, hashing));
     let mut items = packed.iter();
     while let (Some(field), Some(value)) = (items.next(), items.next()) {
@@ -184,7 +184,7 @@ mod tests {
     #[test]
     fn small_hash_keeps_insertion_order() {
         let mut hash = Hash::default();
-        hash.apply_set(&[b"z", b"1", b"a", b"2", b"m", b"3", b"a", b"22"], Hashing::new(1));
+        hash.apply_set(&[b"z", b"1", b"a", b"2", b"m", b"3", b"a", b"22"], &Hashing::new(1));
         hash.apply_delete(&[b"z", b"absent"]);
         let expected = [(&b"a"[..], &b"22"[..]), (b"m", b"3")].map(|(f, v)| (f.to_vec(), v.to_vec()));
         assert_eq!(contents(&hash), expected);
@@ -195,14 +195,14 @@ mod tests {
     fn long_value_or_many_fields_convert_to_a_table() {
         let long = [b'x'; packed::ITEM_BYTES_MAX + 1];
         let mut hash = Hash::default();
-        hash.apply_set(&[b"f", b"v", b"g", &long], Hashing::new(1));
+        hash.apply_set(&[b"f", b"v", b"g", &long], &Hashing::new(1));
         assert_eq!((hash.layout(), hash.len()), (Layout::Table, 2));
         assert_eq!((hash.get(b"f"), hash.get(b"g")), (Some(&b"v"[..]), Some(&long[..])));
 
         let mut hash = Hash::default();
         for n in 0..=packed::ITEMS_MAX as u32 {
             assert_eq!(hash.layout(), Layout::Packed, "{n}");
-            hash.apply_set(&[&n.to_le_bytes(), b"v"], Hashing::new(1));
+            hash.apply_set(&[&n.to_le_bytes(), b"v"], &Hashing::new(1));
         }
         assert_eq!((hash.layout(), hash.len()), (Layout::Table, packed::ITEMS_MAX + 1));
         hash.check().unwrap();

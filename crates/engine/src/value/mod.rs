@@ -96,7 +96,7 @@ impl Value {
     /// If the effect is for another type of value. This is a bug in the caller: it decided the effect from a
     /// different value.
     #[inline(always)]
-    pub(crate) fn apply(&mut self, effect: &Effect<'_>, limits: BlockLimits, hashing: Hashing) {
+    pub(crate) fn apply(&mut self, effect: &Effect<'_>, limits: BlockLimits, hashing: &Hashing) {
         match (self, *effect) {
             (Value::Stream(stream), Effect::Stream(change)) => stream.apply(&change, limits),
             (Value::String(text), Effect::StringSet { value, .. }) => text.apply_set(value),
@@ -228,7 +228,7 @@ mod tests {
     fn string_set_replaces_a_value_of_any_type() {
         let mut value = Value::created_by(&Effect::SetAdd { members: &[] }).unwrap();
         let effect = Effect::StringSet { value: b"text", expires_at_ms: None };
-        value.apply(&effect, BlockLimits::default(), Hashing::new(1));
+        value.apply(&effect, BlockLimits::default(), &Hashing::new(1));
         assert_eq!(value.kind(), Kind::String);
     }
 
@@ -236,6 +236,6 @@ mod tests {
     #[should_panic(expected = "cannot change a String")]
     fn apply_panics_for_an_effect_of_another_type() {
         let mut value = Value::String(Text::new(b"text"));
-        value.apply(&Effect::SetAdd { members: &[b"m"] }, BlockLimits::default(), Hashing::new(1));
+        value.apply(&Effect::SetAdd { members: &[b"m"] }, BlockLimits::default(), &Hashing::new(1));
     }
 }

@@ -39,7 +39,7 @@ impl Set {
         layout: Layout,
         count: usize,
         members: impl Iterator<Item = &'a [u8]>,
-        hashing: Hashing,
+        hashing: &Hashing,
     ) -> Set {
         let repr = match layout {
             Layout::Table => SetRepr::Table(Box::new(Table::with_capacity(count, hashing))),
@@ -97,7 +97,7 @@ impl Set {
     }
 
     /// Adds members. Ignores members that exist already.
-    pub(crate) fn apply_add(&mut self, members: &[&[u8]], hashing: Hashing) {
+    pub(crate) fn apply_add(&mut self, members: &[&[u8]], hashing: &Hashing) {
         for member in members {
             if !self.contains(member) {
                 self.convert_for(member, hashing);
@@ -107,7 +107,7 @@ impl Set {
     }
 
     /// Converts the set, if needed, to a representation that can hold one more member.
-    fn convert_for(&mut self, member: &[u8], hashing: Hashing) {
+    fn convert_for(&mut self, member: &[u8], hashing: &Hashing) {
         let packs = PackedItems::can_hold(member) && self.len() < packed::ITEMS_MAX;
         match &self.repr {
             SetRepr::Integers(integers)
@@ -199,7 +199,9 @@ fn check_distinct(packed: &PackedItems) -> Result<(), String> {
 mod tests {
     use super::*;
 
-    const HASHING: fn() -> Hashing = || Hashing::new(1);
+    fn hashing() -> Hashing {
+        Hashing::new(1)
+    }
 
     fn members(set: &Set) -> Vec<String> {
         let mut all = Vec::new();
@@ -210,7 +212,7 @@ mod tests {
     #[test]
     fn integers_are_sorted_by_value() {
         let mut set = Set::default();
-        set.apply_add(&[b"10", b"9", b"-3", b"9"], HASHING());
+        set.apply_add(&[b"10", b"9", b"-3", b"9"], &hashing());
         assert_eq!(members(&set), ["-3", "9", "10"]);
         assert!(set.contains(b"9") && !set.contains(b"09"));
         set.apply_remove(&[b"9", b"x"]);
@@ -220,10 +222,10 @@ mod tests {
     #[test]
     fn text_member_converts_integers_to_packed() {
         let mut set = Set::default();
-        set.apply_add(&[b"2", b"1", b"word", b"0"], HASHING());
+        set.apply_add(&[b"2", b"1", b"word", b"0"], &hashing());
         assert_eq!(members(&set), ["1", "2", "word", "0"]);
         assert_eq!(set.layout(), Layout::Packed);
-        set.apply_add(&[&[b'x'; packed::ITEM_BYTES_MAX + 1]], HASHING());
+        set.apply_add(&[&[b'x'; packed::ITEM_BYTES_MAX + 1]], &hashing());
         assert_eq!((set.len(), set.layout()), (5, Layout::Table));
         set.check().unwrap();
     }
@@ -233,7 +235,7 @@ mod tests {
         let mut set = Set::default();
         for n in 0..=INTEGERS_MAX as i64 {
             assert_eq!(set.layout(), Layout::SortedIntegers, "{n}");
-            set.apply_add(&[IntegerText::new(n).as_bytes()], HASHING());
+            set.apply_add(&[IntegerText::new(n).as_bytes()], &hashing());
         }
         assert_eq!((set.layout(), set.len()), (Layout::Table, INTEGERS_MAX + 1));
         assert!(set.contains(b"0"));

@@ -314,7 +314,7 @@ impl SurveyReader<'_> {
     }
 
     fn snapshot_key(&mut self, payload: &[u8]) -> Result<(), String> {
-        let found = SnapshotKey::decode(payload, self.rebuild.hashing).map_err(|error| error.to_string())?;
+        let found = SnapshotKey::decode(payload, &self.rebuild.hashing).map_err(|error| error.to_string())?;
         let SnapshotKey { db, key, stamp, entry } = found;
         check_database(&self.rebuild.txn, db)?;
         if self.rebuild.stamps.insert(DbKeyRef { db, key }.into(), stamp).is_some() {

@@ -73,7 +73,7 @@ fn kind_of(value: &Value) -> u8 {
 }
 
 /// Decodes a value from all of these bytes. Its tables use this hash function.
-pub(crate) fn take_value(bytes: &[u8], hashing: Hashing) -> Result<Value, CodecError> {
+pub(crate) fn take_value(bytes: &[u8], hashing: &Hashing) -> Result<Value, CodecError> {
     let mut reader = ByteReader::new(bytes);
     let value = read_value(&mut reader, hashing)?;
     reader.finish()?;
@@ -81,7 +81,7 @@ pub(crate) fn take_value(bytes: &[u8], hashing: Hashing) -> Result<Value, CodecE
 }
 
 /// Reads a value.
-pub(crate) fn read_value(reader: &mut ByteReader<'_>, hashing: Hashing) -> Result<Value, CodecError> {
+pub(crate) fn read_value(reader: &mut ByteReader<'_>, hashing: &Hashing) -> Result<Value, CodecError> {
     Ok(match reader.byte()? {
         STRING => Value::String(Text::new(reader.text()?)),
         STREAM => Value::Stream(Box::new(read_stream(reader, StreamKind::WithSettings)?)),
@@ -104,7 +104,7 @@ fn read_list(reader: &mut ByteReader<'_>) -> Result<List, CodecError> {
     Ok(list)
 }
 
-fn read_hash(reader: &mut ByteReader<'_>, layout: Layout, hashing: Hashing) -> Result<Hash, CodecError> {
+fn read_hash(reader: &mut ByteReader<'_>, layout: Layout, hashing: &Hashing) -> Result<Hash, CodecError> {
     let count = item_count(reader, 2)?;
     let pairs = (0..count).map_while(|_| Some((reader.text().ok()?, reader.text().ok()?)));
     let hash = Hash::with_layout(layout, count, pairs, hashing);
@@ -112,7 +112,7 @@ fn read_hash(reader: &mut ByteReader<'_>, layout: Layout, hashing: Hashing) -> R
     Ok(hash)
 }
 
-fn read_set(reader: &mut ByteReader<'_>, layout: Layout, hashing: Hashing) -> Result<Set, CodecError> {
+fn read_set(reader: &mut ByteReader<'_>, layout: Layout, hashing: &Hashing) -> Result<Set, CodecError> {
     let count = item_count(reader, 1)?;
     let members = (0..count).map_while(|_| reader.text().ok());
     let set = Set::with_layout(layout, count, members, hashing);

@@ -84,7 +84,7 @@ pub(crate) struct SnapshotKey<'a> {
 
 impl<'a> SnapshotKey<'a> {
     /// Decodes the payload of a record. The tables of its value use this hash function.
-    pub(crate) fn decode(payload: &'a [u8], hashing: Hashing) -> Result<SnapshotKey<'a>, CodecError> {
+    pub(crate) fn decode(payload: &'a [u8], hashing: &Hashing) -> Result<SnapshotKey<'a>, CodecError> {
         let mut reader = ByteReader::new(payload);
         let (db, key, stamp) = (reader.small_number()?, reader.text()?, reader.number()?);
         let expires_at_ms = reader.optional()?;
@@ -100,7 +100,7 @@ impl<'a> SnapshotKey<'a> {
 pub(crate) fn read_snapshot(
     from: impl Read,
     store_id: &[u8; 16],
-    hashing: Hashing,
+    hashing: &Hashing,
     visit: &mut impl FnMut(SnapshotKey<'_>),
 ) -> Result<SnapshotTaken, SnapshotError> {
     let mut reader = SnapshotReader::open(from)?;

@@ -47,7 +47,7 @@ fn snapshot_of(keys: &[KeyToWrite<'_>]) -> (Vec<u8>, SnapshotTaken) {
 
 fn read(from: impl Read) -> Result<(SnapshotTaken, Vec<ReadKey>), SnapshotFault> {
     let mut seen = Vec::new();
-    let outcome = read_snapshot(from, &STORE, Hashing::new(1), &mut |key| {
+    let outcome = read_snapshot(from, &STORE, &Hashing::new(1), &mut |key| {
         let value = bytes_of(&key.entry.value);
         seen.push((key.db, key.key.to_vec(), key.stamp, key.entry.expires_at_ms, value));
     });
@@ -163,11 +163,11 @@ fn invalid_content_with_a_correct_checksum_is_refused() {
     let payload = &file[HEADER_BYTES + super::RECORD_HEAD_BYTES..file.len() - FOOTER_BYTES];
     for _ in 0..1000 {
         // Decoding returns a key or an error, and does not panic.
-        let _ = super::SnapshotKey::decode(&random.damaged(payload), Hashing::new(1));
+        let _ = super::SnapshotKey::decode(&random.damaged(payload), &Hashing::new(1));
     }
     let mut longer = payload.to_vec();
     longer.push(0);
-    assert!(super::SnapshotKey::decode(&longer, Hashing::new(1)).is_err());
+    assert!(super::SnapshotKey::decode(&longer, &Hashing::new(1)).is_err());
 }
 
 /// Compares a whole file byte by byte. If the format must change, increase the version and keep this one readable.

@@ -12,6 +12,7 @@ use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
+use millstream_store::SecretState;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -26,8 +27,9 @@ pub(crate) struct InFlight {
 
 #[derive(Debug, Default)]
 struct InFlightState {
-    // A fast hash: the map is used several times for each message.
-    by_id: HashMap<StreamId, InFlightMessage, foldhash::fast::RandomState>,
+    // A fast hash, because the map is used several times for each message. A secret one, because producers can choose
+    // the ids.
+    by_id: HashMap<StreamId, InFlightMessage, SecretState>,
     /// Ids that are no longer in flight, but may not be released in the store yet.
     releasing: Vec<StreamId>,
     last_tag: u64,

@@ -257,7 +257,7 @@ fn encodings_of_earlier_versions_can_be_read() {
         let again = match kind {
             "change" => rewritten(&bytes).unwrap_or_else(|error| panic!("{name}: {error}")),
             _ => {
-                let value = take_value(&bytes, hashing()).unwrap_or_else(|error| panic!("{name}: {error}"));
+                let value = take_value(&bytes, &hashing()).unwrap_or_else(|error| panic!("{name}: {error}"));
                 value.check().unwrap();
                 let mut again = Vec::new();
                 put_value(&mut again, &value);

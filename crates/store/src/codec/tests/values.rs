@@ -17,7 +17,7 @@ fn bytes_of(value: &Value) -> Vec<u8> {
 
 fn loaded(stream: &Stream) -> Stream {
     let bytes = bytes_of(&Value::Stream(Box::new(stream.clone())));
-    match take_value(&bytes, hashing()) {
+    match take_value(&bytes, &hashing()) {
         Ok(Value::Stream(stream)) => *stream,
         Ok(_) => panic!("a stream became something else"),
         Err(error) => panic!("{error}"),
@@ -87,7 +87,7 @@ fn items(value: &Value) -> Vec<Vec<u8>> {
 fn plain_values_round_trip_in_their_layout() {
     for (value, layout) in plain_values() {
         assert_eq!(value.layout(), layout);
-        let again = take_value(&bytes_of(&value), hashing()).unwrap();
+        let again = take_value(&bytes_of(&value), &hashing()).unwrap();
         again.check().unwrap();
         assert_eq!((again.kind(), again.layout()), (value.kind(), layout));
         assert_eq!(items(&again), items(&value));
@@ -104,10 +104,10 @@ fn truncated_value_or_trailing_byte_is_an_error() {
         // Long values are cut at every seventh byte, which reaches every field.
         let step = if bytes.len() > 5_000 { 7 } else { 1 };
         for cut in (0..bytes.len()).step_by(step) {
-            assert!(take_value(&bytes[..cut], hashing()).is_err(), "cut at {cut} of {}", bytes.len());
+            assert!(take_value(&bytes[..cut], &hashing()).is_err(), "cut at {cut} of {}", bytes.len());
         }
         bytes.push(0);
-        assert!(take_value(&bytes, hashing()).is_err());
+        assert!(take_value(&bytes, &hashing()).is_err());
     }
 }
 
@@ -117,7 +117,7 @@ fn damaged_plain_values_are_refused_or_sound() {
     for (value, _) in plain_values() {
         let bytes = bytes_of(&value);
         for _ in 0..300 {
-            if let Ok(value) = take_value(&random.damaged(&bytes), hashing()) {
+            if let Ok(value) = take_value(&random.damaged(&bytes), &hashing()) {
                 value.check().unwrap();
             }
         }
@@ -156,7 +156,7 @@ fn damaged_streams_are_refused_or_sound() {
         let bytes = bytes_of(&Value::Stream(Box::new(driver.streams.remove(0))));
         for round in 0..100 {
             let damaged = driver.random.damaged(&bytes);
-            let Ok(Value::Stream(stream)) = take_value(&damaged, hashing()) else { continue };
+            let Ok(Value::Stream(stream)) = take_value(&damaged, &hashing()) else { continue };
             accepted += 1;
             stream.check().unwrap();
             assert_eq!(dump(&loaded(&stream)), dump(&stream));
@@ -199,7 +199,7 @@ fn settings_of_a_newer_version_are_refused() {
     for at in [length - 3, length - 1] {
         let setting = [3, 1, 1, 7];
         let newer = [&bytes[..at], &setting, &bytes[at + 1..]].concat();
-        let error = take_value(&newer, hashing()).map(|_| ()).unwrap_err();
+        let error = take_value(&newer, &hashing()).map(|_| ()).unwrap_err();
         assert!(error.what.contains("a newer version of Millstream"), "{error}");
     }
 }

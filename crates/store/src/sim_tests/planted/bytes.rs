@@ -138,7 +138,7 @@ pub(super) fn snapshot_with_bug(bug: Bug, file: &[u8], now_ms: u64) -> Option<Ve
     let mut writer = SnapshotWriter::begin(&mut out, reader.store_id, reader.taken.position);
     while reader.next(&mut payload).ok()? {
         let SnapshotKey { db, key, stamp, mut entry } =
-            SnapshotKey::decode(&payload, Hashing::new(1)).ok()?;
+            SnapshotKey::decode(&payload, &Hashing::new(1)).ok()?;
         let is_expired = entry.expires_at_ms.is_some_and(|at_ms| at_ms <= now_ms);
         if bug == Bug::ExpiredNotInSnapshot && is_expired {
             continue;
