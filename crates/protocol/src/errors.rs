@@ -353,6 +353,12 @@ texts! {
 
     /// SLOWLOG GET with a count below -1.
     SLOWLOG_COUNT = "ERR count should be greater than or equal to -1";
+    /// DEBUG, unless the setting `enable-debug-command` allows it.
+    DEBUG_NOT_ALLOWED = "ERR DEBUG command not allowed. If the enable-debug-command option is set to \"local\", you \
+                         can run it from a local connection, otherwise you need to set this option in the \
+                         configuration file, and then restart the server.";
+    /// DEBUG SLEEP with an invalid time.
+    DEBUG_SLEEP_TIME = "ERR DEBUG SLEEP takes a number of seconds from 0 to 3600";
     /// CONFIG REWRITE.
     CONFIG_REWRITE = "ERR CONFIG REWRITE is not supported: this server never writes its configuration file. Edit \
                       the file instead";

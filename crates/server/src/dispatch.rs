@@ -1,9 +1,9 @@
 //! The steps that every request goes through, from its arguments to its reply.
 //!
 //! ```text
-//! find in the table -> check arity -> check password -> check CLIENT PAUSE -> queue, if in MULTI
-//!    -> check free disk space, if it writes -> lock its keys, unless the previous command locked them
-//!    -> parse and run -> serve blocked readers -> count
+//! find in the table -> check arity -> check that DEBUG is allowed -> check password -> check CLIENT PAUSE
+//!    -> queue, if in MULTI -> check free disk space, if it writes
+//!    -> lock its keys, unless the previous command locked them -> parse and run -> serve blocked readers -> count
 //! ```
 //!
 //! The order is the same as in Redis, because clients can see it: it decides which error a request gets.
@@ -95,6 +95,9 @@ impl<'d> CommandContext<'d> {
         if !spec.arity_ok(argv.len()) {
             return Err(reject(errors::wrong_arity(spec.name)));
         }
+        if spec.flags.contains(Flags::PROTECTED) && !self.may_debug() {
+            return Err(reject(errors::DEBUG_NOT_ALLOWED));
+        }
         if !self.session.authenticated && !spec.flags.contains(Flags::NO_AUTH) && self.needs_password() {
             return Err(reject(errors::NO_AUTH));
         }
@@ -110,6 +113,16 @@ impl<'d> CommandContext<'d> {
             return Err(reject(errors::NOT_IN_TRANSACTION));
         }
         Ok(Admission::Queue(spec))
+    }
+
+    /// Returns whether the setting `enable-debug-command` allows this client to run DEBUG, the only protected command.
+    #[cold]
+    fn may_debug(&self) -> bool {
+        match &*self.server.settings.text(Id::EnableDebugCommand) {
+            "yes" => true,
+            "local" => self.session.client.is_local(),
+            _ => false,
+        }
     }
 
     fn needs_password(&self) -> bool {

@@ -5,6 +5,7 @@
 //! connection. The message is a CLIENT KILL, a CLIENT UNBLOCK, or the result of the connection's blocked command.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::Waker;
@@ -289,6 +290,12 @@ impl Client {
         self.waker.get_or_init(|| waker.clone());
     }
 
+    /// Returns whether it runs on this machine: it connected to the Unix socket or from a loopback address.
+    pub(crate) fn is_local(&self) -> bool {
+        let is_loopback = |addr: SocketAddr| addr.ip().to_canonical().is_loopback();
+        self.by_unix_socket || self.addr.parse().is_ok_and(is_loopback)
+    }
+
     pub(crate) fn is_killed(&self) -> bool {
         self.is_killed.load(Ordering::Acquire)
     }
@@ -317,6 +324,21 @@ mod tests {
         registry.remove(1);
         assert_eq!(registry.add(info(), 0, 2).unwrap().id, 3);
         assert_eq!(registry.all().iter().map(|client| client.id).collect::<Vec<_>>(), [2, 3]);
+    }
+
+    #[test]
+    fn clients_of_the_unix_socket_and_of_loopback_addresses_are_local() {
+        let is_local = |addr: &str, by_unix_socket| {
+            let info = ConnectionInfo { addr: addr.into(), by_unix_socket, ..info() };
+            Registry::default().add(info, 0, 1).unwrap().is_local()
+        };
+        for addr in ["127.0.0.1:5", "127.9.9.9:5", "[::1]:5", "[::ffff:127.0.0.1]:5"] {
+            assert!(is_local(addr, false), "{addr}");
+        }
+        for addr in ["1.2.3.4:5", "[2001:db8::1]:5", "[::ffff:1.2.3.4]:5", "/tmp/127.0.0.1:0", ""] {
+            assert!(!is_local(addr, false), "{addr}");
+        }
+        assert!(is_local("/run/millstream.sock:0", true));
     }
 
     #[test]

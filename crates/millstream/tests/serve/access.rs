@@ -1,8 +1,10 @@
-//! Access control: passwords, protected mode, and the maximum number of clients.
+//! Access control: passwords, protected mode, DEBUG, and the maximum number of clients.
 
+use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::os::unix::net::UnixStream;
 
-use crate::process::{Client, Server, eventually, request};
+use crate::process::{Client, Server, TempDir, eventually, request};
 
 #[test]
 fn commands_need_the_password() {
@@ -59,6 +61,61 @@ fn auth_fails_if_no_password_is_set() {
         "-ERR AUTH <password> called without any password configured for the default user. \
          Are you sure your configuration is correct?\r\n",
     );
+}
+
+const DEBUG_REFUSED: &str = "-ERR DEBUG command not allowed. If the enable-debug-command option is set to \"local\", \
+     you can run it from a local connection, otherwise you need to set this option in the configuration file, and \
+     then restart the server.\r\n";
+
+#[test]
+fn debug_is_refused_by_default() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    for command in ["DEBUG SLEEP 1e19", "DEBUG SLEEP 0", "DEBUG RELOAD", "DEBUG LOADAOF", "debug nothing"] {
+        client.call(command, DEBUG_REFUSED);
+    }
+    client.call("MULTI", "+OK\r\n");
+    client.call("DEBUG SLEEP 0", DEBUG_REFUSED);
+    client.call("EXEC", "-EXECABORT Transaction discarded because of previous errors.\r\n");
+    client.call(
+        "CONFIG SET enable-debug-command yes",
+        "-ERR CONFIG SET failed (possibly related to argument 'enable-debug-command') - can't set immutable \
+         config\r\n",
+    );
+    client.call("DEBUG SLEEP 0", DEBUG_REFUSED);
+}
+
+#[test]
+fn the_time_of_debug_sleep_is_limited() {
+    let server = Server::start(&["--enable-debug-command", "yes"]);
+    let mut client = server.connect();
+    client.call("DEBUG SLEEP 0.001", "+OK\r\n");
+    for time in ["1e19", "3600.5", "-1", "soon"] {
+        let reply = "-ERR DEBUG SLEEP takes a number of seconds from 0 to 3600\r\n";
+        client.call(&format!("DEBUG SLEEP {time}"), reply);
+    }
+}
+
+#[test]
+fn debug_can_be_allowed_to_local_clients_or_to_all() {
+    let dir = TempDir::new();
+    let socket = dir.path.join("socket");
+    let start = |value: &str| {
+        let flags = ["--bind", "*", "--protected-mode", "no", "--enable-debug-command", value];
+        Server::start_in(&dir, &[&flags[..], &["--unixsocket", socket.to_str().unwrap()]].concat())
+    };
+    let server = start("local");
+    server.connect().call("DEBUG SLEEP 0", "+OK\r\n");
+    let mut local = UnixStream::connect(&socket).unwrap();
+    local.write_all(b"DEBUG SLEEP 0\r\n").unwrap();
+    let mut reply = [0; 5];
+    local.read_exact(&mut reply).unwrap();
+    assert_eq!(&reply, b"+OK\r\n");
+    let Some(address) = address_of_this_machine() else { return };
+    Client::connect(SocketAddr::new(address, server.port)).call("DEBUG SLEEP 0", DEBUG_REFUSED);
+    drop(server);
+    let server = start("yes");
+    Client::connect(SocketAddr::new(address, server.port)).call("DEBUG SLEEP 0", "+OK\r\n");
 }
 
 #[test]

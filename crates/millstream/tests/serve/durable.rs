@@ -9,6 +9,9 @@ use crate::process::{Client, Server, TempDir, eventually, millstream};
 
 const POLICIES: [&str; 3] = ["always", "everysec", "no"];
 
+/// Flags of a server that runs DEBUG.
+const WITH_DEBUG: &[&str] = &["--enable-debug-command", "local"];
+
 /// Commands that create some data of every type.
 const WORK: &[&str] = &[
     "XADD orders 1-1 item book amount 2",
@@ -166,7 +169,7 @@ fn a_restart_loads_the_snapshot_and_the_later_log() {
 #[test]
 fn every_save_command_takes_a_snapshot() {
     let dir = TempDir::new();
-    let server = Server::start_in(&dir, &[]);
+    let server = Server::start_in(&dir, WITH_DEBUG);
     let mut client = server.connect();
     let started = client.ask(&["LASTSAVE"]);
     for (command, answer) in [
@@ -265,7 +268,7 @@ fn without_idle(pending: &str) -> String {
 #[test]
 fn a_server_without_appendonly_keeps_no_data_and_creates_no_files() {
     let dir = TempDir::new();
-    let flags = ["--appendonly", "no"];
+    let flags = ["--appendonly", "no", "--enable-debug-command", "local"];
     let server = Server::start_in(&dir, &flags);
     assert!(server.greeting.contains("in memory only, lost when the server stops"), "{}", server.greeting);
     let before = work(&server);
@@ -290,7 +293,7 @@ fn a_server_without_appendonly_keeps_no_data_and_creates_no_files() {
 #[test]
 fn debug_reload_keeps_data_and_blocked_clients() {
     let dir = TempDir::new();
-    let server = Server::start_in(&dir, &[]);
+    let server = Server::start_in(&dir, WITH_DEBUG);
     let before = work(&server);
     let mut blocked = server.connect();
     blocked.send("XREAD BLOCK 0 STREAMS orders $\r\n");
@@ -314,7 +317,7 @@ fn debug_reload_keeps_data_and_blocked_clients() {
 /// state comes from memory or from the folder.
 #[test]
 fn debug_reload_loads_the_state_from_the_folder() {
-    let server = Server::start(&[]);
+    let server = Server::start(WITH_DEBUG);
     let mut client = server.connect();
     let poll = "XREADGROUP GROUP g c STREAMS s >";
     client.ask(&["XGROUP CREATE s g $ MKSTREAM", poll]);

@@ -78,7 +78,7 @@ fn sigterm_and_sigint_stop_the_server_with_connected_clients() {
 #[test]
 fn a_second_signal_stops_without_waiting_for_running_commands() {
     // Two threads take connections in turn, so the second client is served while the first thread sleeps.
-    let server = Server::start(&["--io-threads", "2"]);
+    let server = Server::start(&["--io-threads", "2", "--enable-debug-command", "local"]);
     let mut sleeper = server.connect();
     let mut watcher = server.connect();
     watcher.call("PING", "+PONG\r\n");

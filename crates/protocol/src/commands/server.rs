@@ -14,6 +14,9 @@ use crate::number;
 /// Number of entries that SLOWLOG GET returns without a count.
 const SLOWLOG_DEFAULT: u64 = 10;
 
+/// Maximum time of DEBUG SLEEP in seconds.
+const DEBUG_SLEEP_SECONDS_MAX: f64 = 3600.0;
+
 /// The supported subcommands of DEBUG: those for testing clients and the disk. The others inspect Redis' internals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DebugCommand {
@@ -58,7 +61,7 @@ impl DebugCommand {
     pub fn parse(argv: ArgList<'_>) -> Result<DebugCommand, CommandError> {
         let mut args = Args::of_command(argv);
         let command = if args.keyword_before("SLEEP", 1) {
-            DebugCommand::Sleep(sleep_time(args.next()?))
+            DebugCommand::Sleep(sleep_time(args.next()?)?)
         } else if args.keyword("RELOAD") {
             DebugCommand::Reload { save: !args.keyword("NOSAVE") }
         } else if args.keyword("LOADAOF") {
@@ -157,9 +160,12 @@ fn slowlog_count(text: &[u8]) -> Result<Option<u64>, CommandError> {
     }
 }
 
-/// Parses a duration in seconds, which can have decimals. An invalid duration counts as 0.
-fn sleep_time(text: &[u8]) -> Duration {
-    parse_float(text).and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()).unwrap_or_default()
+/// Parses the time of DEBUG SLEEP in seconds, which can have decimals.
+fn sleep_time(text: &[u8]) -> Result<Duration, CommandError> {
+    parse_float(text)
+        .filter(|seconds| *seconds <= DEBUG_SLEEP_SECONDS_MAX)
+        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+        .ok_or(errors::DEBUG_SLEEP_TIME)
 }
 
 #[cfg(test)]
@@ -200,8 +206,11 @@ mod tests {
         assert_eq!(parsed("DEBUG reload"), "Reload { save: true }");
         assert_eq!(parsed("DEBUG RELOAD nosave"), "Reload { save: false }");
         assert_eq!(parsed("DEBUG LOADAOF"), "Reload { save: false }");
-        assert_eq!(sleep_time(b"x"), Duration::ZERO);
-        assert_eq!(sleep_time(b"-1"), Duration::ZERO);
+        assert_eq!(parsed("DEBUG SLEEP 3600"), "Sleep(3600s)");
+        for time in ["3600.001", "1e19", "inf", "nan", "-1", "x"] {
+            let line = format!("DEBUG SLEEP {time}");
+            assert_eq!(error_of(DebugCommand::parse, &line), errors::DEBUG_SLEEP_TIME, "{line}");
+        }
         for line in [
             "DEBUG JMAP",
             "DEBUG OBJECT k",

@@ -302,6 +302,8 @@ named_bits! {
 
 impl Flags {
     pub(crate) const NONE: Flags = Flags(0);
+    /// Refused unless a setting allows it. COMMAND INFO does not show this flag.
+    pub(crate) const PROTECTED: Flags = Flags(1 << 31);
 }
 
 /// ACL categories, in the order of ACL CAT. Their names have no `@`.

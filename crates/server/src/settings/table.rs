@@ -84,6 +84,9 @@ settings! {
         "Password that clients must send with AUTH or HELLO; empty: no password is required";
     ProtectedMode, "protected-mode", YesNo, Fixed("yes"), Anytime,
         "While no password is set, reject connections from other machines";
+    EnableDebugCommand, "enable-debug-command", Choice(&["no", "local", "yes"]), Fixed("no"), AtStart,
+        "Who may run DEBUG, which can block the server; `no`: no client, `local`: clients on this machine, over a \
+                 loopback address or the Unix socket, `yes`: every client";
     MaxClients, "maxclients", Number { min: 1, max: 4_294_967_295 }, Fixed("10000"), Anytime,
         "Maximum number of connected clients";
     Timeout, "timeout", Number { min: 0, max: 2_147_483_647 }, Fixed("0"), Anytime,

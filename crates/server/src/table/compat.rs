@@ -30,7 +30,8 @@ stream clients and tools need. The other commands behave as in Redis 7.4.
   RDB and AOF files.
 - **A reply longer than 256 MB closes the connection** (`client-output-buffer-limit`; `normal 0 0 0` removes the
   limit, as in Redis). Entries in such a reply stay pending.
-- **DEBUG SLEEP needs no permission**: the setting `enable-debug-command` does not exist.
+- **DEBUG SLEEP takes at most an hour.** Other times, and texts that are not numbers, get an error. Like Redis 7,
+  the server refuses DEBUG unless the setting `enable-debug-command` allows it.
 - **Snapshots need no fork** and block no clients. The server takes a snapshot when the log has grown enough, and on
   SAVE, BGSAVE and BGREWRITEAOF. It has no save points: `save` is empty.
 - **After a restart, a consumer's `idle` can be too large**, because the server does not log reads that return no

@@ -10,7 +10,9 @@ use millstream_server::{Server, Settings};
 /// Starts a server without a log on a free port. It runs until the test process ends.
 pub(crate) fn start() -> SocketAddr {
     let settings = Settings::new();
-    for (name, value) in [("port", "0"), ("appendonly", "no"), ("io-threads", "1")] {
+    for (name, value) in
+        [("port", "0"), ("appendonly", "no"), ("io-threads", "1"), ("enable-debug-command", "local")]
+    {
         settings.set(Setting::find(name).expect("the setting exists").id, value).unwrap();
     }
     let running = Server::start(settings).unwrap();

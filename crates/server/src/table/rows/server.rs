@@ -148,6 +148,7 @@ pub(in crate::table) const COMMANDS: &[CommandSpec] = &[
         .tips(&["request_policy:all_shards", "response_policy:agg_sum"])
         .text("DBSIZE", "Returns the number of keys in the database."),
     operator("debug", "1.0.0", -2, Call(control::debug))
+        .flags(Flags::PROTECTED)
         .locks_everything_if(control::sleeps)
         .complexity("Depends on the subcommand.")
         .note(
