@@ -34,6 +34,26 @@ fn malformed_requests_get_an_error_and_close_the_connection() {
 }
 
 #[test]
+fn binary_data_runs_no_command_behind_a_line_feed() {
+    let server = Server::start(&[]);
+    for (start, byte) in [
+        // The start of a TLS connection.
+        (&b"\x16\x03\x01\x00\xf4\x01\x00\x00\xf0\x03\x03"[..], "16"),
+        (b"GET \x00", "00"),
+        (b"\x7fELF", "7f"),
+    ] {
+        let mut client = server.connect();
+        client.send([start, b"\nSET pwned 1\n"].concat());
+        client.expect(&format!("-ERR Protocol error: inline request contains control byte 0x{byte}\r\n"));
+        client.expect_closed();
+    }
+    let mut client = server.connect();
+    client.call("EXISTS pwned", ":0\r\n");
+    client.call("SET\tk\t\"\\x00\\n\"", "+OK\r\n");
+    client.call("GET k", "$2\r\n\0\n\r\n");
+}
+
+#[test]
 fn empty_requests_are_skipped() {
     let server = Server::start(&[]);
     let mut client = server.connect();

@@ -10,6 +10,10 @@
 //! The decoder remembers its position, so it scans each byte once even if a large request arrives in many pieces.
 //! Announced lengths are checked against the limits; no memory is allocated for them in advance. As in Redis, the two
 //! bytes after a bulk string are skipped without being checked.
+//!
+//! An inline request contains no control bytes except tabs and its line end. So binary data that was not meant for this
+//! server, for example the start of a TLS connection, ends the connection. A part of it that looks like a line with a
+//! command must not run.
 
 use super::inline;
 use smallvec::SmallVec;
@@ -80,6 +84,8 @@ pub enum ProtocolError {
     BulkLineTooLong,
     /// An inline request has no end within the limit.
     InlineTooLong,
+    /// An inline request contains this control byte.
+    InlineControlByte(u8),
     /// In an inline request, a quote is not closed, or a byte other than white space follows a closing quote.
     UnbalancedQuotes,
 }
@@ -91,8 +97,12 @@ impl ProtocolError {
     pub fn reply(&self) -> SmallVec<[u8; 64]> {
         let mut text = SmallVec::from_slice(b"ERR Protocol error: ");
         text.extend_from_slice(self.detail().as_bytes());
-        if let ProtocolError::ExpectedDollar(got) = self {
-            text.extend_from_slice(&[*got, b'\'']);
+        match self {
+            ProtocolError::ExpectedDollar(got) => text.extend_from_slice(&[*got, b'\'']),
+            ProtocolError::InlineControlByte(got) => {
+                text.extend_from_slice(format!("0x{got:02x}").as_bytes())
+            }
+            _ => {}
         }
         text
     }
@@ -107,6 +117,7 @@ impl ProtocolError {
             ProtocolError::UnauthenticatedBulkLength => "unauthenticated bulk length",
             ProtocolError::BulkLineTooLong => "too big bulk count string",
             ProtocolError::InlineTooLong => "too big inline request",
+            ProtocolError::InlineControlByte(_) => "inline request contains control byte ",
             ProtocolError::UnbalancedQuotes => "unbalanced quotes in request",
         }
     }
@@ -117,6 +128,9 @@ impl fmt::Display for ProtocolError {
         match self {
             ProtocolError::ExpectedDollar(got) => {
                 write!(f, "Protocol error: {}{}'", self.detail(), got.escape_ascii())
+            }
+            ProtocolError::InlineControlByte(got) => {
+                write!(f, "Protocol error: {}0x{got:02x}", self.detail())
             }
             _ => write!(f, "Protocol error: {}", self.detail()),
         }
@@ -383,17 +397,25 @@ impl Decoder {
 
     fn read_inline(&mut self, buffer: &[u8]) -> Result<Option<usize>, ProtocolError> {
         let last = buffer.len().min(self.limits.line_bytes_max + 1);
-        let Some(offset) = buffer[self.scanned..last].iter().position(|&byte| byte == b'\n') else {
+        let unfinished =
+            if last > self.limits.line_bytes_max { Err(ProtocolError::InlineTooLong) } else { Ok(None) };
+        let is_control = |byte: &u8| byte.is_ascii_control() && *byte != b'\t';
+        let Some(offset) = buffer[self.scanned..last].iter().position(is_control) else {
             self.scanned = last;
-            let too_long = last > self.limits.line_bytes_max;
-            return if too_long { Err(ProtocolError::InlineTooLong) } else { Ok(None) };
+            return unfinished;
         };
-        let line_end = self.scanned + offset;
-        let line = &buffer[..line_end];
-        let line = line.strip_suffix(b"\r").unwrap_or(line);
-        inline::split(line, &mut self.unquoted, &mut self.spans).ok_or(ProtocolError::UnbalancedQuotes)?;
+        self.scanned += offset;
+        let line_end = self.scanned;
+        let next = match buffer[line_end..last] {
+            [b'\n', ..] => line_end + 1,
+            [b'\r', b'\n', ..] => line_end + 2,
+            [b'\r'] => return unfinished,
+            _ => return Err(ProtocolError::InlineControlByte(buffer[line_end])),
+        };
+        inline::split(&buffer[..line_end], &mut self.unquoted, &mut self.spans)
+            .ok_or(ProtocolError::UnbalancedQuotes)?;
         self.state = State::Complete { inline: true };
-        Ok(Some(line_end + 1))
+        Ok(Some(next))
     }
 
     fn advance_to(&mut self, position: usize) {

@@ -134,6 +134,13 @@ fn error_replies_are_those_of_redis() {
 }
 
 #[test]
+fn error_reply_names_the_control_byte() {
+    let error = ProtocolError::InlineControlByte(0x16);
+    assert_eq!(&error.reply()[..], b"ERR Protocol error: inline request contains control byte 0x16");
+    assert_eq!(error.to_string(), "Protocol error: inline request contains control byte 0x16");
+}
+
+#[test]
 fn lines_end_within_64_kib() {
     let line_max = Limits::default().line_bytes_max;
     let long = |first: &str, bytes: usize| format!("{first}{}", "1".repeat(bytes - 1)).into_bytes();
@@ -141,6 +148,11 @@ fn lines_end_within_64_kib() {
     assert_eq!(error_of(&long("*", line_max + 1)), Some(ProtocolError::MultibulkLineTooLong));
     assert_eq!(error_of(&long("A", line_max)), None);
     assert_eq!(error_of(&long("A", line_max + 1)), Some(ProtocolError::InlineTooLong));
+    let inline = |bytes, end: &[u8]| [&long("A", bytes), end].concat();
+    for (bytes, end) in [(line_max, &b"\n"[..]), (line_max - 1, b"\r\n")] {
+        assert_eq!(error_of(&inline(bytes, end)), None);
+        assert_eq!(error_of(&inline(bytes + 1, end)), Some(ProtocolError::InlineTooLong));
+    }
     let bulk = |bytes| [&b"*1\r\n"[..], &long("$", bytes)].concat();
     assert_eq!(error_of(&bulk(line_max)), None);
     assert_eq!(error_of(&bulk(line_max + 1)), Some(ProtocolError::BulkLineTooLong));
@@ -180,7 +192,7 @@ fn inline_words_are_unquoted() {
     assert_eq!(words(br"'a\'b\n'"), [br"a'b\n"]);
     assert_eq!(words(br#"a"b c""#), [b"ab c"]);
     assert_eq!(words(br#""" ''"#), [b"", b""]);
-    assert_eq!(words(b"PI\rNG\ta \x0b\x0cb\x0bc"), [&b"PI"[..], b"NG", b"a", b"b\x0bc"]);
+    assert_eq!(words(b"PING\ta \t\xc3\xa4 "), [&b"PING"[..], b"a", b"\xc3\xa4"]);
     for line in [&b"\"a"[..], b"'a", b"\"a\"b", b"'a'b", b"a\"b", b"\"a\\"] {
         assert_eq!(
             error_of(&[line, b"\n"].concat()),
@@ -189,6 +201,24 @@ fn inline_words_are_unquoted() {
             line.escape_ascii()
         );
     }
+}
+
+#[test]
+fn control_byte_in_an_inline_request_is_an_error_at_once() {
+    for byte in (0..=u8::MAX).filter(|byte| byte.is_ascii_control() && !b"\t\n".contains(byte)) {
+        let error = Some(ProtocolError::InlineControlByte(byte));
+        assert_eq!(error_of(&[byte, b'x']), error, "{byte:#x} at the start");
+        assert_eq!(error_of(&[&b"SET k 'a"[..], &[byte], b"b'"].concat()), error, "{byte:#x} in quotes");
+        let (requests, found, used) = decode_whole(&[&b"PING\nx"[..], &[byte], b"x\nSET k v\n"].concat());
+        assert_eq!((requests.len(), found, used), (1, error, 5), "{byte:#x} in the second line");
+    }
+    // The start of a TLS connection, with a session id that looks like a command.
+    let hello = b"\x16\x03\x01\x00\xf4\x01\x00\x00\xf0\x03\x03\nSET pwned 1\n";
+    assert_eq!(decode_whole(hello), (vec![], Some(ProtocolError::InlineControlByte(0x16)), 0));
+    assert_eq!(error_of(b"PING\r\r\n"), Some(ProtocolError::InlineControlByte(b'\r')));
+    assert_eq!(error_of(b"PING\r"), None);
+    // Arguments of an array can contain any bytes.
+    assert_eq!(args_of(b"*1\r\n$3\r\n\x00\x16\n\r\n"), [b"\x00\x16\n"]);
 }
 
 #[test]

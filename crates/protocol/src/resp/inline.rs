@@ -1,14 +1,14 @@
 //! Inline requests: a line of words, as a person types it.
 //!
-//! Words are separated by white space. Inside double quotes `\n \r \t \b \a \xHH` have their meaning in C, and any
-//! other escaped byte means itself. Inside single quotes only `\'` is special. A closing quote ends its word, so white
-//! space or the end of the line must follow.
+//! Words are separated by spaces and tabs. The decoder has refused other control bytes. Inside double quotes
+//! `\n \r \t \b \a \xHH` have their meaning in C, and any other escaped byte means itself. Inside single quotes only
+//! `\'` is special. A closing quote ends its word, so a space, a tab or the end of the line must follow.
 
 use super::decode::Span;
 
 /// Splits a line into words. Appends their bytes to `unquoted` and the range of each word to `spans`.
 ///
-/// Returns `None` if a quote is not closed, or if a byte other than white space follows a closing quote.
+/// Returns `None` if a quote is not closed, or if a byte other than a space or a tab follows a closing quote.
 pub(super) fn split(line: &[u8], unquoted: &mut Vec<u8>, spans: &mut Vec<Span>) -> Option<()> {
     let mut rest = line;
     loop {
@@ -26,7 +26,7 @@ pub(super) fn split(line: &[u8], unquoted: &mut Vec<u8>, spans: &mut Vec<Span>) 
 fn take_word<'a>(mut rest: &'a [u8], word: &mut Vec<u8>) -> Option<&'a [u8]> {
     loop {
         match rest {
-            [] | [b' ' | b'\t' | b'\r' | b'\n', ..] => return Some(rest),
+            [] | [b' ' | b'\t', ..] => return Some(rest),
             [b'"', quoted @ ..] => return take_double_quoted(quoted, word),
             [b'\'', quoted @ ..] => return take_single_quoted(quoted, word),
             [byte, after @ ..] => {
@@ -84,9 +84,8 @@ fn ends_word(after: &[u8]) -> bool {
     after.first().is_none_or(|&byte| is_space(byte))
 }
 
-/// Returns whether a byte is white space in C. Inside a word, though, vertical tab and form feed are part of the word.
 fn is_space(byte: u8) -> bool {
-    matches!(byte, b' ' | b'\t'..=b'\r')
+    matches!(byte, b' ' | b'\t')
 }
 
 fn unescape(byte: u8) -> u8 {

@@ -23,6 +23,9 @@ stream clients and tools need. The other commands behave as in Redis 7.4.
 - **`MEMORY USAGE` is complete**: it counts everything that belongs to a key, including pending entries.
 - **`SCAN` returns a key exactly once** if the key exists during the whole iteration.
 - **A request has at most 1,048,576 arguments**; Redis allows 2,147,483,647. The error text is the same.
+- **An inline command that contains a control byte other than a tab closes the connection** with a protocol error.
+  So no part of binary data, such as a TLS handshake, runs as a command. Redis ignores the rest of the input after a
+  NUL byte until it is longer than 64 KB. Arrays of bulk strings can contain any bytes.
 - **No scripts.** EVAL and SCRIPT LOAD return an error that says what to use instead.
 - **One user**, `default`, with or without a password.
 - **Durable by default**: `appendonly yes` and `appendfsync always`. The server sends a reply, even to a read, only
