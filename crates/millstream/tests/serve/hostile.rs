@@ -228,6 +228,29 @@ fn a_reply_beyond_the_output_limit_closes_the_connection() {
 }
 
 #[test]
+fn small_replies_are_sent_whatever_the_output_limit_is() {
+    let server = Server::start(&["--client-output-buffer-limit", "1"]);
+    let mut client = server.connect();
+    client.call("PING", "+PONG\r\n");
+    // With its length and line ends, the first reply has exactly 16 KiB.
+    for (bytes, is_sent) in [(16_374, true), (16_375, false)] {
+        let value = "x".repeat(bytes);
+        client.send(request(&["SET", "k", &value]));
+        client.expect("+OK\r\n");
+        client.send("GET k\r\n");
+        if is_sent {
+            client.expect(&format!("${bytes}\r\n{value}\r\n"));
+        } else {
+            client.expect_closed();
+        }
+    }
+    let mut client = server.connect();
+    client.call("CONFIG SET client-output-buffer-limit 1mb", "+OK\r\n");
+    client.send("GET k\r\n");
+    client.expect("$16375\r\nxxx");
+}
+
+#[test]
 fn a_request_beyond_the_query_limit_closes_the_connection() {
     let server = Server::start(&["--client-query-buffer-limit", "1mb"]);
     let mut client = server.connect();

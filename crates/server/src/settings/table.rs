@@ -107,7 +107,8 @@ settings! {
         Fixed("1gb"), Anytime,
         "Maximum size of a client's buffered requests; beyond it the connection is closed";
     ClientOutputBufferLimit, "client-output-buffer-limit", OutputLimit, Fixed("normal 256mb 0 0"), Anytime,
-        "Maximum size of one reply; beyond it the connection is closed; 0: no limit";
+        "Maximum size of one reply; beyond it the connection is closed; replies of up to 16kb are always sent; 0: no \
+                 limit";
     SlowlogLogSlowerThan, "slowlog-log-slower-than", Number { min: -1, max: ANY_NUMBER }, Fixed("10000"), Anytime,
         "SLOWLOG records commands that take longer than this many microseconds; -1: no commands";
     SlowlogMaxLen, "slowlog-max-len", Number { min: 0, max: 1_000_000 }, Fixed("128"), Anytime,
