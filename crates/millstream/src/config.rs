@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use millstream_server::Settings;
-use millstream_server::settings::{Id, SETTINGS, Setting};
+use millstream_server::settings::{Id, SETTINGS, Setting, ValueType};
 
 use crate::ops::Failure;
 
@@ -36,8 +36,13 @@ fn apply_toml(settings: &Settings, path: &Path, text: &str) -> Result<(), Failur
         let Some(setting) = Setting::find(name) else {
             return Err(unknown(&format!("{path}: {name}"), Setting::suggest(name)));
         };
-        let text = toml_text(value).ok_or_else(|| {
-            let expected = "a string, an integer, true or false, or an array of strings";
+        // TOML has octal numbers of its own: 0o770 would arrive here as 504.
+        let is_ambiguous = setting.value_type == ValueType::Permissions && value.is_integer();
+        let text = toml_text(value).filter(|_| !is_ambiguous).ok_or_else(|| {
+            let expected = match is_ambiguous {
+                true => "an octal number in quotes, such as \"770\"",
+                false => "a string, an integer, true or false, or an array of strings",
+            };
             Failure::Usage(format!("{path}: invalid value for {name}: expected {expected}"))
         })?;
         set(settings, setting.id, &format!("{path}: {} ", setting.name), &text)?;
@@ -128,7 +133,7 @@ mod tests {
 
     #[test]
     fn file_errors_name_the_file_and_the_key_and_suggest_a_fix() {
-        let error = |text| toml(text).err().unwrap();
+        let error = |text: &str| toml(text).err().unwrap();
         assert_eq!(error("prot = 1"), "m.toml: prot: unknown setting. Did you mean port?");
         assert_eq!(
             error("port = 70000"),
@@ -138,6 +143,12 @@ mod tests {
             error("port = 1.5"),
             "m.toml: invalid value for port: expected a string, an integer, true or false, or an array of strings"
         );
+        for octal in ["770", "0o770"] {
+            assert_eq!(
+                error(&format!("unixsocketperm = {octal}")),
+                "m.toml: invalid value for unixsocketperm: expected an octal number in quotes, such as \"770\""
+            );
+        }
         assert!(error("port =").starts_with("configuration file m.toml is not valid TOML:\n"));
     }
 

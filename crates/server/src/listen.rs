@@ -4,10 +4,11 @@
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
 
 use crate::settings::{Id, Settings};
 
@@ -93,7 +94,7 @@ impl std::error::Error for ListenError {
 }
 
 impl Listeners {
-    /// Opens the sockets that the settings `bind`, `port` and `unixsocket` name.
+    /// Opens the sockets that the settings `bind`, `port`, `unixsocket` and `unixsocketperm` describe.
     pub(crate) fn open(settings: &Settings) -> Result<Listeners, ListenError> {
         let backlog = i32::try_from(settings.number(Id::TcpBacklog)).unwrap_or(i32::MAX);
         let mut port = u16::try_from(settings.number(Id::Port)).unwrap_or(0);
@@ -112,7 +113,11 @@ impl Listeners {
         }
         let unix = match settings.text(Id::UnixSocket) {
             path if path.is_empty() => None,
-            path => Some(listen_unix(Path::new(&path)).map_err(|source| listen_error(path, source))?),
+            path => {
+                let mode = u32::try_from(settings.number(Id::UnixSocketPerm)).unwrap_or(0);
+                let listening = listen_unix(Path::new(&path), mode, backlog);
+                Some(listening.map_err(|source| listen_error(path, source))?)
+            }
         };
         if tcp.is_empty() && unix.is_none() {
             return Err(ListenError::NoAddress);
@@ -178,8 +183,9 @@ fn listen_tcp(address: SocketAddr, backlog: i32) -> io::Result<TcpListener> {
     Ok(socket.into())
 }
 
-/// Listens on a Unix socket. A socket file without a listening process is replaced; any other file is an error.
-fn listen_unix(path: &Path) -> io::Result<UnixSocket> {
+/// Listens on a Unix socket with these permissions, or with those of the umask if `mode` is 0. A socket file without a
+/// listening process is replaced; any other file is an error.
+fn listen_unix(path: &Path, mode: u32, backlog: i32) -> io::Result<UnixSocket> {
     if path.exists() && std::os::unix::net::UnixStream::connect(path).is_ok() {
         return Err(io::ErrorKind::AddrInUse.into());
     }
@@ -188,9 +194,16 @@ fn listen_unix(path: &Path) -> io::Result<UnixSocket> {
         Ok(_) => return Err(io::ErrorKind::AddrInUse.into()),
         Err(_) => {}
     }
-    let listener = UnixListener::bind(path)?;
-    listener.set_nonblocking(true)?;
-    Ok(UnixSocket { listener, path: path.to_owned() })
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    socket.bind(&SockAddr::unix(path)?)?;
+    let socket = UnixSocket { listener: socket.into(), path: path.to_owned() };
+    if mode != 0 {
+        // Before the socket listens, nobody can connect. So nobody can connect with the permissions of the umask.
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
+    }
+    SockRef::from(&socket.listener).listen(backlog)?;
+    socket.listener.set_nonblocking(true)?;
+    Ok(socket)
 }
 
 fn is_socket(found: &std::fs::Metadata) -> bool {

@@ -59,6 +59,7 @@ fn values_of(value_type: ValueType) -> String {
         ValueType::Number { min, max } => format!("{min} to {max}"),
         ValueType::Bytes { min: 0, .. } => "bytes".to_owned(),
         ValueType::Bytes { min, .. } => format!("bytes, {min} or more"),
+        ValueType::Permissions => "an octal number up to 777".to_owned(),
         ValueType::Choice(words) => words.join(", "),
         ValueType::OutputLimit => "bytes, or `normal` with three numbers".to_owned(),
     }

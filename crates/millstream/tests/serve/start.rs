@@ -173,3 +173,20 @@ fn a_unix_socket_works_and_is_removed_on_stop() {
     assert!(server.wait().1.success());
     assert!(!path.exists());
 }
+
+#[test]
+fn the_unix_socket_has_the_permissions_of_the_setting() {
+    use std::os::unix::fs::PermissionsExt;
+    for (value, mode) in [("770", 0o770), ("0600", 0o600)] {
+        let dir = TempDir::new();
+        let path = dir.path.join("m.sock");
+        let server = Server::start(&["--unixsocket", path.to_str().unwrap(), "--unixsocketperm", value]);
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o7777, mode);
+        std::os::unix::net::UnixStream::connect(&path).unwrap();
+        let shown = value.trim_start_matches('0');
+        server.connect().call(
+            "CONFIG GET unixsocketperm",
+            &format!("*2\r\n$14\r\nunixsocketperm\r\n${}\r\n{shown}\r\n", shown.len()),
+        );
+    }
+}

@@ -56,7 +56,7 @@ macro_rules! settings {
         pub static SETTINGS: &[Setting] = {
             use Changeable::{Anytime, AtStart, Never};
             use DefaultValue::{Fixed, HalfTheCores};
-            use ValueType::{Bytes, Choice, Number, OutputLimit, Text, YesNo};
+            use ValueType::{Bytes, Choice, Number, OutputLimit, Permissions, Text, YesNo};
             &[$(Setting {
                 id: Id::$id,
                 name: $name,
@@ -78,6 +78,8 @@ settings! {
         "TCP port to listen on; 0: a free port that the system chooses";
     UnixSocket, "unixsocket", Text, Fixed(""), AtStart,
         "Path of a Unix socket to listen on as well; empty: no Unix socket";
+    UnixSocketPerm, "unixsocketperm", Permissions, Fixed("0"), AtStart,
+        "Permissions of the Unix socket as an octal number, such as 770; 0: those that the process' umask allows";
     Dir, "dir", Text, Fixed("./millstream-data"), AtStart,
         "Data folder";
     RequirePass, "requirepass", Text, Fixed(""), Anytime,

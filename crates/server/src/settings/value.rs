@@ -25,6 +25,8 @@ pub enum ValueType {
         /// The greatest accepted value.
         max: i64,
     },
+    /// Permissions of a file as an octal number, at most 777.
+    Permissions,
     /// One of a few words.
     Choice(&'static [&'static str]),
     /// A number of bytes, or Redis' list of client classes (`normal 256mb 64mb 60 pubsub …`).
@@ -52,6 +54,10 @@ pub enum SettingError {
     NotANumber,
     /// The value is not a number of bytes.
     NotBytes,
+    /// The value is not an octal number.
+    NotOctal,
+    /// The octal number is greater than 777.
+    NotPermissions,
     /// The number is outside the range.
     OutOfRange {
         /// The smallest accepted value.
@@ -85,6 +91,8 @@ impl fmt::Display for SettingError {
             SettingError::NotYesNo => f.write_str("argument must be 'yes' or 'no'"),
             SettingError::NotANumber => f.write_str("argument couldn't be parsed into an integer"),
             SettingError::NotBytes => f.write_str("argument must be a memory value"),
+            SettingError::NotOctal => f.write_str("argument couldn't be parsed as an octal number"),
+            SettingError::NotPermissions => f.write_str("argument must be between 0 and 777 inclusive"),
             SettingError::OutOfRange { min, max } => {
                 write!(f, "argument must be between {min} and {max} inclusive")
             }
@@ -115,6 +123,7 @@ impl ValueType {
                 within(text.trim().parse().map_err(|_| SettingError::NotANumber)?, min, max)
             }
             ValueType::Bytes { min, max } => within(parse_bytes(text)?, min, max),
+            ValueType::Permissions => parse_permissions(text).map(Value::Number),
             ValueType::Choice(words) => parse_choice(text, words).map(Value::Text),
             ValueType::OutputLimit => parse_output_limit(text).map(Value::Number),
         }
@@ -124,6 +133,7 @@ impl ValueType {
     pub fn show(self, number: i64) -> String {
         match self {
             ValueType::YesNo => String::from(if number == 0 { "no" } else { "yes" }),
+            ValueType::Permissions => format!("{number:o}"),
             ValueType::OutputLimit => format!("normal {number} 0 0"),
             _ => number.to_string(),
         }
@@ -135,6 +145,7 @@ impl ValueType {
             ValueType::Text => "TEXT",
             ValueType::YesNo => "yes|no",
             ValueType::Number { .. } => "N",
+            ValueType::Permissions => "OCTAL",
             ValueType::Bytes { .. } | ValueType::OutputLimit => "BYTES",
             ValueType::Choice(_) => "WORD",
         }
@@ -155,6 +166,11 @@ fn parse_yes_no(text: &str) -> Result<bool, SettingError> {
         "no" => Ok(false),
         _ => Err(SettingError::NotYesNo),
     }
+}
+
+fn parse_permissions(text: &str) -> Result<i64, SettingError> {
+    let mode = u32::from_str_radix(text.trim(), 8).map_err(|_| SettingError::NotOctal)?;
+    if mode <= 0o777 { Ok(i64::from(mode)) } else { Err(SettingError::NotPermissions) }
 }
 
 fn parse_choice(text: &str, words: &'static [&'static str]) -> Result<String, SettingError> {
@@ -227,6 +243,19 @@ mod tests {
         let error = port.parse("65536").unwrap_err();
         assert_eq!(error.to_string(), "argument must be between 0 and 65535 inclusive");
         assert_eq!(port.parse("http"), Err(SettingError::NotANumber));
+    }
+
+    #[test]
+    fn permissions_are_octal_numbers() {
+        let permissions = |text| ValueType::Permissions.parse(text);
+        assert_eq!(permissions("0"), Ok(Value::Number(0)));
+        assert_eq!(permissions("770"), Ok(Value::Number(0o770)));
+        assert_eq!(permissions("0777"), Ok(Value::Number(0o777)));
+        assert_eq!(permissions("1000"), Err(SettingError::NotPermissions));
+        for bad in ["", "8", "-1", "rwx", "99999999999"] {
+            assert_eq!(permissions(bad), Err(SettingError::NotOctal), "{bad}");
+        }
+        assert_eq!(ValueType::Permissions.show(0o750), "750");
     }
 
     #[test]
