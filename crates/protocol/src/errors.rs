@@ -147,6 +147,8 @@ texts! {
     TIMEOUT_NEGATIVE = "ERR timeout is negative";
     /// A timeout so long that its deadline does not fit in 64 bits.
     TIMEOUT_OUT_OF_RANGE = "ERR timeout is out of range";
+    /// A command with BLOCK or a timeout that names more than `BLOCKING_KEYS_MAX` keys.
+    TOO_MANY_BLOCKING_KEYS = "ERR too many keys: a command that can block accepts at most 65536";
     /// A database number that does not exist.
     DB_OUT_OF_RANGE = "ERR DB index is out of range";
 
@@ -296,6 +298,8 @@ texts! {
     DISCARD_WITHOUT_MULTI = "ERR DISCARD without MULTI";
     /// WATCH inside a transaction.
     WATCH_IN_MULTI = "ERR WATCH inside MULTI is not allowed";
+    /// WATCH of more keys than a client may watch.
+    TOO_MANY_WATCHED_KEYS = "ERR too many keys: a client can watch at most 65536";
     /// EXEC after a command that could not be queued.
     EXEC_ABORTED = "EXECABORT Transaction discarded because of previous errors.";
     /// A command that cannot be queued in a transaction.

@@ -8,6 +8,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use millstream_protocol::resp::Writer;
@@ -34,6 +35,10 @@ pub(crate) struct BlockedClient {
     pub(crate) fallback_reply: Option<Vec<u8>>,
 }
 
+/// Approximate memory of one key that a client is blocked on, in bytes, without the text of the key, which is stored
+/// twice.
+const BLOCKED_KEY_BYTES: usize = 500;
+
 impl BlockedClient {
     /// Registers the command with the store. The command found no data, and `txn` still has its keys locked.
     pub(crate) fn begin(
@@ -46,7 +51,9 @@ impl BlockedClient {
         let (spec, argv) = command;
         let deadline = deadline_after(on.timeout_ms);
         let args = with_last_args(argv, &on.last_args);
+        let keys_bytes: usize = on.interests.iter().map(|(key, _)| BLOCKED_KEY_BYTES + 2 * key.len()).sum();
         let (client, resp3) = (Arc::clone(&session.client), session.resp3);
+        client.blocked_bytes.store(keys_bytes + args.memory_bytes(), Ordering::Relaxed);
         let call = client.begin_blocking();
         let again = move |txn: &mut Txn<'_>| {
             // CLIENT UNBLOCK may have ended the call, and its connection has yet to notice.
@@ -105,6 +112,7 @@ impl Drop for BlockedClient {
     fn drop(&mut self) {
         if let Some(token) = &self.token {
             self.server.store.cancel_blocked(token);
+            self.client.blocked_bytes.store(0, Ordering::Relaxed);
         }
         self.client.end_blocking();
     }

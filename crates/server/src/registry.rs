@@ -57,6 +57,10 @@ pub(crate) struct Client {
     pub(crate) output_bytes: AtomicUsize,
     /// Bytes of commands queued since MULTI.
     pub(crate) queued_bytes: AtomicUsize,
+    /// Approximate bytes of the keys it watches.
+    pub(crate) watched_bytes: AtomicUsize,
+    /// Approximate bytes of the command it is blocked in, and of its places in the queues of the keys.
+    pub(crate) blocked_bytes: AtomicUsize,
     last_command: AtomicUsize,
     is_killed: AtomicBool,
     blocked_call: Mutex<BlockedCall>,
@@ -176,6 +180,8 @@ impl Client {
             input_bytes: AtomicUsize::new(0),
             output_bytes: AtomicUsize::new(0),
             queued_bytes: AtomicUsize::new(0),
+            watched_bytes: AtomicUsize::new(0),
+            blocked_bytes: AtomicUsize::new(0),
             last_command: AtomicUsize::new(usize::MAX),
             is_killed: AtomicBool::new(false),
             blocked_call: Mutex::default(),

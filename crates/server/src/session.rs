@@ -68,7 +68,11 @@ pub(crate) struct Watch {
     pub(crate) flag: WatchFlag,
     /// The keys, each with its database.
     pub(crate) keys: Vec<(u32, Box<[u8]>)>,
+    pub(crate) memory_bytes: usize,
 }
+
+/// Approximate memory of a watched key, in bytes, without the text of the key, which is stored twice.
+const WATCHED_KEY_BYTES: usize = 100;
 
 impl Session {
     pub(crate) fn new(client: Arc<Client>, server: &Server) -> Session {
@@ -123,6 +127,12 @@ impl Session {
         }
     }
 
+    /// Returns the memory of the queued commands and the watched keys, in bytes. The client decides how much this is.
+    pub(crate) fn kept_bytes(&self) -> usize {
+        let queued = self.transaction.as_ref().map_or(0, |transaction| transaction.memory_bytes);
+        queued + self.watch.as_ref().map_or(0, |watch| watch.memory_bytes)
+    }
+
     /// Publishes the state that other clients can see, for example with CLIENT LIST.
     pub(crate) fn publish(&self) {
         let client = &*self.client;
@@ -131,8 +141,10 @@ impl Session {
         client.resp.store(if self.resp3 { 3 } else { 2 }, Ordering::Relaxed);
         client.queued.store(queued.map_or(-1, |queued| queued.commands.len() as i64), Ordering::Relaxed);
         client.queued_bytes.store(queued.map_or(0, |queued| queued.memory_bytes), Ordering::Relaxed);
-        client.watched.store(self.watch.as_ref().map_or(0, |watch| watch.keys.len()), Ordering::Relaxed);
-        let dirty = self.watch.as_ref().is_some_and(Watch::is_dirty);
+        let watch = self.watch.as_ref();
+        client.watched.store(watch.map_or(0, |watch| watch.keys.len()), Ordering::Relaxed);
+        client.watched_bytes.store(watch.map_or(0, |watch| watch.memory_bytes), Ordering::Relaxed);
+        let dirty = watch.is_some_and(Watch::is_dirty);
         if dirty != client.has(flags::DIRTY_WATCH) {
             client.set(flags::DIRTY_WATCH, dirty);
         }
@@ -140,6 +152,12 @@ impl Session {
 }
 
 impl Watch {
+    /// Adds a key, which the store watches by now.
+    pub(crate) fn add(&mut self, db: u32, key: &[u8]) {
+        self.memory_bytes += WATCHED_KEY_BYTES + 2 * key.len();
+        self.keys.push((db, key.into()));
+    }
+
     /// Whether a watched key was changed: then EXEC runs no commands.
     pub(crate) fn is_dirty(&self) -> bool {
         self.flag.load(Ordering::Relaxed)

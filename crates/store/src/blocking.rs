@@ -61,11 +61,8 @@ impl Txn<'_> {
         let queues = interests.iter().map(|(key, interest)| self.queue_for(key, interest)).collect();
         let command: BlockedCommand = Mutex::new(Box::new(command));
         let reader: Arc<BlockedReader> = Arc::new(BlockedReader { number, queues, command });
-        for (at, (id, (_, interest))) in reader.queues.iter().zip(interests).enumerate() {
-            // A command may name a key twice.
-            if !reader.queues[..at].contains(id) {
-                self.shard_at_mut(id.shard).blocked.join(id.queue, interest, &reader);
-            }
+        for (id, (_, interest)) in reader.queues.iter().zip(interests) {
+            self.shard_at_mut(id.shard).blocked.join(id.queue, interest, &reader);
         }
         let retry_at_ms = self.retry_at(&reader);
         BlockedToken { reader, retry_at_ms }
@@ -110,13 +107,12 @@ impl Txn<'_> {
 
     /// Serves the readers of all ready keys, including keys that become ready because a reader was served.
     pub(crate) fn serve_blocked(&mut self) {
-        while !self.ready.is_empty() {
-            let (db, key) = self.ready.remove(0);
-            let shard = self.store().shard_of(&key);
-            let queues = self.shard_at(shard).blocked.numbers_of(db, &key);
+        while let Some(at) = self.ready.take_first() {
+            let shard = self.store().shard_of(&at.key);
+            let queues = self.shard_at(shard).blocked.numbers_of(at.db, &at.key);
             let mut ids = queues.into_iter().map(|queue| QueueId { shard, queue });
-            if !ids.all(|id| self.serve_queue(db, id)) {
-                self.ready.insert(0, (db, key));
+            if !ids.all(|id| self.serve_queue(at.db, id)) {
+                self.ready.put_back(at);
             }
         }
     }
@@ -221,6 +217,7 @@ mod tests {
     use millstream_engine::stream::{EntryRef, NackOptions, PriorDelivery};
     use millstream_engine::{GroupStart, NackMode, StreamId};
     use std::ops::ControlFlow;
+    use std::time::{Duration, Instant};
 
     const KEY: &[u8] = b"s";
     const GROUP: &[u8] = b"g";
@@ -371,5 +368,60 @@ mod tests {
         assert_eq!((*early.lock(), *late.lock()), (1, 1));
         assert!(!store.cancel_blocked(&blocked));
         assert_eq!(store.lock_all(0, 1000).blocking_key_count(), 0);
+    }
+
+    fn keys(count: usize) -> Vec<Box<[u8]>> {
+        (0..count).map(|number| format!("k{number}").into_bytes().into()).collect()
+    }
+
+    /// Fails if `step` takes quadratic time in the number of keys. Eight times as many keys take about 8 times as long
+    /// in linear time, and 64 times as long in quadratic time.
+    fn assert_linear(step: impl Fn(&[Box<[u8]>]) -> Duration) {
+        let (few, many) = (step(&keys(5_000)), step(&keys(40_000)));
+        assert!(many < 24 * few + Duration::from_millis(500), "{few:?}, with 8 times as many keys {many:?}");
+    }
+
+    #[test]
+    fn blocking_on_many_keys_takes_linear_time() {
+        let store = Store::new(StoreOptions::default());
+        assert_linear(|keys| {
+            // The command names every key twice.
+            let interests: Vec<_> =
+                keys.iter().chain(keys).map(|key| (key.clone(), Interest::Entries)).collect();
+            let begin = Instant::now();
+            let token = store.lock_all(0, 1000).block(&interests, |_| ServeResult::StillBlocked);
+            assert_eq!(store.lock_all(0, 1000).blocking_key_count(), keys.len());
+            assert!(store.cancel_blocked(&token));
+            assert_eq!(store.lock_all(0, 1000).blocking_key_count(), 0);
+            begin.elapsed()
+        });
+    }
+
+    #[test]
+    fn many_ready_keys_are_served_in_linear_time_in_the_order_of_the_changes() {
+        let store = Store::new(StoreOptions::default());
+        assert_linear(|keys| {
+            let served: Arc<Mutex<Vec<usize>>> = Arc::default();
+            for (number, key) in keys.iter().enumerate() {
+                let served = Arc::clone(&served);
+                store.lock_all(0, 1000).block(&[(key.clone(), Interest::Entries)], move |_| {
+                    served.lock().push(number);
+                    ServeResult::Served
+                });
+            }
+            let begin = Instant::now();
+            let mut txn = store.lock_all(0, 1000);
+            // Clears the databases, which makes all keys ready, and then changes the keys from last to first.
+            txn.flush_all();
+            txn.end();
+            for key in keys.iter().rev() {
+                add(&mut txn, key, &Addition::new(&[b"n", b"1"])).unwrap();
+                add(&mut txn, key, &Addition::new(&[b"n", b"2"])).unwrap();
+            }
+            drop(txn);
+            let took = begin.elapsed();
+            assert!(served.lock().iter().copied().eq((0..keys.len()).rev()));
+            took
+        });
     }
 }

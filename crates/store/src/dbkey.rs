@@ -5,7 +5,7 @@ use hashbrown::{Equivalent, HashMap};
 use crate::secret::SecretState;
 
 /// A key of a numbered database, owned.
-#[derive(Clone, PartialEq, Eq, Hash)]
+#[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub(crate) struct DbKey {
     pub(crate) db: u32,
     pub(crate) key: Box<[u8]>,
@@ -21,6 +21,12 @@ pub(crate) struct DbKeyRef<'a> {
 impl Equivalent<DbKey> for DbKeyRef<'_> {
     fn equivalent(&self, other: &DbKey) -> bool {
         self.db == other.db && *self.key == *other.key
+    }
+}
+
+impl PartialEq<DbKey> for DbKeyRef<'_> {
+    fn eq(&self, other: &DbKey) -> bool {
+        self.equivalent(other)
     }
 }
 

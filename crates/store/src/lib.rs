@@ -41,6 +41,7 @@ mod loss_window;
 pub mod priority;
 mod progress;
 mod queues;
+mod ready;
 mod reclaim;
 mod record;
 mod recovery;

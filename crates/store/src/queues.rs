@@ -150,8 +150,13 @@ impl Queue {
         self.claiming.get(&number).copied()
     }
 
+    /// Returns the number of the reader that joined last. It may have left.
+    fn last(&self) -> Option<u64> {
+        self.readers.back().map(|(number, _)| *number)
+    }
+
     fn push(&mut self, reader: &Arc<BlockedReader>) {
-        debug_assert!(self.readers.back().is_none_or(|(last, _)| *last < reader.number));
+        debug_assert!(self.last().is_none_or(|last| last < reader.number));
         self.readers.push_back((reader.number, Some(Arc::clone(reader))));
         self.len += 1;
     }
@@ -252,9 +257,12 @@ impl BlockedReaders {
         number
     }
 
-    /// Adds a reader to a queue.
+    /// Adds a reader to a queue, unless it is in the queue already: a command may name a key twice.
     pub(crate) fn join(&mut self, queue: usize, interest: &Interest, reader: &Arc<BlockedReader>) {
         let queue = &mut self.queues[queue];
+        if queue.last() == Some(reader.number) {
+            return;
+        }
         queue.push(reader);
         if let Interest::Claim { min_idle_ms, .. } = interest {
             queue.claiming.insert(reader.number, *min_idle_ms);

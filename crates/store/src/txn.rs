@@ -22,11 +22,11 @@ use std::sync::atomic::Ordering;
 
 use millstream_engine::keyspace::{SlotRef, ValueWithExpiry};
 use millstream_engine::{Effect, KeyPlace, Refusal, Stream, Value};
-use smallvec::SmallVec;
 
 use change::{Change, Consequences, Touched};
 use locked::LockedShards;
 
+use crate::ready::ReadyKeys;
 use crate::record::Record;
 #[cfg(not(test))]
 use crate::record::append;
@@ -43,7 +43,7 @@ pub struct Txn<'s> {
     db: u32,
     now_ms: u64,
     /// Changed keys that readers are blocked on, in the order of the changes.
-    pub(crate) ready: SmallVec<[(u32, Box<[u8]>); 1]>,
+    pub(crate) ready: ReadyKeys,
     /// The record of the changes that are not in the log yet; `None` if nothing was changed.
     record: Option<Box<Record>>,
     /// Number of rearrangements (moves, copies, swaps, clears) in `record`.
@@ -73,7 +73,7 @@ impl<'s> Txn<'s> {
 
     #[inline]
     fn over(locked: LockedShards<'s>, db: u32, now_ms: u64) -> Txn<'s> {
-        Txn { locked, db, now_ms, ready: SmallVec::new(), record: None, rearrangements: 0 }
+        Txn { locked, db, now_ms, ready: ReadyKeys::default(), record: None, rearrangements: 0 }
     }
 
     /// Ends the transaction and serves blocked readers, but keeps the locks. The changes may not be in the log yet: the
@@ -232,7 +232,7 @@ impl<'s> Txn<'s> {
         if consequences.wakes_readers {
             let blocked =
                 |db| self.shards().flat_map(move |shard| shard.blocked.keys_of(db)).map(move |key| (db, key));
-            let blocked: Vec<_> = dbs.into_iter().flat_map(blocked).collect();
+            let blocked: Vec<_> = distinct(&dbs).iter().copied().flat_map(blocked).collect();
             blocked.iter().for_each(|(db, key)| self.mark_ready(*db, key));
         }
     }
@@ -255,16 +255,16 @@ impl<'s> Txn<'s> {
         record.recycle();
     }
 
-    /// Watches `key`: every later change to it sets `flag`.
-    pub fn watch(&mut self, key: &[u8], flag: &WatchFlag) {
+    /// Watches `key`: every later change to it sets `flag`. Returns false if the owner of `flag` watches `key` already.
+    pub fn watch(&mut self, key: &[u8], flag: &WatchFlag) -> bool {
         let db = self.db;
-        self.locked.shard_mut(key).watched.add(db, key, flag);
+        self.locked.shard_mut(key).watched.add(db, key, flag)
     }
 
     /// Marks `key` as ready if readers are blocked on it. They are served when this transaction ends.
     pub(crate) fn mark_ready(&mut self, db: u32, key: &[u8]) {
-        if self.shard(key).blocked.has(db, key) && !self.ready.iter().any(|(d, k)| *d == db && **k == *key) {
-            self.ready.push((db, key.into()));
+        if self.shard(key).blocked.has(db, key) {
+            self.ready.add(db, key);
         }
     }
 
@@ -337,6 +337,11 @@ impl<'s> Txn<'s> {
         self.log_changes();
         self.locked.lock_more(shards);
     }
+}
+
+/// Returns the databases without the second one if both are the same.
+fn distinct(dbs: &[u32; 2]) -> &[u32] {
+    if dbs[0] == dbs[1] { &dbs[..1] } else { dbs }
 }
 
 impl Drop for Txn<'_> {

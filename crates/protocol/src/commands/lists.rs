@@ -1,6 +1,6 @@
 //! `LPOP|RPOP key [count]`, `BLPOP|BRPOP key [key ...] seconds`
 
-use super::timeout::parse_timeout_seconds;
+use super::timeout::{check_blocking_keys, parse_timeout_seconds};
 use super::{Arg, ArgList};
 use crate::args::Args;
 use crate::errors::{self, CommandError};
@@ -51,6 +51,7 @@ impl<'a> BlockingPop<'a> {
         let keys = args.take(args.len().saturating_sub(1))?;
         let timeout_ms = parse_timeout_seconds(args.next()?)?;
         args.finish()?;
+        check_blocking_keys(keys.len())?;
         Ok(BlockingPop { keys, timeout_ms })
     }
 }

@@ -1,4 +1,4 @@
-//! Parsing of timeouts of blocking commands.
+//! The limits of blocking commands: their timeouts and their number of keys.
 
 use super::float::parse_float;
 use crate::errors::{self, CommandError};
@@ -7,6 +7,15 @@ use crate::number;
 /// Maximum timeout in milliseconds. The sum of a timeout and the current Unix time must fit in an `i64`, so 2^43 ms are
 /// reserved for the Unix time. They are enough until the year 2248.
 const TIMEOUT_MS_MAX: u64 = i64::MAX as u64 - (1 << 43);
+
+/// Maximum number of keys of a command that can block. The server keeps several hundred bytes for each key that a client
+/// is blocked on.
+const BLOCKING_KEYS_MAX: usize = 65_536;
+
+/// Refuses a command that can block if it has too many keys, even if it would not block now.
+pub(super) fn check_blocking_keys(count: usize) -> Result<(), CommandError> {
+    if count > BLOCKING_KEYS_MAX { Err(errors::TOO_MANY_BLOCKING_KEYS) } else { Ok(()) }
+}
 
 /// Parses a timeout in milliseconds; 0 means no limit.
 pub(super) fn parse_timeout_ms(text: &[u8]) -> Result<u64, CommandError> {
@@ -32,6 +41,13 @@ fn in_range(ms: u64) -> Result<u64, CommandError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn number_of_keys_is_limited_and_the_error_names_the_limit() {
+        assert_eq!(check_blocking_keys(BLOCKING_KEYS_MAX), Ok(()));
+        assert_eq!(check_blocking_keys(BLOCKING_KEYS_MAX + 1), Err(errors::TOO_MANY_BLOCKING_KEYS));
+        assert!(errors::TOO_MANY_BLOCKING_KEYS.to_string().ends_with(&BLOCKING_KEYS_MAX.to_string()));
+    }
 
     #[test]
     fn milliseconds_must_be_integers_that_are_not_negative() {

@@ -9,7 +9,7 @@
 use millstream_engine::{ReadFrom, StreamId};
 
 use super::ArgList;
-use super::timeout::parse_timeout_ms;
+use super::timeout::{check_blocking_keys, parse_timeout_ms};
 use crate::args::Args;
 use crate::errors::{self, CommandError};
 use crate::ids;
@@ -83,7 +83,7 @@ impl<'a> Xread<'a> {
     /// Parses the arguments of a request.
     pub fn parse(argv: ArgList<'a>) -> Result<Xread<'a>, CommandError> {
         let options = ReadOptions::parse(argv, ReadCommand::Xread)?;
-        options.bounds.check()?;
+        options.check()?;
         let ReadOptions { bounds, block_ms, streams, .. } = options;
         Ok(Xread { bounds, block_ms, streams })
     }
@@ -94,7 +94,7 @@ impl<'a> Xreadgroup<'a> {
     pub fn parse(argv: ArgList<'a>) -> Result<Xreadgroup<'a>, CommandError> {
         let options = ReadOptions::parse(argv, ReadCommand::Xreadgroup)?;
         let (group, consumer) = options.group.ok_or(errors::GROUP_MISSING)?;
-        options.bounds.check()?;
+        options.check()?;
         let ReadOptions { bounds, block_ms, claim_idle_ms_min, noack, streams, .. } = options;
         let command = Xreadgroup { group, consumer, bounds, block_ms, claim_idle_ms_min, noack, streams };
         Ok(command)
@@ -201,6 +201,12 @@ struct ReadOptions<'a> {
 }
 
 impl<'a> ReadOptions<'a> {
+    /// Fails if the options contradict each other, or a read that can block has too many streams.
+    fn check(&self) -> Result<(), CommandError> {
+        self.bounds.check()?;
+        self.block_ms.map_or(Ok(()), |_| check_blocking_keys(self.streams.len()))
+    }
+
     /// Inlined into both callers, so that the checks for the other command are removed at compile time.
     #[inline(always)]
     fn parse(argv: &'a [&'a [u8]], command: ReadCommand) -> Result<ReadOptions<'a>, CommandError> {

@@ -307,8 +307,7 @@ impl Connection {
             true => self.server.settings.size(Id::ClientQueryBufferLimit),
             false => UNAUTHENTICATED_INPUT_BYTES_MAX,
         };
-        let queued = self.session.transaction.as_ref().map_or(0, |transaction| transaction.memory_bytes);
-        self.input.bytes.len() + queued > limit
+        self.input.bytes.len() + self.session.kept_bytes() > limit
     }
 
     /// Publishes the state that CLIENT LIST shows.

@@ -12,6 +12,9 @@ use crate::command::{Call, CommandSpec, DONE, Reply, bytes_of, reply_ok};
 use crate::session::{Session, Transaction, Watch};
 use crate::state::Server;
 
+/// Maximum number of keys that a client can watch.
+const WATCHED_KEYS_MAX: usize = 65_536;
+
 /// Whether a command runs between MULTI and EXEC instead of being queued.
 pub(crate) fn runs_inside_multi(spec: &CommandSpec) -> bool {
     matches!(spec.name, "exec" | "discard" | "multi" | "watch" | "quit" | "reset")
@@ -82,13 +85,16 @@ pub(crate) fn watch(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>) -> Reply {
     if session.transaction.is_some() {
         return Err(errors::WATCH_IN_MULTI);
     }
+    let keys = Args::of_command(argv).rest();
+    let watched = session.watch.as_ref().map_or(0, |watch| watch.keys.len());
+    if watched + keys.len() > WATCHED_KEYS_MAX {
+        return Err(errors::TOO_MANY_WATCHED_KEYS);
+    }
     let watch = session.watch.get_or_insert_default();
-    for key in Args::of_command(argv).rest() {
-        if watch.keys.iter().any(|(db, known)| *db == session.db && **known == **key) {
-            continue;
+    for key in keys {
+        if call.txn.watch(key, &watch.flag) {
+            watch.add(session.db, key);
         }
-        call.txn.watch(key, &watch.flag);
-        watch.keys.push((session.db, Box::from(*key)));
     }
     reply_ok(call.out)
 }

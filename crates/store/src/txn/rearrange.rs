@@ -4,7 +4,7 @@ use millstream_engine::keyspace::ValueWithExpiry;
 use millstream_engine::{KeyPlace, Rearrangement};
 
 use super::change::{Change, Touched};
-use super::{LockedShards, Txn};
+use super::{LockedShards, Txn, distinct};
 
 impl Txn<'_> {
     /// Makes a rearrangement. All shards that it involves must be locked.
@@ -59,7 +59,7 @@ impl LockedShards<'_> {
         let mut found = Vec::new();
         for shard in self.shards() {
             let exists = |key: &[u8]| dbs.iter().any(|db| shard.keys.get(*db, key, now_ms).is_some());
-            for db in dbs {
+            for &db in distinct(&dbs) {
                 let watched = shard.watched.keys_of(db).into_iter().filter(|key| exists(key));
                 found.extend(watched.map(|key| (db, key)));
             }
