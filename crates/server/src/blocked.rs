@@ -35,6 +35,20 @@ pub(crate) struct BlockedClient {
     pub(crate) fallback_reply: Option<Vec<u8>>,
 }
 
+/// How the reply of a blocked command is written.
+#[derive(Clone, Copy)]
+struct ReplyForm {
+    resp3: bool,
+    /// Maximum length of the reply, in bytes.
+    bytes_max: usize,
+}
+
+impl ReplyForm {
+    fn of(session: &Session, server: &Server) -> ReplyForm {
+        ReplyForm { resp3: session.resp3, bytes_max: server.reply_bytes_max() }
+    }
+}
+
 /// Approximate memory of one key that a client is blocked on, in bytes, without the text of the key, which is stored
 /// twice.
 const BLOCKED_KEY_BYTES: usize = 500;
@@ -52,12 +66,12 @@ impl BlockedClient {
         let deadline = deadline_after(on.timeout_ms);
         let args = with_last_args(argv, &on.last_args);
         let keys_bytes: usize = on.interests.iter().map(|(key, _)| BLOCKED_KEY_BYTES + 2 * key.len()).sum();
-        let (client, resp3) = (Arc::clone(&session.client), session.resp3);
+        let (client, form) = (Arc::clone(&session.client), ReplyForm::of(session, server));
         client.blocked_bytes.store(keys_bytes + args.memory_bytes(), Ordering::Relaxed);
         let call = client.begin_blocking();
         let again = move |txn: &mut Txn<'_>| {
             // CLIENT UNBLOCK may have ended the call, and its connection has yet to notice.
-            let result = client.is_blocked_in(call).then(|| run_again((spec, &args), resp3, txn)).flatten();
+            let result = client.is_blocked_in(call).then(|| run_again((spec, &args), form, txn)).flatten();
             let Some(result) = result else { return ServeResult::StillBlocked };
             // If the client has disconnected meanwhile, the result is dropped. Entries delivered to a group stay
             // pending, unless the read had NOACK. A value popped from a list is lost.
@@ -147,17 +161,22 @@ fn reply_of(work: WorkFn, server: &Arc<Server>, resp3: bool) -> BlockedResult {
 /// Runs a blocked command again, on the thread that made its keys ready. Returns `None` if it would still block.
 ///
 /// That thread serves another client, so a panic must not end it. Instead the blocked client's connection is closed.
-fn run_again(command: (&CommandSpec, &OwnedArgs), resp3: bool, txn: &mut Txn<'_>) -> Option<BlockedResult> {
-    catch_unwind(AssertUnwindSafe(|| result_of(command, resp3, txn))).unwrap_or(Some(BlockedResult::Panicked))
+fn run_again(
+    command: (&CommandSpec, &OwnedArgs),
+    form: ReplyForm,
+    txn: &mut Txn<'_>,
+) -> Option<BlockedResult> {
+    catch_unwind(AssertUnwindSafe(|| result_of(command, form, txn))).unwrap_or(Some(BlockedResult::Panicked))
 }
 
 fn result_of(
     (spec, args): (&CommandSpec, &OwnedArgs),
-    resp3: bool,
+    form: ReplyForm,
     txn: &mut Txn<'_>,
 ) -> Option<BlockedResult> {
     let argv = args.argv();
-    let mut out = Writer::new(resp3);
+    let mut out = Writer::new(form.resp3);
+    out.length_max = form.bytes_max;
     out.buf = spare_buffer();
     let Run::Data(run) = spec.run else {
         unreachable!("{} is not a data command and cannot block", spec.name)
@@ -171,7 +190,7 @@ fn result_of(
         }
         Err(error) => return Some(BlockedResult::Error(error)),
     }
-    Some(BlockedResult::Reply(out.buf))
+    Some(if out.is_full() { BlockedResult::ReplyTooLong } else { BlockedResult::Reply(out.buf) })
 }
 
 #[cfg(test)]

@@ -86,6 +86,8 @@ pub(crate) enum BlockedResult {
     Reply(Vec<u8>),
     /// With an error.
     Error(CommandError),
+    /// With a reply that is longer than `client-output-buffer-limit`, and was not kept.
+    ReplyTooLong,
     /// The thread that ran it panicked: there is no reply.
     Panicked,
     /// By CLIENT UNBLOCK.

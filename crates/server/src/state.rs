@@ -97,6 +97,14 @@ impl Server {
         Instant::now() + Duration::from_nanos(left_ns)
     }
 
+    /// Returns the maximum length of a reply, in bytes.
+    pub(crate) fn reply_bytes_max(&self) -> usize {
+        match self.settings.size(Id::ClientOutputBufferLimit) {
+            0 => usize::MAX,
+            limit => limit,
+        }
+    }
+
     /// Returns an error if the log cannot take a change of about `bytes` bytes.
     pub(crate) fn check_writable(&self, bytes: u64) -> Result<(), CommandError> {
         self.store.check_writable(bytes).map_err(|error| errors::not_writable(&error.to_string()))

@@ -227,6 +227,99 @@ fn a_reply_beyond_the_output_limit_closes_the_connection() {
     other.call("STRLEN k", ":3000000\r\n");
 }
 
+/// A reply of 200 MiB with a limit of 2 MB. The server must stop when the limit is exceeded, not when the reply is
+/// complete.
+#[test]
+fn a_reply_beyond_the_output_limit_takes_no_more_memory_than_the_limit() {
+    let server = Server::start(&["--client-output-buffer-limit", "2mb"]);
+    let mut client = server.connect();
+    let value = "x".repeat(MIB as usize);
+    let mut entries = String::new();
+    for n in ["1", "2", "3", "4"] {
+        client.send(request(&["RPUSH", "list", &value]));
+        client.send(request(&["HSET", "hash", n, &value]));
+        client.send(request(&["SADD", "set", &format!("{n}{value}")]));
+        client.send(request(&["XADD", "stream", &format!("1-{n}"), "field", &value]));
+        entries.push_str(&format!(":{n}\r\n:1\r\n:1\r\n$3\r\n1-{n}\r\n"));
+    }
+    client.expect(&entries);
+    for args in [["SET", "string", &*value], ["SET", &*value, "long key"]] {
+        client.send(request(&args));
+        client.expect("+OK\r\n");
+    }
+    // For each of the commands that deliver entries again and again, all entries are pending.
+    client.call("XGROUP CREATE stream g 0", "+OK\r\n");
+    client.call("XGROUP CREATE stream new 0", "+OK\r\n");
+    client.send("XREADGROUP GROUP g c COUNT 1 STREAMS stream >\r\n");
+    client.expect(&format!(
+        "*1\r\n*2\r\n$6\r\nstream\r\n*1\r\n*2\r\n$3\r\n1-1\r\n*2\r\n$5\r\nfield\r\n${MIB}\r\n{value}\r\n"
+    ));
+
+    let mut close = |name: &str, requests: &str| {
+        server.reset_peak();
+        let before = server.peak_bytes();
+        let mut greedy = server.connect();
+        greedy.send(requests);
+        let mut replies = Vec::new();
+        // A reset counts as a close.
+        let _ = greedy.stream.read_to_end(&mut replies);
+        assert!(!replies.contains(&b'x'), "{name}: {} bytes of replies", replies.len());
+        let grown = server.peak_bytes().saturating_sub(before);
+        assert!(grown < 24 * MIB, "{name}: {} MiB", grown / MIB);
+        client.send("PING\r\n");
+        client.expect("+PONG\r\n");
+    };
+    for (command, times) in [(["MGET", "string"].as_slice(), 200), (&["HMGET", "hash", "1"], 200)] {
+        let repeated = std::iter::repeat_n(command[command.len() - 1], times);
+        let args: Vec<&str> = command[..command.len() - 1].iter().copied().chain(repeated).collect();
+        close(command[0], &request(&args));
+    }
+    for command in [
+        "GET string",
+        "MGET string string string string",
+        "HGETALL hash",
+        "HVALS hash",
+        "LRANGE list 0 -1",
+        "SMEMBERS set",
+        "KEYS *",
+        "SCAN 0 COUNT 1000000",
+        "XRANGE stream - +",
+        "XREVRANGE stream + - COUNT 1",
+        "XREAD STREAMS stream 0",
+        "XREADGROUP GROUP new c STREAMS stream >",
+        "XREADGROUP GROUP g c STREAMS stream 0",
+        "XREADGROUP GROUP g c CLAIM 0 STREAMS stream >",
+        "XCLAIM stream g c 0 1-1",
+        "XAUTOCLAIM stream g c 0 0",
+        "XINFO STREAM stream",
+        "XINFO STREAM stream FULL",
+    ] {
+        close(command, &format!("MULTI\r\n{}EXEC\r\n", format!("{command}\r\n").repeat(200)));
+    }
+    let sent = client.ask(&["INFO stats"]);
+    assert!(sent.contains("client_output_buffer_limit_disconnections:20\r\n"), "{sent}");
+}
+
+#[test]
+fn a_reply_to_a_blocked_client_beyond_the_output_limit_closes_its_connection() {
+    let server = Server::start(&["--client-output-buffer-limit", "2mb"]);
+    let (mut client, mut blocked) = (server.connect(), server.connect());
+    for _ in 0..50 {
+        client.send(request(&["XADD", "stream", "*", "field", &"x".repeat(MIB as usize)]));
+        client.line();
+        client.line();
+    }
+    blocked.send("XREAD BLOCK 0 STREAMS copy 0\r\n");
+    eventually("the reader is blocked", || client.ask(&["INFO clients"]).contains("blocked_clients:1\r\n"));
+    server.reset_peak();
+    let before = server.peak_bytes();
+    client.call("COPY stream copy", ":1\r\n");
+    blocked.expect_closed();
+    let grown = server.peak_bytes().saturating_sub(before);
+    assert!(grown < 24 * MIB, "{} MiB", grown / MIB);
+    assert!(client.ask(&["INFO stats"]).contains("client_output_buffer_limit_disconnections:1\r\n"));
+}
+
 #[test]
 fn small_replies_are_sent_whatever_the_output_limit_is() {
     let server = Server::start(&["--client-output-buffer-limit", "1"]);

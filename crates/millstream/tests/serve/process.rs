@@ -121,8 +121,22 @@ impl Server {
 
     /// Resident memory in bytes.
     pub(crate) fn resident_bytes(&self) -> u64 {
+        self.memory_bytes("VmRSS:")
+    }
+
+    /// Maximum of its resident memory since [`Server::reset_peak`], in bytes.
+    pub(crate) fn peak_bytes(&self) -> u64 {
+        self.memory_bytes("VmHWM:")
+    }
+
+    /// Makes [`Server::peak_bytes`] forget earlier maxima.
+    pub(crate) fn reset_peak(&self) {
+        std::fs::write(format!("/proc/{}/clear_refs", self.child.id()), "5").expect("it runs");
+    }
+
+    fn memory_bytes(&self, field: &str) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("it runs");
-        let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("a Linux kernel");
+        let line = status.lines().find(|line| line.starts_with(field)).expect("a Linux kernel");
         let kib: u64 = line.split_ascii_whitespace().nth(1).expect("a number").parse().expect("a number");
         kib * 1024
     }

@@ -44,6 +44,8 @@ pub struct EntryRun<'a> {
     expected: usize,
     /// Identity of the field names that the template is prepared for, `None` if it is not prepared in this run.
     prepared: Option<usize>,
+    /// The run ends when the output has more bytes than this.
+    output_bytes_max: usize,
     template: &'a mut Template,
     plain_names: &'a mut Vec<u8>,
     writer: &'a mut Writer,
@@ -55,10 +57,22 @@ impl EntryEncoder {
         EntryEncoder::default()
     }
 
-    /// Begins a run of about `expected` entries.
+    /// Begins a run of about `expected` entries. It ends early when the writer is full.
     pub fn run<'a>(&'a mut self, writer: &'a mut Writer, expected: usize) -> EntryRun<'a> {
+        self.run_until(writer, expected, usize::MAX)
+    }
+
+    /// Like [`run`](Self::run), but ends also when the output has more than `output_bytes` bytes. The last entry is
+    /// written as a whole.
+    pub fn run_until<'a>(
+        &'a mut self,
+        writer: &'a mut Writer,
+        expected: usize,
+        output_bytes: usize,
+    ) -> EntryRun<'a> {
         let EntryEncoder { template, plain_names } = self;
-        EntryRun { expected, prepared: None, template, plain_names, writer }
+        let output_bytes_max = output_bytes.min(writer.length_max);
+        EntryRun { expected, prepared: None, output_bytes_max, template, plain_names, writer }
     }
 }
 
@@ -85,6 +99,12 @@ impl EntryRun<'_> {
     #[inline]
     pub fn output_len(&self) -> usize {
         self.writer.buf.len() + self.template.staged_len()
+    }
+
+    /// Returns whether the output is so long that the run must end.
+    #[inline]
+    pub fn is_full(&self) -> bool {
+        self.writer.buf.len() > self.output_bytes_max
     }
 
     /// Prepares the template for this entry's field names, unless that is not worth it. Returns whether it is prepared.
@@ -114,7 +134,7 @@ impl EntrySink for EntryRun<'_> {
     #[inline(always)]
     fn entry(&mut self, entry: &EntryRef<'_>) -> ControlFlow<()> {
         self.write(entry);
-        match self.writer.buf.len() > self.writer.length_max {
+        match self.is_full() {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
         }

@@ -125,3 +125,26 @@ fn template_writes_the_same_bytes() {
         assert_eq!(encoded(&stream, expected, &mut encoder), expected_bytes(&entries), "seed {seed}");
     }
 }
+
+#[test]
+fn full_writer_takes_no_entries_and_a_run_ends_after_the_entry_that_fills_it() {
+    let entry = |n| (StreamId::new(1, n), vec![b"name".to_vec(), vec![b'x'; 500]]);
+    let entries: Vec<_> = (0..100).map(entry).collect();
+    let stream = stream_of(&entries);
+    let one = expected_bytes(&entries[..1]).len();
+    for expected in [1, TEMPLATE_ENTRIES_MIN] {
+        let (mut encoder, mut writer) = (EntryEncoder::new(), Writer::new(false));
+        writer.length_max = 4 * one;
+        stream.visit_range(IdRange::ALL, None, &mut encoder.run(&mut writer, expected));
+        assert!(writer.is_full() && writer.len() <= 6 * one, "{} bytes", writer.len());
+        let full = writer.buf.clone();
+        let first = stream.first_entry().unwrap();
+        writer.entry(&first);
+        writer.claimed_entry(&first, 1, 1);
+        assert!(writer.buf == full);
+    }
+    // A run that ends because of the length of a slice writes its last entry as a whole.
+    let (mut encoder, mut writer) = (EntryEncoder::new(), Writer::new(false));
+    stream.visit_range(IdRange::ALL, None, &mut encoder.run_until(&mut writer, 1, 10));
+    assert!(writer.buf == expected_bytes(&entries[..1]));
+}

@@ -3,6 +3,9 @@
 //! A command calls a method for each value of its reply (a number, an id, a map of n pairs), and the writer encodes it
 //! for the connection's protocol version. To undo a part of a reply, for example before an error, remember
 //! [`Writer::len`] and call [`Writer::truncate`] with it.
+//!
+//! A writer that [is full](Writer::is_full) ignores further values. So a command need not check how long its reply is:
+//! the server sees that the writer is full, and does not send the reply.
 
 use super::decimal;
 use super::id_prefix::IdPrefix;
@@ -17,8 +20,7 @@ pub struct Writer {
     pub buf: Vec<u8>,
     /// Whether the client asked for RESP3.
     pub resp3: bool,
-    /// Maximum length of `buf` in bytes. The server does not send a longer reply, so an
-    /// [`EntryRun`](super::EntryRun) stops there.
+    /// Maximum length of `buf` in bytes. The value that exceeds it is the last one written.
     pub length_max: usize,
     /// The prefix of the last id that was written.
     prefix: IdPrefix,
@@ -30,7 +32,7 @@ pub struct Writer {
 pub struct DeferredLength {
     /// Position of the length's first digit.
     at: usize,
-    /// Number of digits reserved.
+    /// Number of digits reserved; 0 if the writer was full.
     digits: usize,
     /// Array elements per counted item: 2 for a map in RESP2, otherwise 1.
     scale: usize,
@@ -52,6 +54,12 @@ impl Writer {
         self.buf.is_empty()
     }
 
+    /// Returns whether the output is longer than `length_max`. Then all values are ignored until it is truncated.
+    #[inline]
+    pub fn is_full(&self) -> bool {
+        self.buf.len() > self.length_max
+    }
+
     /// Removes everything that was written since [`len`](Self::len) was `length`.
     pub fn truncate(&mut self, length: usize) {
         self.buf.truncate(length);
@@ -60,6 +68,9 @@ impl Writer {
     /// Writes `+OK`.
     #[inline]
     pub fn ok(&mut self) {
+        if self.is_full() {
+            return;
+        }
         self.buf.extend_from_slice(b"+OK\r\n");
     }
 
@@ -71,6 +82,9 @@ impl Writer {
 
     /// Writes an error: its code and a sentence. Line ends inside it become spaces.
     pub fn error(&mut self, text: impl AsRef<[u8]>) {
+        if self.is_full() {
+            return;
+        }
         let from = self.buf.len();
         self.line(b'-', text.as_ref());
         let to = self.buf.len() - 2;
@@ -84,6 +98,9 @@ impl Writer {
     /// Writes an integer.
     #[inline]
     pub fn int(&mut self, number: i64) {
+        if self.is_full() {
+            return;
+        }
         self.buf.push(b':');
         if number < 0 {
             self.buf.push(b'-');
@@ -94,6 +111,9 @@ impl Writer {
     /// Writes an unsigned integer. Some clients cannot read integers above `i64::MAX`.
     #[inline]
     pub fn uint(&mut self, number: u64) {
+        if self.is_full() {
+            return;
+        }
         self.buf.push(b':');
         decimal::push_line(&mut self.buf, number);
     }
@@ -107,6 +127,9 @@ impl Writer {
     /// Writes a bulk string.
     #[inline]
     pub fn bulk(&mut self, bytes: impl AsRef<[u8]>) {
+        if self.is_full() {
+            return;
+        }
         let bytes = bytes.as_ref();
         self.buf.reserve(bytes.len() + 16);
         decimal::push_header(&mut self.buf, b'$', bytes.len());
@@ -121,6 +144,9 @@ impl Writer {
 
     /// Writes a value in its `Display` form as a bulk string.
     pub fn bulk_display(&mut self, value: impl fmt::Display) {
+        if self.is_full() {
+            return;
+        }
         let mark = self.deferred(b'$', 10, 1);
         let from = self.buf.len();
         // Writing to a vector cannot fail. If `value` itself fails, the reply is the text it has written until then.
@@ -132,6 +158,9 @@ impl Writer {
 
     /// Writes an id as a bulk string, `ms-seq`.
     pub fn id(&mut self, id: StreamId) {
+        if self.is_full() {
+            return;
+        }
         let seq_digits = decimal::digit_count(id.seq);
         self.prefix.set(id.ms, seq_digits);
         let seq_at = self.buf.len() + self.prefix.length();
@@ -143,23 +172,35 @@ impl Writer {
     /// Writes a null in place of a string.
     #[inline]
     pub fn null_bulk(&mut self) {
+        if self.is_full() {
+            return;
+        }
         self.buf.extend_from_slice(if self.resp3 { b"_\r\n" } else { b"$-1\r\n" });
     }
 
     /// Writes a null in place of an array.
     #[inline]
     pub fn null_array(&mut self) {
+        if self.is_full() {
+            return;
+        }
         self.buf.extend_from_slice(if self.resp3 { b"_\r\n" } else { b"*-1\r\n" });
     }
 
     /// Writes the header of an array. The caller then writes its `length` elements.
     #[inline]
     pub fn array(&mut self, length: usize) {
+        if self.is_full() {
+            return;
+        }
         decimal::push_header(&mut self.buf, b'*', length);
     }
 
     /// Writes the header of a map. The caller then writes `pairs` keys, each followed by its value.
     pub fn map(&mut self, pairs: usize) {
+        if self.is_full() {
+            return;
+        }
         match self.resp3 {
             true => decimal::push_header(&mut self.buf, b'%', pairs),
             false => decimal::push_header(&mut self.buf, b'*', 2 * pairs),
@@ -168,6 +209,9 @@ impl Writer {
 
     /// Writes the header of a set. The caller then writes its `length` elements.
     pub fn set(&mut self, length: usize) {
+        if self.is_full() {
+            return;
+        }
         decimal::push_header(&mut self.buf, if self.resp3 { b'~' } else { b'*' }, length);
     }
 
@@ -175,6 +219,9 @@ impl Writer {
     pub fn verbatim(&mut self, text: impl AsRef<[u8]>) {
         if !self.resp3 {
             return self.bulk(text);
+        }
+        if self.is_full() {
+            return;
         }
         let text = text.as_ref();
         decimal::push_header(&mut self.buf, b'=', text.len() + 4);
@@ -208,6 +255,9 @@ impl Writer {
 
     #[inline(never)]
     fn write_length(&mut self, mark: DeferredLength, length: u64) {
+        if mark.digits == 0 {
+            return;
+        }
         let digits = decimal::digit_count(length);
         if digits == mark.digits {
             decimal::write_digits(length, &mut self.buf[mark.at..mark.at + digits]);
@@ -220,7 +270,20 @@ impl Writer {
 
     /// Writes bytes that are already encoded for this writer's protocol version.
     pub fn raw(&mut self, reply: &[u8]) {
+        if self.is_full() {
+            return;
+        }
         self.buf.extend_from_slice(reply);
+    }
+
+    /// Writes values before those that were written since [`len`](Self::len) was `length`.
+    pub fn insert(&mut self, length: usize, write: impl FnOnce(&mut Writer)) {
+        if self.is_full() {
+            return;
+        }
+        let mut inserted = Writer::new(self.resp3);
+        write(&mut inserted);
+        self.buf.splice(length..length, inserted.buf);
     }
 
     /// Writes an entry: its id, and its fields as a flat array in both protocol versions. For many entries
@@ -238,6 +301,9 @@ impl Writer {
     /// Writes an entry as XREADGROUP CLAIM returns it: with its idle time in milliseconds (-1 if no consumer owned it)
     /// and its delivery count.
     pub fn claimed_entry(&mut self, entry: &EntryRef<'_>, idle_ms: i64, deliveries: u64) {
+        if self.is_full() {
+            return;
+        }
         let at = self.buf.len();
         self.entry(entry);
         // An entry is an array of two elements; this one has two more.
@@ -261,6 +327,9 @@ impl Writer {
     }
 
     fn line(&mut self, first: u8, text: &[u8]) {
+        if self.is_full() {
+            return;
+        }
         self.buf.reserve(text.len() + 3);
         self.buf.push(first);
         self.buf.extend_from_slice(text);
@@ -270,6 +339,9 @@ impl Writer {
     #[inline]
     fn deferred(&mut self, first: u8, expected: usize, scale: usize) -> DeferredLength {
         let (at, expected) = (self.buf.len() + 1, expected * scale);
+        if self.is_full() {
+            return DeferredLength { at, digits: 0, scale };
+        }
         decimal::push_header(&mut self.buf, first, expected);
         DeferredLength { at, digits: decimal::digit_count(expected as u64), scale }
     }
@@ -360,6 +432,65 @@ mod tests {
                 assert_eq!(map, (format!("*{}\r\n:5\r\n", 2 * length), format!("%{length}\r\n:5\r\n")));
             }
         }
+    }
+
+    #[test]
+    fn full_writer_ignores_values_until_it_is_truncated() {
+        let id = StreamId::new(1, 2);
+        let values: [fn(&mut Writer, StreamId); 20] = [
+            |w, _| w.ok(),
+            |w, _| w.simple("x"),
+            |w, _| w.error("x"),
+            |w, _| w.int(-1),
+            |w, _| w.uint(1),
+            |w, _| w.count(1),
+            |w, _| w.bulk("x"),
+            |w, _| w.bulk_int(1),
+            |w, _| w.bulk_display(1),
+            |w, id| w.id(id),
+            |w, _| w.null_bulk(),
+            |w, _| w.null_array(),
+            |w, _| w.array(1),
+            |w, _| w.map(1),
+            |w, _| w.set(1),
+            |w, _| w.verbatim("x"),
+            |w, _| w.raw(b"x"),
+            |w, _| w.insert(0, |w| w.ok()),
+            |w, id| w.deleted_entry(id),
+            |w, _| {
+                let (outer, inner) = (w.array_deferred(1), w.map_deferred(100));
+                w.finish(inner, 7);
+                w.finish(outer, 12);
+            },
+        ];
+        for resp3 in [false, true] {
+            for write in values {
+                let mut writer = Writer::new(resp3);
+                writer.length_max = 10;
+                // At the limit the writer still takes a value, and that is the last one.
+                writer.raw(b"+12345\r\n");
+                writer.raw(b"+\r");
+                assert!(!writer.is_full());
+                writer.bulk("last");
+                assert!(writer.is_full());
+                let full = writer.buf.clone();
+                write(&mut writer, id);
+                assert_eq!(writer.buf, full);
+                writer.truncate(0);
+                write(&mut writer, id);
+                assert!(!writer.is_empty());
+            }
+        }
+    }
+
+    #[test]
+    fn inserted_values_precede_later_ones() {
+        let mut writer = Writer::new(false);
+        writer.ok();
+        let length = writer.len();
+        writer.int(7);
+        writer.insert(length, |w| w.bulk("before"));
+        assert_eq!(writer.buf, b"+OK\r\n$6\r\nbefore\r\n:7\r\n");
     }
 
     #[test]

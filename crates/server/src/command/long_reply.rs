@@ -45,16 +45,15 @@ impl LongReply {
         self.unwritten.is_empty() && self.copied == self.bytes.len()
     }
 
-    /// Continues the reply until the output has about `output_bytes`, or the reply is complete.
+    /// Continues the reply until the output has about `output_bytes` or is full, or the reply is complete.
     pub(crate) fn write(&mut self, out: &mut Writer, output_bytes: usize) {
-        out.length_max = output_bytes;
-        while out.len() <= output_bytes && !self.is_done() {
+        while out.len() <= output_bytes && !out.is_full() && !self.is_done() {
             let until = self.unwritten.front().map_or(self.bytes.len(), |(at, _)| *at);
             out.raw(&self.bytes[self.copied..until]);
             self.copied = until;
             let Some((_, entries)) = self.unwritten.front_mut() else { break };
             ENCODER.with_borrow_mut(|encoder| {
-                entries.visit(&mut encoder.run(out, entries.left() as usize));
+                entries.visit(&mut encoder.run_until(out, entries.left() as usize, output_bytes));
             });
             if entries.left() == 0 {
                 self.unwritten.pop_front();
@@ -62,11 +61,9 @@ impl LongReply {
         }
     }
 
-    /// Writes the whole rest of the reply.
+    /// Writes the whole rest of the reply, unless the output becomes full.
     pub(crate) fn write_all(mut self, out: &mut Writer) {
-        let length_max = out.length_max;
         self.write(out, usize::MAX);
-        out.length_max = length_max;
     }
 
     /// Returns the unwritten entries as stream values, for the store to free.

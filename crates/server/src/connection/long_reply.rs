@@ -39,6 +39,7 @@ impl Connection {
                 return false;
             }
             let sent = with_buffers(self.session.resp3, |Buffers { output, .. }| {
+                output.length_max = bytes_left;
                 reply.write(output, SLICE_BYTES);
                 match bytes_left.checked_sub(output.len()) {
                     Some(left) => bytes_left = left,

@@ -247,6 +247,7 @@ impl Connection {
             0 => usize::MAX,
             limit => limit.max(SMALL_REPLY_BYTES),
         };
+        let reply_bytes_max = server.reply_bytes_max();
         // The last request's transaction, kept open: the next request may need the same lock.
         let mut open = None;
         let mut used = 0;
@@ -288,7 +289,7 @@ impl Connection {
             if context.session.authenticated != decoder.limits().authenticated {
                 decoder.set_limits(limits(server, context.session.authenticated));
             }
-            if out.len() - mark > reply_bytes_max {
+            if out.is_full() {
                 server.stats.note(Event::OutputLimitClose);
                 out.truncate(mark);
                 return (used, AfterBatch::Close);

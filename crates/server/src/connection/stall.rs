@@ -15,6 +15,7 @@ use super::Connection;
 use crate::blocked::BlockedClient;
 use crate::io_thread::{Buffers, with_buffers};
 use crate::registry::BlockedResult;
+use crate::stats::Event;
 
 /// Maximum bytes read ahead while no command runs.
 const READ_AHEAD_BYTES_MAX: usize = 1024 * 1024;
@@ -38,8 +39,14 @@ impl Connection {
         if !is_connected {
             return false;
         }
+        let is_wanted = self.session.take_reply();
         match result {
             Some(BlockedResult::Panicked) => return false,
+            Some(BlockedResult::ReplyTooLong) if is_wanted => {
+                self.server.stats.note(Event::OutputLimitClose);
+                return false;
+            }
+            Some(BlockedResult::ReplyTooLong) => {}
             Some(BlockedResult::Reply(reply)) => out.buf = reply,
             Some(BlockedResult::Error(error)) => self.reply_error(&error, &mut out),
             Some(BlockedResult::Unblocked(UnblockReason::Error)) => {
@@ -50,7 +57,7 @@ impl Connection {
                 None => out.null_array(),
             },
         }
-        if self.session.take_reply() {
+        if is_wanted {
             self.output.keep(&mut out.buf, 0);
         }
         self.defer_replies();

@@ -186,25 +186,26 @@ pub(crate) fn keys(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Re
     DONE
 }
 
-/// In the reply, the next cursor precedes the keys, but it is known only after the keys were visited. So the keys are
-/// written to a separate buffer first.
+/// In the reply, the next cursor precedes the keys, but it is known only after the keys were visited. So it is inserted
+/// before them.
 pub(crate) fn scan(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
     let step = Scan::parse(argv)?;
     let wanted = |key: &[u8], kind: Kind| {
         step.type_name.is_none_or(|name| name.eq_ignore_ascii_case(type_name(Some(kind)).as_bytes()))
             && step.pattern.is_none_or(|pattern| glob::matches(pattern, key))
     };
-    let (mut keys, mut matching) = (Writer::new(out.resp3), 0);
+    out.array(2);
+    let (begin, mut matching) = (out.len(), 0);
     let cursor = txn.scan(step.cursor, step.count as usize, |key, kind| {
         if wanted(key, kind) {
-            keys.bulk(key);
+            out.bulk(key);
             matching += 1;
         }
     });
-    out.array(2);
-    out.bulk_display(cursor);
-    out.array(matching);
-    out.raw(&keys.buf);
+    out.insert(begin, |out| {
+        out.bulk_display(cursor);
+        out.array(matching);
+    });
     DONE
 }
 

@@ -154,7 +154,9 @@ fn write_claimed(
     write_entries(out, rows.len() as u64, |run| {
         let mut count = 0;
         shown = visit_claimed(txn, key, rows, |entry| {
-            run.write(entry);
+            if !run.is_full() {
+                run.write(entry);
+            }
             count += 1;
         });
         count

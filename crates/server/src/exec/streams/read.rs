@@ -153,7 +153,8 @@ fn read_new(
     });
     // If the stream has new entries but none was delivered, the reply was full. The stream then stays in the reply,
     // without entries. This cannot happen before the first entry, for which a reply always has space.
-    if delivered?.is_none() && (is_first || verbs::find_new(txn, reader, None)?.is_none()) {
+    let is_empty = delivered?.is_none() && !reply.out.is_full();
+    if is_empty && (is_first || verbs::find_new(txn, reader, None)?.is_none()) {
         reply.remove_stream(before);
     }
     Ok(())
@@ -177,7 +178,7 @@ fn read_idle_and_new(
     let BoundedRows { budget, out } = rows;
     out.finish(mark, count as usize);
     reply.budget = budget;
-    if count == 0 {
+    if count == 0 && !reply.out.is_full() {
         reply.remove_stream(before);
     }
     Ok(())
@@ -196,7 +197,7 @@ fn read_history(
     let out = reply.begin_stream(reader.key);
     let mark = out.array_deferred(0);
     let rows = verbs::read_history(txn, reader, after, count, |id, entry| {
-        if !budget.has_space(out.len()) {
+        if !budget.has_space(out.len()) || out.is_full() {
             return ControlFlow::Break(());
         }
         match entry {
@@ -265,7 +266,7 @@ struct BoundedRows<'o> {
 
 impl ClaimSink for BoundedRows<'_> {
     fn wants(&mut self, _: &EntryRef<'_>) -> bool {
-        self.budget.has_space(self.out.len()) && self.out.len() <= self.out.length_max
+        self.budget.has_space(self.out.len()) && !self.out.is_full()
     }
 
     fn entry(&mut self, entry: &EntryRef<'_>, before: Option<PriorDelivery>) {
