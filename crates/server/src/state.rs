@@ -19,6 +19,11 @@ use crate::stats::Stats;
 
 pub(crate) const NANOS_PER_MILLI: u64 = 1_000_000;
 
+/// A reply of up to this many bytes is always sent, whatever `client-output-buffer-limit` is. Otherwise a small limit
+/// would close even the connection of the operator who wants to raise it. Redis has a buffer of this size per client
+/// that its limit does not count.
+const SMALL_REPLY_BYTES: usize = 16 << 10;
+
 /// The state that all threads of a server share.
 pub struct Server {
     /// The data. A program that runs the server in its own process can use it too.
@@ -101,7 +106,7 @@ impl Server {
     pub(crate) fn reply_bytes_max(&self) -> usize {
         match self.settings.size(Id::ClientOutputBufferLimit) {
             0 => usize::MAX,
-            limit => limit,
+            limit => limit.max(SMALL_REPLY_BYTES),
         }
     }
 

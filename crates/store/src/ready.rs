@@ -6,6 +6,7 @@ use hashbrown::HashSet;
 use smallvec::SmallVec;
 
 use crate::dbkey::{DbKey, DbKeyRef};
+use crate::secret::SecretState;
 
 /// While there are at most this many keys, comparing all of them is faster than hashing.
 const COMPARED_MAX: usize = 8;
@@ -17,7 +18,7 @@ pub(crate) struct ReadyKeys {
     keys: SmallVec<[DbKey; 1]>,
     taken: usize,
     /// The keys in the queue, for lookups. `None` until the queue has more than [`COMPARED_MAX`] keys.
-    index: Option<Box<HashSet<DbKey, foldhash::fast::RandomState>>>,
+    index: Option<Box<HashSet<DbKey, SecretState>>>,
 }
 
 impl ReadyKeys {

@@ -1,6 +1,6 @@
 //! Output: text and JSON on standard output; remarks and progress bars on standard error.
 //!
-//! All text is made safe for a terminal here. Only [`print`] and [`note_styled`] let styles through: their callers make
+//! All text is made safe for a terminal here. Only [`print()`] and [`note_styled`] let styles through: their callers make
 //! names and other text from a store [`printable`](super::safe_text::printable) first. A [`Table`](super::table::Table)
 //! does this itself.
 

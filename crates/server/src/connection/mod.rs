@@ -46,10 +46,6 @@ const FLUSH_BYTES: usize = 1024 * 1024;
 /// log itself and sends them at once. By the time the flush task runs, the processor's cache would no longer contain
 /// them.
 const SEND_NOW_BYTES: usize = 4096;
-/// A reply of up to this many bytes is always sent, whatever `client-output-buffer-limit` is. Otherwise a small limit
-/// would close even the connection of the operator who wants to raise it. Redis has a buffer of this size per client
-/// that its limit does not count.
-const SMALL_REPLY_BYTES: usize = 16 << 10;
 /// Maximum bytes of input kept for a client that has not authenticated.
 const UNAUTHENTICATED_INPUT_BYTES_MAX: usize = 1024 * 1024;
 
@@ -243,10 +239,6 @@ impl Connection {
         let Connection { server, stats, session, decoder, .. } = self;
         let commands = &COMMANDS;
         let mut context = CommandContext { server, stats, session, batch, commands, is_short: false };
-        let reply_bytes_max = match server.settings.size(Id::ClientOutputBufferLimit) {
-            0 => usize::MAX,
-            limit => limit.max(SMALL_REPLY_BYTES),
-        };
         let reply_bytes_max = server.reply_bytes_max();
         // The last request's transaction, kept open: the next request may need the same lock.
         let mut open = None;
