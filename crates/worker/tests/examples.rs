@@ -22,8 +22,8 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("takeover", "25 received, 25 acknowledged, 4 redelivered"),
 ];
 
-/// Programs that are not examples of usage: `throughput` is a measurement.
-const OTHERS: &[&str] = &["throughput"];
+/// Programs that are not examples of usage: they measure.
+const OTHERS: &[&str] = &["latency", "throughput"];
 
 #[test]
 fn every_example_prints_its_expected_last_line() {
