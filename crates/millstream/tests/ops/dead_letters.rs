@@ -118,7 +118,7 @@ fn redrive_returns_messages_only_to_the_stream_of_the_dead_letters() {
         assert_eq!(admin["length"], 1);
         assert_eq!(admin["group_list"][0]["pending"], 0);
         assert_eq!(dead_letters(&store, &[]).len(), 1);
-        // Whoever names the stream wants its messages back.
+        // The operator names the stream, and so wants its messages back.
         store.run(&["dlq", "redrive", "admin", "--dlq", "{orders}:dlq", "--all-groups"]).ok();
         assert_eq!(store.run(&["stream", "info", "admin", "--json"]).ok().json()["length"], 2);
     }

@@ -1,4 +1,4 @@
-//! Names, fields and errors that try to change the terminal of whoever looks at them.
+//! Names, fields and errors that try to change the terminal of the operator who looks at them.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
