@@ -212,7 +212,7 @@ pub(crate) fn over_connections(
     rounds: u64,
     request: &[u8],
 ) -> Result<Speed, Failure> {
-    let open = |_| Connection::small(&server.address);
+    let open = |_| server.connect_small();
     let mut connections = (0..connections).map(open).collect::<Result<Vec<_>, _>>()?;
     // After these replies the server has accepted all connections.
     connections.iter_mut().try_for_each(|connection| connection.call(&["PING"]).map(|_| ()))?;
@@ -259,7 +259,7 @@ pub(crate) fn with_blocked_readers(
     producers.truncate(producer_count);
     let mut blocked = Vec::with_capacity(readers);
     for _ in 0..readers {
-        let mut reader = Connection::small(&server.address)?;
+        let mut reader = server.connect_small()?;
         reader.send(&first_request)?;
         reader.skip(1)?;
         blocked.push(reader);

@@ -13,6 +13,7 @@ mod disk;
 mod doc;
 mod floor;
 mod flow;
+mod hostile;
 mod instructions;
 mod load;
 mod nats;

@@ -198,7 +198,7 @@ fn json_targets(row: &Row) -> String {
                 "{{\"peer\": {}, \"figure\": {}, \"asked\": {:.4}, \"found\": {:.4}, \"met\": {}}}",
                 quoted(&row.servers[peer]),
                 quoted(judged.column),
-                judged.goal(),
+                judged.asked,
                 judged.found,
                 judged.is_met()
             )

@@ -15,6 +15,8 @@ use crate::wire::Connection;
 const START_WITHIN: Duration = Duration::from_secs(300);
 /// More connections than any workload opens.
 const MAX_CLIENTS: &str = "12000";
+/// The password of servers that `start_exposed` starts.
+pub(crate) const PASSWORD: &str = "correct horse battery staple";
 
 /// Files that a server does not read when it starts: its output, and the dump of redis-server, which redis-server
 /// ignores if it has a log.
@@ -48,6 +50,7 @@ pub(crate) struct Server {
     pub(crate) address: String,
     /// Time from its start to its reply to PING; zero if it was already running.
     pub(crate) answered_after: Duration,
+    password: Option<&'static str>,
     /// `None` if it was already running.
     process: Option<Process>,
 }
@@ -80,7 +83,28 @@ impl Server {
             arguments.splice(0..0, delayed_syncs());
             started = Path::new(STRACE);
         }
-        Server::launch(&program.name, Protocol::Redis, started, arguments, folder, port)
+        Server::launch(&program.name, Protocol::Redis, started, arguments, folder, port, None)
+    }
+
+    /// Starts a program with settings for a port that strangers can reach: a password, and Millstream's limit of a
+    /// reply on every server. Persistence is off. `settings` are further settings, as arguments.
+    pub(crate) fn start_exposed(
+        program: &Program,
+        settings: &[&str],
+        options: &Options,
+    ) -> Result<Server, Failure> {
+        let Place::Path(path) = &program.place else { return Err(not_ours(&program.name)) };
+        let port = free_port()?;
+        let folder = fresh_folder(port, options)?;
+        let is_ours = is_millstream(path);
+        let mut arguments = arguments(is_ours, port, &folder, Persistence::Off);
+        arguments.extend(["--requirepass", PASSWORD].map(str::to_owned));
+        if !is_ours {
+            let limit = ["--client-output-buffer-limit", "normal", "256mb", "0", "0"];
+            arguments.extend(limit.map(str::to_owned));
+        }
+        arguments.extend(settings.iter().map(|&setting| setting.to_owned()));
+        Server::launch(&program.name, Protocol::Redis, path, arguments, folder, port, Some(PASSWORD))
     }
 
     /// Starts the subject under a wrapper program. The wrapper gets the arguments `before`, then the server's command
@@ -99,7 +123,7 @@ impl Server {
         all.extend(arguments(true, port, &folder, persistence));
         // One I/O thread, as on the smallest machine, so counts do not depend on the number of cores.
         all.extend(["--io-threads".to_owned(), "1".to_owned()]);
-        Server::launch(&options.subject.name, Protocol::Redis, Path::new(wrapper), all, folder, port)
+        Server::launch(&options.subject.name, Protocol::Redis, Path::new(wrapper), all, folder, port, None)
     }
 
     /// Starts a nats-server. `sync_always` needs a version that supports it.
@@ -111,7 +135,7 @@ impl Server {
         let port = free_port()?;
         let folder = fresh_folder(port, options)?;
         let arguments = nats::arguments(port, &folder, sync_always)?;
-        Server::launch("nats", Protocol::Nats, &installed.path, arguments, folder, port)
+        Server::launch("nats", Protocol::Nats, &installed.path, arguments, folder, port, None)
     }
 
     fn launch(
@@ -121,6 +145,7 @@ impl Server {
         arguments: Vec<String>,
         folder: PathBuf,
         port: u16,
+        password: Option<&'static str>,
     ) -> Result<Server, Failure> {
         let begun = Instant::now();
         let child = spawn(program, &arguments, &folder)?;
@@ -131,6 +156,7 @@ impl Server {
             protocol,
             address,
             answered_after: Duration::ZERO,
+            password,
             process: Some(process),
         };
         server.wait_until_it_answers(Duration::from_millis(2))?;
@@ -152,15 +178,28 @@ impl Server {
             protocol: Protocol::Redis,
             address: address.into(),
             answered_after: Duration::ZERO,
+            password: None,
             process: None,
         };
         server.connect()?.call(&["PING"])?;
         Ok(server)
     }
 
-    /// Opens a connection.
+    /// Opens a connection, and logs in if the server has a password.
     pub(crate) fn connect(&self) -> Result<Connection, Failure> {
-        Connection::open(&self.address)
+        self.log_in(Connection::open(&self.address)?)
+    }
+
+    /// Opens a connection with a small buffer, for workloads with thousands of connections.
+    pub(crate) fn connect_small(&self) -> Result<Connection, Failure> {
+        self.log_in(Connection::small(&self.address)?)
+    }
+
+    fn log_in(&self, mut connection: Connection) -> Result<Connection, Failure> {
+        if let Some(password) = self.password {
+            connection.call(&["AUTH", password])?;
+        }
+        Ok(connection)
     }
 
     /// Kills the server and starts it again on its data. Returns the time until it replies to PING.
@@ -249,7 +288,7 @@ impl Server {
     /// Whether the server replies to PING. While it loads its data it refuses connections or replies with an error.
     fn answers(&self) -> bool {
         match self.protocol {
-            Protocol::Redis => Connection::small(&self.address).is_ok_and(|mut c| c.call(&["PING"]).is_ok()),
+            Protocol::Redis => self.connect_small().is_ok_and(|mut c| c.call(&["PING"]).is_ok()),
             Protocol::Nats => nats::check(&self.address).is_ok(),
         }
     }

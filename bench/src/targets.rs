@@ -1,4 +1,5 @@
-//! Targets: how many times better than its peers Millstream must be, and how much the log may cost.
+//! Targets: how many times better than its peers Millstream must be, how much the log may cost, and how long an attack
+//! may stall other clients.
 //!
 //! Most targets refer to redis-server 7.0.15 only. If a workload has several variants, each of them must meet the
 //! target.
@@ -35,6 +36,8 @@ enum Goal {
     Times(f64),
     /// Maximum extra cost over the peer, in percent.
     Percent(f64),
+    /// Maximum of the figure: this many milliseconds or twice the peer's figure, whichever is more.
+    Stall { at_least_ms: f64 },
 }
 
 const fn target(table: &'static str, row: &'static str, column: &'static str, goal: Goal) -> Target {
@@ -69,6 +72,10 @@ const fn wait(table: &'static str, row: &'static str, column: &'static str) -> T
 const fn delivery(row: &'static str, column: &'static str, times: f64) -> Target {
     let table = "Latency of a message, always";
     Target { table, row, column, goal: Goal::Times(times), against: Against::EveryPeer }
+}
+
+const fn stall(row: &'static str, column: &'static str) -> Target {
+    target("Stalls under attack", row, column, Goal::Stall { at_least_ms: 10.0 })
 }
 
 const SNAPSHOT: &str = "A snapshot under way";
@@ -140,6 +147,36 @@ const TARGETS: &[Target] = &[
     delivery("always-1x1-max", "delivered_p50_us", 1.3),
     delivery("always-1x1-max", "delivered_p99_us", 1.3),
     delivery("always-1x1-max", "delivered_p999_us", 1.0),
+    stall("none", "ping_worst_ms"),
+    stall("none", "xadd_worst_ms"),
+    stall("hash-flood", "ping_worst_ms"),
+    stall("hash-flood", "xadd_worst_ms"),
+    stall("mget", "ping_worst_ms"),
+    stall("mget", "xadd_worst_ms"),
+    stall("block-many", "ping_worst_ms"),
+    stall("block-many", "xadd_worst_ms"),
+    stall("flushall", "ping_worst_ms"),
+    stall("flushall", "xadd_worst_ms"),
+    stall("exec", "ping_worst_ms"),
+    stall("exec", "xadd_worst_ms"),
+    stall("watch", "ping_worst_ms"),
+    stall("watch", "xadd_worst_ms"),
+    stall("auth", "ping_worst_ms"),
+    stall("auth", "xadd_worst_ms"),
+    stall("garbage", "ping_worst_ms"),
+    stall("garbage", "xadd_worst_ms"),
+    stall("tls-hello", "ping_worst_ms"),
+    stall("tls-hello", "xadd_worst_ms"),
+    stall("stranger-ping", "ping_worst_ms"),
+    stall("stranger-ping", "xadd_worst_ms"),
+    stall("connects", "ping_worst_ms"),
+    stall("connects", "xadd_worst_ms"),
+    stall("keys-glob", "ping_worst_ms"),
+    stall("keys-glob", "xadd_worst_ms"),
+    stall("xrange-unread", "ping_worst_ms"),
+    stall("xrange-unread", "xadd_worst_ms"),
+    stall("pipelines", "ping_worst_ms"),
+    stall("pipelines", "xadd_worst_ms"),
 ];
 
 /// A measured figure and its target.
@@ -149,21 +186,16 @@ pub(crate) struct Judged {
     /// The column's heading without its unit.
     quantity: &'static str,
     goal: Goal,
+    /// The goal as a bare number.
+    pub(crate) asked: f64,
     pub(crate) found: f64,
 }
 
 impl Judged {
     pub(crate) fn is_met(&self) -> bool {
         match self.goal {
-            Goal::Times(times) => self.found >= times,
-            Goal::Percent(percent) => self.found <= percent,
-        }
-    }
-
-    /// Returns the goal as a bare number.
-    pub(crate) fn goal(&self) -> f64 {
-        match self.goal {
-            Goal::Times(figure) | Goal::Percent(figure) => figure,
+            Goal::Times(_) => self.found >= self.asked,
+            Goal::Percent(_) | Goal::Stall { .. } => self.found <= self.asked,
         }
     }
 
@@ -172,6 +204,7 @@ impl Judged {
         let goal = match self.goal {
             Goal::Times(times) => format!("≥ {}×", significant(times)),
             Goal::Percent(percent) => format!("≤ {percent:.0} %"),
+            Goal::Stall { .. } => format!("≤ {} ms", significant(self.asked)),
         };
         format!("{goal}: {}", if self.is_met() { "met" } else { "missed" })
     }
@@ -192,9 +225,13 @@ pub(crate) fn judge(row: &Row, peer: usize) -> Vec<Judged> {
     };
     let judged = |target: &Target| {
         let at = row.table.columns.iter().position(|column| column.key == target.column)?;
-        let found = row.compared(peer, at)?.median;
+        let compared = row.compared(peer, at)?.median;
+        let (asked, found) = match target.goal {
+            Goal::Times(figure) | Goal::Percent(figure) => (figure, compared),
+            Goal::Stall { at_least_ms } => (at_least_ms.max(2.0 * row.median(peer, at)?), row.median(0, at)?),
+        };
         let quantity = row.table.columns[at].quantity();
-        Some(Judged { column: target.column, quantity, goal: target.goal, found })
+        Some(Judged { column: target.column, quantity, goal: target.goal, asked, found })
     };
     TARGETS.iter().filter(of_row).filter_map(judged).collect()
 }
@@ -223,7 +260,7 @@ pub(crate) fn summary(rows: &[Row]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::topics::{TOPICS, durability, latency, messages, speed};
+    use crate::topics::{TOPICS, attacks, durability, latency, messages, speed};
 
     fn row(name: &str, ours: f64) -> Row {
         let mut row = Row::new(&speed::TABLE, name, "", vec!["ours".into(), "redis".into(), "valkey".into()]);
@@ -282,6 +319,14 @@ mod tests {
             "delivered p50 ≥ 1.30×: missed, delivered p99 ≥ 1.30×: missed, delivered p99.9 ≥ 1.00×: met"
         );
         assert_eq!(summary(&[row]).unwrap(), "4 of 6 targets met");
+    }
+
+    #[test]
+    fn a_stall_is_compared_with_ten_milliseconds_and_with_the_peer() {
+        let mut row = Row::new(&attacks::TABLE, "mget", "", vec!["ours".into(), "redis".into()]);
+        let sample = |ping, add| vec![vec![None, None, Some(ping), None, Some(add)]];
+        row.samples = vec![sample(9.0, 31.0), sample(1.0, 15.0)];
+        assert_eq!(judgement(&row, 1), "PING worst ≤ 10.0 ms: met, XADD worst ≤ 30.0 ms: missed");
     }
 
     #[test]

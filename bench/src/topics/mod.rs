@@ -1,5 +1,7 @@
 //! The topics of the benchmark: one file per topic, and the list of all topics.
 
+pub(crate) mod attacks;
+pub(crate) mod clients;
 pub(crate) mod durability;
 pub(crate) mod growth;
 pub(crate) mod latency;
@@ -81,6 +83,14 @@ pub(crate) const TOPICS: &[Topic] = &[
         },
     },
     Topic { name: "growth", parts: &[part(&growth::TABLE, growth::rows)], run: growth::run },
+    Topic {
+        name: "attacks",
+        parts: &[part(&clients::TABLE, clients::rows), part(&attacks::TABLE, attacks::rows)],
+        run: |options, report| {
+            clients::run(options, report)?;
+            attacks::run(options, report)
+        },
+    },
 ];
 
 const fn part(table: &'static Table, rows: fn() -> Vec<(String, String)>) -> Part {

@@ -1,0 +1,153 @@
+//! Hostile clients: connections that send whatever bytes an attack needs, and read only if the attack does.
+//!
+//! An attack runs on one thread, so it takes at most one core.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::Failure;
+use crate::server::{PASSWORD, Server};
+use crate::wire::{Connection, encode};
+
+/// Pause of an attack that can neither send nor receive.
+const NOTHING_TO_DO: Duration = Duration::from_micros(100);
+
+/// Connections that send the same bytes again and again, as fast as one thread can.
+pub(crate) struct Flood {
+    pub(crate) connections: usize,
+    /// Sent once, when a connection is opened.
+    pub(crate) greeting: Vec<u8>,
+    /// Sent again and again.
+    pub(crate) payload: Vec<u8>,
+}
+
+impl Flood {
+    /// Runs for this time. If the server closes a connection, the flood opens another.
+    pub(crate) fn run(&self, server: &Server, time: Duration) -> Result<(), Failure> {
+        let mut sources = Vec::new();
+        for _ in 0..self.connections {
+            sources.push(Source::open(server, self)?);
+        }
+        let mut inbox = vec![0; 64 * 1024];
+        let begun = Instant::now();
+        while begun.elapsed() < time {
+            let mut has_progress = false;
+            for source in &mut sources {
+                match source.step(self, &mut inbox) {
+                    Step::Progress => has_progress = true,
+                    Step::Wait => {}
+                    Step::Closed => {
+                        *source = Source::open(server, self)?;
+                        has_progress = true;
+                    }
+                }
+            }
+            if !has_progress {
+                thread::sleep(NOTHING_TO_DO);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// One connection of a flood.
+struct Source {
+    socket: TcpStream,
+    /// Bytes of the greeting and of the current payload that are sent.
+    sent: usize,
+    is_greeted: bool,
+}
+
+enum Step {
+    Progress,
+    Wait,
+    Closed,
+}
+
+impl Source {
+    fn open(server: &Server, flood: &Flood) -> Result<Source, Failure> {
+        let socket = connect(server)?;
+        socket.set_nonblocking(true)?;
+        Ok(Source { socket, sent: 0, is_greeted: flood.greeting.is_empty() })
+    }
+
+    /// Sends once and receives once.
+    fn step(&mut self, flood: &Flood, inbox: &mut [u8]) -> Step {
+        let bytes = if self.is_greeted { &flood.payload } else { &flood.greeting };
+        let sent = self.socket.write(&bytes[self.sent..]);
+        if let Ok(count) = sent {
+            self.sent += count;
+            if self.sent == bytes.len() {
+                (self.sent, self.is_greeted) = (0, true);
+            }
+        }
+        match (sent, self.socket.read(inbox)) {
+            (_, Ok(0)) => Step::Closed,
+            (Err(error), _) | (_, Err(error)) if error.kind() != ErrorKind::WouldBlock => Step::Closed,
+            (Err(_), Err(_)) => Step::Wait,
+            _ => Step::Progress,
+        }
+    }
+}
+
+/// Opens a connection without logging in.
+pub(crate) fn connect(server: &Server) -> Result<TcpStream, Failure> {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    loop {
+        match TcpStream::connect(&server.address) {
+            Ok(socket) => {
+                socket.set_nodelay(true)?;
+                return Ok(socket);
+            }
+            // An attack that reconnects can use up the local ports for a moment.
+            Err(_) if Instant::now() < deadline => thread::sleep(Duration::from_millis(1)),
+            Err(error) => return Err(format!("cannot connect to {}: {error}", server.address).into()),
+        }
+    }
+}
+
+/// Opens a connection and logs in.
+pub(crate) fn connect_and_log_in(server: &Server) -> Result<TcpStream, Failure> {
+    let mut socket = connect(server)?;
+    socket.write_all(&command(&["AUTH", PASSWORD]))?;
+    let mut reply = [0; 5];
+    socket.read_exact(&mut reply)?;
+    match &reply {
+        b"+OK\r\n" => Ok(socket),
+        _ => Err("the server refused the password".into()),
+    }
+}
+
+/// Encodes a command.
+pub(crate) fn command<A: AsRef<[u8]>>(arguments: &[A]) -> Vec<u8> {
+    let mut out = Vec::new();
+    encode(&mut out, arguments);
+    out
+}
+
+/// Reads until the server closes the connection or is silent for this time.
+pub(crate) fn drain(socket: &mut TcpStream, silence: Duration) -> Result<(), Failure> {
+    socket.set_read_timeout(Some(silence))?;
+    let mut inbox = vec![0; 256 * 1024];
+    loop {
+        match socket.read(&mut inbox) {
+            Ok(0) | Err(_) => return Ok(()),
+            Ok(_) => {}
+        }
+    }
+}
+
+/// Waits until this many clients are blocked.
+pub(crate) fn wait_until_blocked(admin: &mut Connection, count: usize) -> Result<(), Failure> {
+    let line = format!("blocked_clients:{count}\r\n");
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while Instant::now() < deadline {
+        if admin.call_text(&["INFO", "clients"])?.contains(&line) {
+            return Ok(());
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    Err(format!("fewer than {count} clients are blocked").into())
+}

@@ -1,0 +1,325 @@
+//! Latency of small requests of well-behaved clients while a hostile client attacks the server.
+//!
+//! Each attack runs on a fresh server, from one thread, for at most a few seconds.
+
+use std::io::Write;
+use std::net::TcpStream;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::Failure;
+use crate::hostile::{Flood, command, connect, connect_and_log_in, drain, wait_until_blocked};
+use crate::options::{Options, Program};
+use crate::probe::Probe;
+use crate::report::Report;
+use crate::server::{PASSWORD, Server};
+use crate::stats::Latencies;
+use crate::table::{Column, Compare, Layout, Row, Sample, Table};
+use crate::topics::clients::{read_blocking, waited_key};
+use crate::topics::turns;
+
+pub(crate) static TABLE: Table = Table {
+    topic: "attacks",
+    heading: "Stalls under attack",
+    intro: "Every millisecond one client that has logged in sends PING and another sends XADD, without \
+            pipelining, while a hostile client does what the row says, for about two seconds or a fixed number \
+            of times. Each attack runs on one thread, against a fresh server with persistence off, a password, \
+            and at most 256 MB of unsent replies per client. The attack, the two measuring clients and the \
+            server share the cores of the machine, so compare the lines of a row: they are from the same run. \
+            A stall also counts for the requests that would have been sent meanwhile, each with the rest of \
+            the time. The target: no stall above 10 ms or twice the stall on redis-server, whichever is more.",
+    layout: Layout::ByServer,
+    columns: &[
+        Column { key: "ping_p50_us", heading: "PING p50, µs", compare: Compare::No },
+        Column { key: "ping_p99_us", heading: "PING p99, µs", compare: Compare::No },
+        Column { key: "ping_worst_ms", heading: "PING worst, ms", compare: Compare::Less },
+        Column { key: "xadd_p99_us", heading: "XADD p99, µs", compare: Compare::No },
+        Column { key: "xadd_worst_ms", heading: "XADD worst, ms", compare: Compare::Less },
+    ],
+};
+
+/// A prepared attack.
+type Ready<'a> = Box<dyn FnOnce() -> Result<(), Failure> + 'a>;
+
+/// One row: an attack.
+struct Attack {
+    name: &'static str,
+    title: &'static str,
+    /// Does what must be done before the measurement, and returns the attack.
+    prepare: for<'a> fn(&'a Server, &'a Options) -> Result<Ready<'a>, Failure>,
+}
+
+const ATTACKS: &[Attack] = &[
+    Attack { name: "none", title: "no attack", prepare: none },
+    Attack { name: "hash-flood", title: "SADD of 80,000 colliding members, 5 times", prepare: hash_flood },
+    Attack { name: "mget", title: "MGET of 1 MiB 2,500 times, 3 times", prepare: mget },
+    Attack { name: "block-many", title: "XREAD BLOCK on 65,536 keys, 5 times", prepare: block_many },
+    Attack {
+        name: "flushall",
+        title: "FLUSHALL, 200 clients blocked on 500 keys each, 5 times",
+        prepare: flush_waited,
+    },
+    Attack { name: "exec", title: "EXEC of 100,000 XADDs that wake 200 clients", prepare: exec_waited },
+    Attack { name: "watch", title: "WATCH of 60,000 keys, once", prepare: watch },
+    Attack { name: "auth", title: "AUTH guesses, 4 connections", prepare: auth },
+    Attack { name: "garbage", title: "garbage and reconnect, 4 connections", prepare: garbage },
+    Attack { name: "tls-hello", title: "TLS to the plain port, 4 connections", prepare: tls_hello },
+    Attack { name: "stranger-ping", title: "PINGs without login, 4 connections", prepare: stranger_ping },
+    Attack { name: "connects", title: "5,000 connects per second", prepare: connects },
+    Attack { name: "keys-glob", title: "KEYS with a hostile pattern, 10 times", prepare: keys_glob },
+    Attack { name: "xrange-unread", title: "XRANGE of 20 MB, 20 clients that do not read", prepare: xrange },
+    Attack { name: "pipelines", title: "pipelines of 10,000 XADDs, 4 connections", prepare: pipelines },
+];
+
+pub(crate) fn rows() -> Vec<(String, String)> {
+    ATTACKS.iter().map(|attack| (attack.name.into(), attack.title.into())).collect()
+}
+
+pub(crate) fn run(options: &Options, report: &mut Report) -> Result<(), Failure> {
+    let programs = options.startable();
+    for attack in ATTACKS.iter().filter(|attack| options.wants(TABLE.topic, attack.name)) {
+        let names = programs.iter().map(|program| program.name.clone()).collect();
+        let mut row = Row::new(&TABLE, attack.name, attack.title, names);
+        for repetition in 0..options.heavy_repetitions() {
+            for at in turns(repetition, programs.len()) {
+                let sample = measure(&programs[at], attack, options)
+                    .map_err(|e| format!("attacks/{} on {}: {e}", attack.name, programs[at].name))?;
+                row.samples[at].push(sample);
+            }
+        }
+        report.add(row);
+    }
+    Ok(())
+}
+
+fn measure(program: &Program, attack: &Attack, options: &Options) -> Result<Sample, Failure> {
+    let server = Server::start_exposed(program, &[], options)?;
+    let ready = (attack.prepare)(&server, options)?;
+    let quiet = options.sized(Duration::from_millis(50), Duration::from_millis(10));
+    let (latencies, ()) = Probe::ping_and_add().during(&server, || {
+        // A short quiet time before and after the attack, so the probe runs when the attack begins and ends.
+        thread::sleep(quiet);
+        ready()?;
+        thread::sleep(quiet);
+        Ok(())
+    })?;
+    let [ping, add] = &latencies[..] else { return Err("the probe measured other commands".into()) };
+    Ok(sample(ping, add))
+}
+
+/// Returns the figures in the order of the columns.
+fn sample(ping: &Latencies, add: &Latencies) -> Sample {
+    [ping.p50_us, ping.p99_us, ping.worst_us / 1e3, add.p99_us, add.worst_us / 1e3].map(Some).to_vec()
+}
+
+/// Duration of attacks that do not end by themselves.
+fn duration(options: &Options) -> Duration {
+    options.sized(Duration::from_secs(2), Duration::from_millis(100))
+}
+
+/// Pause between two steps of an attack, so the probe sees each of them begin and end.
+const BETWEEN_STEPS: Duration = Duration::from_millis(20);
+
+/// Runs `step` again and again, with pauses.
+fn repeat(times: usize, mut step: impl FnMut(usize) -> Result<(), Failure>) -> Result<(), Failure> {
+    for time in 0..times {
+        step(time)?;
+        thread::sleep(BETWEEN_STEPS);
+    }
+    Ok(())
+}
+
+fn none<'a>(_: &'a Server, options: &'a Options) -> Result<Ready<'a>, Failure> {
+    Ok(Box::new(|| {
+        thread::sleep(duration(options));
+        Ok(())
+    }))
+}
+
+/// With the constants of a fast hash function that many programs use, all members of 16 bytes with this end have the
+/// same hash, whatever the seed is.
+const COLLIDING_END: u64 = 0x3f84_d5b5_b547_0917;
+
+fn hash_flood<'a>(server: &'a Server, options: &'a Options) -> Result<Ready<'a>, Failure> {
+    let members = options.sized(80_000, 5_000);
+    let add = |key: usize| {
+        let mut arguments = vec![b"SADD".to_vec(), format!("set{key}").into_bytes()];
+        arguments.extend((0..members).map(|n: u64| [n.to_le_bytes(), COLLIDING_END.to_le_bytes()].concat()));
+        command(&arguments)
+    };
+    let requests: Vec<_> = (0..5).map(add).collect();
+    Ok(Box::new(move || {
+        let mut attacker = server.connect()?;
+        repeat(requests.len(), |time| {
+            attacker.send(&requests[time])?;
+            attacker.skip(1)
+        })
+    }))
+}
+
+fn mget<'a>(server: &'a Server, options: &'a Options) -> Result<Ready<'a>, Failure> {
+    server.connect()?.call(&["SET", "value", &"x".repeat(1024 * 1024)])?;
+    let mut arguments = vec!["MGET"];
+    arguments.extend(std::iter::repeat_n("value", options.sized(2_500, 300)));
+    let request = command(&arguments);
+    Ok(Box::new(move || {
+        repeat(3, |_| {
+            let mut attacker = connect_and_log_in(server)?;
+            attacker.write_all(&request)?;
+            drain(&mut attacker, duration(options))
+        })
+    }))
+}
+
+fn block_many<'a>(server: &'a Server, options: &'a Options) -> Result<Ready<'a>, Failure> {
+    let keys = options.sized(65_536, 5_000);
+    let requests: Vec<_> = (0..5).map(|client| read_blocking(client, keys)).collect();
+    let mut admin = server.connect()?;
+    Ok(Box::new(move || {
+        let mut attackers = Vec::new();
+        repeat(requests.len(), |time| {
+            let mut attacker = connect_and_log_in(server)?;
+            attacker.write_all(&requests[time])?;
+            attackers.push(attacker);
+            wait_until_blocked(&mut admin, time + 1)
+        })?;
+        // A client that disconnects has to be removed from the queues of all its keys.
+        repeat(requests.len(), |time| {
+            attackers.pop();
+            wait_until_blocked(&mut admin, requests.len() - time - 1)
+        })
+    }))
+}
+
+/// Number of keys that each client of `blocked_clients` is blocked on.
+const KEYS_EACH: usize = 500;
+
+/// Opens clients that are blocked on 500 keys of their own each.
+fn blocked_clients(server: &Server, count: usize) -> Result<Vec<TcpStream>, Failure> {
+    let mut clients = Vec::new();
+    for client in 0..count {
+        let mut socket = connect_and_log_in(server)?;
+        socket.write_all(&read_blocking(client, KEYS_EACH))?;
+        clients.push(socket);
+    }
+    wait_until_blocked(&mut server.connect()?, count)?;
+    Ok(clients)
+}
+
+fn flush_waited<'a>(server: &'a Server, options: &'a Options) -> Result<Ready<'a>, Failure> {
+    let clients = blocked_clients(server, options.sized(200, 10))?;
+    let mut attacker = server.connect()?;
+    Ok(Box::new(move || {
+        repeat(5, |_| attacker.call(&["FLUSHALL"]).map(drop))?;
+        wait_until_blocked(&mut attacker, clients.len())
+    }))
+}
+
+fn exec_waited<'a>(server: &'a Server, options: &'a Options) -> Result<Ready<'a>, Failure> {
+    let clients = blocked_clients(server, options.sized(200, 10))?;
+    let mut attacker = server.connect()?;
+    let queued = |client: usize| -> Vec<u8> {
+        let add = |key| command(&["XADD", &waited_key(client, key), "*", "field", "value"]);
+        (0..KEYS_EACH).flat_map(add).collect()
+    };
+    attacker.call(&["MULTI"])?;
+    for client in 0..clients.len() {
+        attacker.send(&queued(client))?;
+        attacker.skip(KEYS_EACH)?;
+    }
+    Ok(Box::new(move || {
+        attacker.call(&["EXEC"])?;
+        wait_until_blocked(&mut attacker, 0)?;
+        drop(clients);
+        Ok(())
+    }))
+}
+
+fn watch<'a>(server: &'a Server, options: &'a Options) -> Result<Ready<'a>, Failure> {
+    let keys = options.sized(60_000, 1_000);
+    let mut arguments = vec!["WATCH".to_owned()];
+    arguments.extend((0..keys).map(|key| format!("watched:{key}")));
+    let request = command(&arguments);
+    let mut attacker = server.connect()?;
+    Ok(Box::new(move || {
+        attacker.send(&request)?;
+        attacker.skip(1)
+    }))
+}
+
+/// Returns an attack by connections that do not log in.
+fn strangers<'a>(server: &'a Server, options: &'a Options, payload: Vec<u8>) -> Result<Ready<'a>, Failure> {
+    let flood = Flood { connections: 4, greeting: Vec::new(), payload };
+    Ok(Box::new(move || flood.run(server, duration(options))))
+}
+
+fn auth<'a>(server: &'a Server, options: &'a Options) -> Result<Ready<'a>, Failure> {
+    let guesses = (0..1_000).flat_map(|n| command(&["AUTH", &format!("guess{n}")])).collect();
+    strangers(server, options, guesses)
+}
+
+fn garbage<'a>(server: &'a Server, options: &'a Options) -> Result<Ready<'a>, Failure> {
+    // An array of something that is no number: a protocol error in every server.
+    strangers(server, options, b"*nonsense\r\n".to_vec())
+}
+
+fn tls_hello<'a>(server: &'a Server, options: &'a Options) -> Result<Ready<'a>, Failure> {
+    // The beginning of a ClientHello. Its random bytes contain a line feed and a command.
+    let mut hello = b"\x16\x03\x01\x00\xf4\x01\x00\x00\xf0\x03\x03\nSET hello 1\r\n".to_vec();
+    hello.resize(249, 0);
+    strangers(server, options, hello)
+}
+
+fn stranger_ping<'a>(server: &'a Server, options: &'a Options) -> Result<Ready<'a>, Failure> {
+    strangers(server, options, command(&["PING"]).repeat(1_000))
+}
+
+fn connects<'a>(server: &'a Server, options: &'a Options) -> Result<Ready<'a>, Failure> {
+    const INTERVAL: Duration = Duration::from_micros(200);
+    Ok(Box::new(move || {
+        let begun = Instant::now();
+        let mut next = Duration::ZERO;
+        while begun.elapsed() < duration(options) {
+            drop(connect(server)?);
+            next += INTERVAL;
+            thread::sleep(next.saturating_sub(begun.elapsed()));
+        }
+        Ok(())
+    }))
+}
+
+fn keys_glob<'a>(server: &'a Server, options: &'a Options) -> Result<Ready<'a>, Failure> {
+    let mut attacker = server.connect()?;
+    attacker.call(&["SET", &"a".repeat(options.sized(20_000, 5_000)), "value"])?;
+    // At each position of the key, the pattern matches up to its last letter.
+    let pattern = format!("*{}b", "a".repeat(options.sized(4_000, 100)));
+    Ok(Box::new(move || repeat(10, |_| attacker.call(&["KEYS", &pattern]).map(drop))))
+}
+
+fn xrange<'a>(server: &'a Server, options: &'a Options) -> Result<Ready<'a>, Failure> {
+    let mut filler = server.connect()?;
+    let entries = options.sized(20_000, 1_000);
+    let value = "x".repeat(1_000);
+    for _ in 0..entries / 100 {
+        filler.send(&command(&["XADD", "stream", "*", "field", &value]).repeat(100))?;
+        filler.skip(100)?;
+    }
+    let request = command(&["XRANGE", "stream", "-", "+"]);
+    Ok(Box::new(move || {
+        let mut clients = Vec::new();
+        repeat(20, |_| {
+            let mut client = connect_and_log_in(server)?;
+            client.write_all(&request)?;
+            clients.push(client);
+            Ok(())
+        })?;
+        thread::sleep(duration(options));
+        Ok(())
+    }))
+}
+
+fn pipelines<'a>(server: &'a Server, options: &'a Options) -> Result<Ready<'a>, Failure> {
+    let add = command(&["XADD", "piped", "MAXLEN", "~", "1000", "*", "field", "value"]);
+    let flood = Flood { connections: 4, greeting: command(&["AUTH", PASSWORD]), payload: add.repeat(10_000) };
+    Ok(Box::new(move || flood.run(server, duration(options))))
+}

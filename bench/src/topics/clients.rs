@@ -1,0 +1,204 @@
+//! Resident memory per client, for clients that are idle, blocked or hostile, and how many of them stay connected.
+//!
+//! Each figure comes from a fresh server.
+
+use std::io::Write;
+use std::net::TcpStream;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::Failure;
+use crate::hostile::{command, connect, connect_and_log_in, wait_until_blocked};
+use crate::options::{Options, Program};
+use crate::report::Report;
+use crate::server::Server;
+use crate::table::{Column, Compare, Layout, Row, Sample, Table};
+use crate::wire::Connection;
+
+pub(crate) static TABLE: Table = Table {
+    topic: "attacks",
+    heading: "Memory per client",
+    intro: "Growth of the server's resident memory, as the system reports it, divided by the number of clients \
+            that caused it, and how many of these clients are still connected then. Each figure is measured \
+            once, on a fresh server with persistence off and a password. The buffers of sockets in the kernel \
+            do not count. \"Replies not read\": the clients send 1,000 times GET of a value of 10,000 bytes \
+            and read nothing. \"Not logged in\": they send 20,000 PINGs without logging in and read nothing. \
+            A server that closes such a client needs no memory for it.",
+    layout: Layout::ByPeer,
+    columns: &[
+        Column { key: "bytes", heading: "bytes, B", compare: Compare::Less },
+        Column { key: "clients", heading: "clients", compare: Compare::No },
+        Column { key: "connected", heading: "still connected", compare: Compare::No },
+    ],
+};
+
+/// One row: clients of one kind.
+struct Kind {
+    name: &'static str,
+    title: &'static str,
+    /// Number of clients: in a full run, and with `--quick`.
+    count: (usize, usize),
+    logs_in: bool,
+    /// Returns what the client with this number sends.
+    request: fn(usize) -> Vec<u8>,
+    is_blocked: bool,
+}
+
+/// A client gives up sending if the server reads nothing for this time.
+const SEND_WITHIN: Duration = Duration::from_millis(10);
+const VALUE: &str = "value";
+const STREAM: &str = "stream";
+const GROUP: &str = "group";
+
+const KINDS: &[Kind] = &[
+    Kind {
+        name: "memory-idle",
+        title: "idle, logged in, has sent PING",
+        count: (8_000, 200),
+        logs_in: true,
+        request: |_| command(&["PING"]),
+        is_blocked: false,
+    },
+    Kind {
+        name: "memory-blocked",
+        title: "blocked in XREADGROUP",
+        count: (8_000, 200),
+        logs_in: true,
+        request: |_| {
+            command(&["XREADGROUP", "GROUP", GROUP, "consumer", "BLOCK", "0", "STREAMS", STREAM, ">"])
+        },
+        is_blocked: true,
+    },
+    Kind {
+        name: "memory-blocked-keys",
+        title: "blocked in XREAD on 1,000 keys of its own",
+        count: (100, 5),
+        logs_in: true,
+        request: |client| read_blocking(client, 1_000),
+        is_blocked: true,
+    },
+    Kind {
+        name: "memory-half",
+        title: "half a request sent",
+        count: (2_000, 50),
+        logs_in: true,
+        request: |_| b"*3\r\n$3\r\nSET\r\n$3\r\nkey\r\n$100\r\nhalf".to_vec(),
+        is_blocked: false,
+    },
+    Kind {
+        name: "memory-announced",
+        title: "10 MiB announced, 100 bytes sent",
+        count: (2_000, 50),
+        logs_in: true,
+        request: |_| [b"*3\r\n$3\r\nSET\r\n$3\r\nkey\r\n$10485760\r\n".to_vec(), vec![b'x'; 100]].concat(),
+        is_blocked: false,
+    },
+    Kind {
+        name: "memory-unread",
+        title: "replies not read",
+        count: (100, 5),
+        logs_in: true,
+        request: |_| command(&["GET", VALUE]).repeat(1_000),
+        is_blocked: false,
+    },
+    Kind {
+        name: "memory-stranger",
+        title: "not logged in, has sent PING",
+        count: (2_000, 50),
+        logs_in: false,
+        request: |_| command(&["PING"]),
+        is_blocked: false,
+    },
+    Kind {
+        name: "memory-stranger-unread",
+        title: "not logged in, replies not read",
+        count: (400, 10),
+        logs_in: false,
+        request: |_| command(&["PING"]).repeat(20_000),
+        is_blocked: false,
+    },
+];
+
+/// Encodes XREAD BLOCK on keys that no other client uses.
+pub(crate) fn read_blocking(client: usize, keys: usize) -> Vec<u8> {
+    let mut arguments = ["XREAD", "BLOCK", "0", "STREAMS"].map(str::to_owned).to_vec();
+    arguments.extend((0..keys).map(|key| waited_key(client, key)));
+    arguments.extend((0..keys).map(|_| "$".to_owned()));
+    command(&arguments)
+}
+
+/// Returns the name of a key that `read_blocking` blocks on.
+pub(crate) fn waited_key(client: usize, key: usize) -> String {
+    format!("waited:{client}:{key}")
+}
+
+pub(crate) fn rows() -> Vec<(String, String)> {
+    KINDS.iter().map(|kind| (kind.name.into(), kind.title.into())).collect()
+}
+
+pub(crate) fn run(options: &Options, report: &mut Report) -> Result<(), Failure> {
+    let programs = options.startable();
+    for kind in KINDS.iter().filter(|kind| options.wants(TABLE.topic, kind.name)) {
+        let names = programs.iter().map(|program| program.name.clone()).collect();
+        let mut row = Row::new(&TABLE, kind.name, kind.title, names);
+        for (program, samples) in programs.iter().zip(&mut row.samples) {
+            let sample = measure(program, kind, options)
+                .map_err(|e| format!("{} on {}: {e}", kind.name, program.name))?;
+            samples.push(sample);
+        }
+        report.add(row);
+    }
+    Ok(())
+}
+
+fn measure(program: &Program, kind: &Kind, options: &Options) -> Result<Sample, Failure> {
+    let server = Server::start_exposed(program, &[], options)?;
+    let mut admin = server.connect()?;
+    admin.call(&["SET", VALUE, &"x".repeat(10_000)])?;
+    admin.call(&["XGROUP", "CREATE", STREAM, GROUP, "$", "MKSTREAM"])?;
+    let count = options.sized(kind.count.0, kind.count.1);
+    // The first clients allocate tables that do not grow with their number.
+    let first = (0..20).map(|_| connect_and_log_in(&server)).collect::<Result<Vec<_>, _>>()?;
+    let before = settled(&server, options)?;
+    let mut clients = Vec::with_capacity(count);
+    for client in 0..count {
+        clients.push(attach(&server, kind, client)?);
+    }
+    if kind.is_blocked {
+        wait_until_blocked(&mut admin, count)?;
+    }
+    let after = settled(&server, options)?;
+    let connected = connected(&mut admin)? - first.len() as f64 - 1.0;
+    let bytes = after.saturating_sub(before) as f64 / count as f64;
+    Ok(vec![Some(bytes), Some(count as f64), Some(connected)])
+}
+
+/// Connects a client, which sends its request and reads no reply but that of AUTH.
+fn attach(server: &Server, kind: &Kind, client: usize) -> Result<TcpStream, Failure> {
+    let mut socket = if kind.logs_in { connect_and_log_in(server)? } else { connect(server)? };
+    socket.set_write_timeout(Some(SEND_WITHIN))?;
+    // If the server has stopped reading or has closed the connection, the rest is not sent.
+    let _ = socket.write_all(&(kind.request)(client));
+    Ok(socket)
+}
+
+fn connected(admin: &mut Connection) -> Result<f64, Failure> {
+    let info = admin.call_text(&["INFO", "clients"])?;
+    let count = info.lines().find_map(|line| line.strip_prefix("connected_clients:"));
+    Ok(count.ok_or("INFO has no connected_clients")?.trim().parse()?)
+}
+
+/// Waits until the resident memory has not changed for a while, and returns it.
+fn settled(server: &Server, options: &Options) -> Result<u64, Failure> {
+    let pause = options.sized(Duration::from_millis(200), Duration::from_millis(20));
+    let deadline = Instant::now() + Duration::from_secs(10);
+    let mut last = server.resident_bytes()?;
+    loop {
+        thread::sleep(pause);
+        let now = server.resident_bytes()?;
+        if now == last || Instant::now() > deadline {
+            return Ok(now);
+        }
+        last = now;
+    }
+}
