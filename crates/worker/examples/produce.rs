@@ -9,7 +9,7 @@ mod fresh;
 
 use std::error::Error;
 
-use millstream_worker::backend::Trim;
+use millstream_worker::backend::{Capability, Trim};
 use millstream_worker::producer::{PipelineOptions, Producer};
 use serde_json::json;
 
@@ -41,7 +41,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     println!("ten tasks sent 500 through one pipeline, {} failed", pipeline.failed());
 
     // Redis before 8.6 has no idempotent adds. There `send_once` returns an error.
-    if backend.capabilities().idempotent_adds {
+    if backend.supports(Capability::IdempotentAdds, STREAM).await? {
         let shop = orders.idempotent("shop-1");
         let first = shop.send_once("order-1001", [("order", "1001")]).await?;
         let again = shop.send_once("order-1001", [("order", "1001")]).await?;

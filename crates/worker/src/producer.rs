@@ -32,7 +32,9 @@ use tokio::time::{Instant, sleep};
 
 pub use pipeline::{EntryIdFuture, Pipeline, PipelineOptions};
 
-use crate::backend::{Backend, Error, ErrorKind, Fields, Idempotence, NewEntry, StreamId, Trim};
+use crate::backend::{
+    Backend, BackendFuture, Capability, Error, ErrorKind, Fields, Idempotence, NewEntry, StreamId, Trim,
+};
 use crate::backoff::Backoff;
 
 /// Minimum number of idempotence ids that a store remembers for a producer. An idempotent add never has more entries,
@@ -79,7 +81,7 @@ impl Producer {
     /// Makes the producer idempotent: the store adds each entry once, however often it is sent.
     ///
     /// `producer` is a name that no other producer of the stream may use, because the store remembers ids by this name.
-    /// If the store does not support this ([`Capabilities::idempotent_adds`](crate::backend::Capabilities)), the
+    /// If the store does not support this ([`Capability::IdempotentAdds`]), the
     /// producer never retries.
     #[must_use]
     pub fn idempotent(mut self, producer: impl Into<String>) -> Producer {
@@ -121,7 +123,7 @@ impl Producer {
                 "send_once needs an idempotent producer: create it with Producer::idempotent",
             ));
         };
-        if !self.backend.capabilities().idempotent_adds {
+        if !self.is_repeatable().await? {
             return Err(refused("the store does not support idempotent adds, which send_once needs"));
         }
         let idempotence = Idempotence { producer: identity.producer.clone(), iid: name.to_owned() };
@@ -159,12 +161,18 @@ impl Producer {
     }
 
     async fn add(&self, entries: &[NewEntry]) -> Result<Vec<StreamId>, Error> {
-        let repeatable = self.identity.as_ref().filter(|_| self.backend.capabilities().idempotent_adds);
-        match repeatable {
-            None if entries.is_empty() => Ok(Vec::new()),
-            None => self.backend.add(&self.stream, entries, self.trim).await,
-            Some(identity) => self.add_idempotent(identity, entries).await,
+        if entries.is_empty() {
+            return Ok(Vec::new());
         }
+        match &self.identity {
+            Some(identity) if self.is_repeatable().await? => self.add_idempotent(identity, entries).await,
+            _ => self.backend.add(&self.stream, entries, self.trim).await,
+        }
+    }
+
+    /// Returns whether the store adds an entry only once.
+    async fn is_repeatable(&self) -> Result<bool, Error> {
+        self.retried(|| self.backend.supports(Capability::IdempotentAdds, &self.stream)).await
     }
 
     async fn add_idempotent(
@@ -175,18 +183,19 @@ impl Producer {
         let _turn = identity.turn.lock().await;
         let mut ids = Vec::with_capacity(entries.len());
         for chunk in entries.chunks(REMEMBERED_IDS_MIN) {
-            ids.extend(self.add_with_retries(chunk).await?);
+            ids.extend(self.retried(|| self.backend.add(&self.stream, chunk, self.trim)).await?);
         }
         Ok(ids)
     }
 
-    async fn add_with_retries(&self, entries: &[NewEntry]) -> Result<Vec<StreamId>, Error> {
+    /// Repeats a call while the store cannot serve it, for at most `retry_for`.
+    async fn retried<'a, T>(&self, call: impl Fn() -> BackendFuture<'a, T>) -> Result<T, Error> {
         let backoff = Backoff::exponential(Duration::from_millis(20)..Duration::from_secs(1));
         let deadline = Instant::now() + self.retry_for;
         let mut attempts = 0;
         loop {
             attempts += 1;
-            match self.backend.add(&self.stream, entries, self.trim).await {
+            match call().await {
                 Err(error) if error.is_transient() && Instant::now() < deadline => {
                     tracing::debug!(stream = %self.stream, %error, attempts, "cannot add entries: retrying");
                     sleep(backoff.delay(attempts)).await;

@@ -7,7 +7,7 @@ use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use indicatif::ProgressBar;
 use millstream_worker::Admin;
-use millstream_worker::backend::{Fields, Idempotence, NewEntry, StreamId, Trim};
+use millstream_worker::backend::{Capability, Fields, Idempotence, NewEntry, StreamId, Trim};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
@@ -86,7 +86,7 @@ impl Add {
             ));
         }
         let backend = until_ctrl_c(self.common.connect_or_create()).await?;
-        if self.iid.is_some() && !backend.capabilities().idempotent_adds {
+        if self.iid.is_some() && !backend.supports(Capability::IdempotentAdds, &self.stream).await? {
             return Err(Failure::Other(format!(
                 "{} does not support idempotent adds\nleave out --producer and --iid and let workers skip duplicates (millstream work --dedupe 1d --dedupe-field FIELD), or use Millstream or Redis 8.6",
                 backend.location()

@@ -97,6 +97,10 @@ impl From<Error> for Failure {
                 Failure::Connection(format!("{text}\n{hint}"))
             }
             ErrorKind::NoStore => Failure::NotFound(error.to_string()),
+            // The error says what to grant.
+            ErrorKind::Denied if error.to_string().contains("ACL SETUSER") => {
+                Failure::Connection(error.to_string())
+            }
             ErrorKind::Denied => Failure::Connection(format!(
                 "{error}\npass the correct user name and password in the URL: --url redis://USER:PASSWORD@HOST"
             )),

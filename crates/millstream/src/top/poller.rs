@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_worker::Admin;
-use millstream_worker::backend::Capabilities;
 use millstream_worker::monitor::{Monitor, StreamSnapshot};
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
@@ -23,8 +22,6 @@ pub(super) struct StoreSnapshot {
     pub(super) location: String,
     /// The glob pattern of the polled streams.
     pub(super) pattern: String,
-    /// Native capabilities of the store.
-    pub(super) capabilities: Capabilities,
     /// The streams with their groups, sorted by name.
     pub(super) streams: Vec<StreamSnapshot>,
 }
@@ -67,15 +64,10 @@ impl Poller {
         self.backend = Some(Arc::clone(&backend));
         let streams = Monitor::new(Arc::clone(&backend)).streams(&self.pattern).await;
         if streams.is_err() {
-            // The next poll connects again: a server with other capabilities may have taken the place of this one.
+            // The next poll connects again: another server may have taken the place of this one.
             self.backend = None;
         }
-        Ok(StoreSnapshot {
-            location: backend.location(),
-            pattern: self.pattern.clone(),
-            capabilities: backend.capabilities(),
-            streams: streams?,
-        })
+        Ok(StoreSnapshot { location: backend.location(), pattern: self.pattern.clone(), streams: streams? })
     }
 
     /// Polls the store on schedule and sends the results. Returns only an error for which a retry is useless.

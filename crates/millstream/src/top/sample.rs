@@ -44,10 +44,5 @@ async fn read(backend: &dyn Admin, count: usize) {
 
 async fn snapshot_of(backend: Arc<dyn Admin>) -> StoreSnapshot {
     let streams = Monitor::new(Arc::clone(&backend)).streams(ALL_STREAMS).await.unwrap();
-    StoreSnapshot {
-        location: backend.location(),
-        pattern: ALL_STREAMS.to_owned(),
-        capabilities: backend.capabilities(),
-        streams,
-    }
+    StoreSnapshot { location: backend.location(), pattern: ALL_STREAMS.to_owned(), streams }
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_worker::backend::{
-    Acknowledgement, BackendFuture, Capabilities, Claimed, Consumer, Delivery, Error, NewDeadLetter,
-    NewEntry, Read, Release, Start, StreamId, StreamInfo, Trim,
+    Acknowledgement, BackendFuture, Capability, Claimed, Consumer, Delivery, Error, NewDeadLetter, NewEntry,
+    Read, Release, Start, StreamId, StreamInfo, Trim,
 };
 use millstream_worker::{Admin, Backend};
 use tokio::time::sleep;
@@ -126,10 +126,6 @@ macro_rules! forward {
 }
 
 impl Backend for Recording {
-    fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
-    }
-
     fn location(&self) -> String {
         self.inner.location()
     }
@@ -196,5 +192,6 @@ impl Backend for Recording {
         own_pending(consumer: Consumer<'a>, after: StreamId, count: usize) -> Vec<Delivery>;
         seen(keys: &'a [String]) -> Vec<bool>;
         stream(stream: &'a str) -> Option<StreamInfo>;
+        supports(capability: Capability, stream: &'a str) -> bool;
     }
 }

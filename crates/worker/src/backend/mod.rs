@@ -31,9 +31,9 @@ pub use error::{Error, ErrorKind};
 pub use millstream_engine::StreamId;
 pub use redis::{Certificates, Redis};
 pub use types::{
-    Acknowledgement, Capabilities, Claimed, Consumer, ConsumerInfo, Delivery, Entry, Fields, GroupInfo,
+    Acknowledgement, Capability, Claimed, Consumer, ConsumerInfo, Delivery, Entry, Fields, GroupInfo,
     IdOrder, Idempotence, NewDeadLetter, NewEntry, PendingFilter, PendingRow, PendingSummary, Range, Read,
-    Release, ServerInfo, Start, StreamInfo, Trim,
+    Release, ServerInfo, Start, StreamInfo, Trim, WorkerAccess,
 };
 
 /// Number of entries or pending entries to request per call when listing all of them.
@@ -45,8 +45,18 @@ pub type BackendFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + 
 /// The store operations of producers and workers: add, read, claim, extend, acknowledge, release and dead-letter
 /// entries.
 pub trait Backend: Send + Sync + 'static {
-    /// Returns which optional operations the store supports natively. The backend detects them when it connects.
-    fn capabilities(&self) -> Capabilities;
+    /// Returns whether the store has an optional operation natively.
+    ///
+    /// A server is asked once, when the answer is needed first. The question names this stream and changes nothing. It
+    /// fails with [`ErrorKind::Denied`] if the user may not run the command in question.
+    fn supports<'a>(&'a self, capability: Capability, stream: &'a str) -> BackendFuture<'a, bool>;
+
+    /// Checks that the user may run every command that a worker needs, with these streams and keys. Changes nothing.
+    ///
+    /// If something is missing, the error is [`ErrorKind::Denied`] and lists all of it.
+    fn check_access<'a>(&'a self, _access: &'a WorkerAccess<'a>) -> BackendFuture<'a, ()> {
+        Box::pin(async { Ok(()) })
+    }
 
     /// Returns the location of the store, for display: a URL without its password, or a folder.
     fn location(&self) -> String;
@@ -70,7 +80,7 @@ pub trait Backend: Send + Sync + 'static {
     /// Returns the length, last id and other properties of a stream, or `None` if it does not exist.
     fn stream<'a>(&'a self, stream: &'a str) -> BackendFuture<'a, Option<StreamInfo>>;
 
-    /// Reads new entries for a consumer. If the store has [`Capabilities::read_claims`], also claims idle entries.
+    /// Reads new entries for a consumer. If the store has [`Capability::ReadClaims`], also claims idle entries.
     ///
     /// Returns an empty list if no entry arrived within [`Read::block`].
     fn read<'a>(&'a self, read: &'a Read<'a>) -> BackendFuture<'a, Vec<Delivery>>;

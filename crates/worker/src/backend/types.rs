@@ -10,28 +10,36 @@ use super::StreamId;
 /// The fields of an entry, as name and value, in order.
 pub type Fields = Vec<(Bytes, Bytes)>;
 
-/// What a store does natively. The backend emulates the rest, at the cost stated for each capability.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// An operation that not every store has natively. The backend emulates the others, at the cost stated for each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Capabilities {
+pub enum Capability {
     /// A read also claims idle entries. Without it, the worker claims them with a separate call at intervals.
     ///
     /// With it, that call is still needed, but less often: a read skips pending entries that were deleted from the
     /// stream.
-    pub read_claims: bool,
+    ReadClaims,
     /// Pending entries can be released. Without it, a release sets their idle time to decades.
-    pub releases: bool,
+    Releases,
     /// One command extends a lease if the consumer still owns it. Without it, a script does.
-    pub extends: bool,
+    Extends,
     /// Entries can be added idempotently. Without it, a repeated send adds a second entry.
-    pub idempotent_adds: bool,
+    IdempotentAdds,
     /// The store always reports the exact lag. Without it, the lag may have to be counted.
-    pub exact_lag: bool,
-    /// The backend has probed all capabilities.
-    ///
-    /// A server that rejects writes cannot be probed. Its capabilities count as present until the first call that
-    /// relies on one probes again.
-    pub confirmed: bool,
+    ExactLag,
+}
+
+/// The streams and keys that a worker uses, for [`Backend::check_access`](super::Backend::check_access).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkerAccess<'a> {
+    /// The stream that the worker reads.
+    pub stream: &'a str,
+    /// The stream to which the worker adds dead letters.
+    pub dead_letters: &'a str,
+    /// Examples of the keys that the worker reads with [`Backend::seen`](super::Backend::seen).
+    pub read_keys: Vec<String>,
+    /// Examples of the keys that the worker stores with an [`Acknowledgement`].
+    pub written_keys: Vec<String>,
 }
 
 /// An entry to add.
@@ -103,7 +111,7 @@ pub struct Read<'a> {
     pub count: usize,
     /// How long to wait for the first entry. `None` returns immediately.
     pub block: Option<Duration>,
-    /// If the store has [`Capabilities::read_claims`]: also claim pending entries with at least this idle time.
+    /// If the store has [`Capability::ReadClaims`]: also claim pending entries with at least this idle time.
     pub claim_idle: Option<Duration>,
 }
 
@@ -220,6 +228,8 @@ pub struct ServerInfo {
     pub facts: HashMap<String, String>,
     /// The requested settings. A setting that the server lacks or hides is missing.
     pub settings: HashMap<String, String>,
+    /// Why fields or settings are missing, if the user lacks the permission to read them.
+    pub denied: Option<String>,
 }
 
 /// The properties of a stream.

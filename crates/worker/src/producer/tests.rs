@@ -55,7 +55,7 @@ async fn an_entry_with_an_idempotence_id_is_added_once() {
     let nameless = plain.send_once("seven", [("n", "7")]).await.unwrap_err();
     assert!(nameless.to_string().contains("idempotent"), "{nameless}");
     let producer = plain.idempotent("shop");
-    if !backend.capabilities().idempotent_adds {
+    if !backend.supports(Capability::IdempotentAdds, "orders").await.unwrap() {
         assert!(producer.send_once("seven", [("n", "7")]).await.is_err());
         return;
     }

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -86,6 +86,8 @@ pub(crate) struct Core {
     pub(crate) draining: CancellationToken,
     /// Cancelled when the worker stops waiting for the store: calls that fail are not repeated.
     pub(crate) giving_up: CancellationToken,
+    /// Whether reads also claim idle messages. Set before the first read.
+    pub(crate) read_claims: AtomicBool,
     /// Number of slots that run a handler.
     busy: AtomicUsize,
     decisions: Mutex<VecDeque<Decision>>,
@@ -104,10 +106,9 @@ impl Core {
         (lease / 4).clamp(Duration::from_millis(50), Duration::from_secs(5))
     }
 
-    /// Whether reads also claim idle messages. Not cached, because a store that cannot be probed at first reports its
-    /// capabilities later.
+    /// Whether reads also claim idle messages.
     pub(crate) fn read_claims(&self) -> bool {
-        self.backend.capabilities().read_claims
+        self.read_claims.load(Ordering::Relaxed)
     }
 
     pub(crate) fn new(
@@ -128,6 +129,7 @@ impl Core {
             slots: watch::Sender::new(slots),
             draining: CancellationToken::new(),
             giving_up: CancellationToken::new(),
+            read_claims: AtomicBool::new(false),
             busy: AtomicUsize::new(0),
             decisions: Mutex::default(),
             failure: Mutex::default(),

@@ -1,6 +1,6 @@
 //! Recovery: takes over messages of workers that died, and of the previous process with this worker's name.
 //!
-//! If reads claim idle messages ([`Capabilities::read_claims`](crate::backend::Capabilities)), they do most of
+//! If reads claim idle messages ([`Capability::ReadClaims`](crate::backend::Capability)), they do most of
 //! this. [`recover`] still searches the whole group periodically, but less often: for entries whose payload is gone,
 //! because no read returns these. On other stores, the search finds all idle messages.
 

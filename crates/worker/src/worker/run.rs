@@ -15,6 +15,7 @@
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::task::JoinSet;
@@ -34,9 +35,10 @@ use super::subscription::Subscription;
 use super::outage::{Operation, StoreBackoff};
 use super::settler::settle;
 use super::status;
-use crate::backend::{Error, ErrorKind, Release};
+use crate::backend::{Capability, Error, ErrorKind, Release, WorkerAccess};
 use crate::handler::HandlerService;
 use crate::monitor::Monitor;
+use crate::names;
 
 /// How long to wait for cancelled handlers to end, in addition to `CANCEL_GRACE`.
 const ABORT_TIMEOUT: Duration = Duration::from_secs(1);
@@ -83,12 +85,8 @@ async fn prepare(core: &Core, mut shutdown: Pin<&mut impl Future<Output = ()>>) 
     for subscription in &core.subscriptions {
         let mut backoff = StoreBackoff::new();
         loop {
-            let created = core
-                .backend
-                .create_group(&subscription.stream, &subscription.group, core.settings.start)
-                .await;
-            match created {
-                Ok(_) => {
+            match begin(core, subscription).await {
+                Ok(()) => {
                     core.record_success(subscription, Operation::Preparing);
                     subscription.metrics.backend_up.set(1.0);
                     break;
@@ -118,6 +116,21 @@ async fn prepare(core: &Core, mut shutdown: Pin<&mut impl Future<Output = ()>>) 
         );
     }
     Ok(true)
+}
+
+/// Checks that the store allows everything that the worker does, and creates the group.
+async fn begin(core: &Core, subscription: &Subscription) -> Result<(), Error> {
+    let Subscription { stream, group, dead_letters, .. } = subscription;
+    let seen = core.settings.dedupe.iter().map(|_| names::seen_key(stream, group, "0-0"));
+    let written_keys: Vec<String> = seen.collect();
+    let mut read_keys = vec![names::redrive_key(stream, group, "0-0", 1)];
+    read_keys.extend(written_keys.iter().cloned());
+    let access = WorkerAccess { stream, dead_letters, read_keys, written_keys };
+    core.backend.check_access(&access).await?;
+    let read_claims = core.backend.supports(Capability::ReadClaims, stream).await?;
+    core.read_claims.store(read_claims, Ordering::Relaxed);
+    core.backend.create_group(stream, group, core.settings.start).await?;
+    Ok(())
 }
 
 /// The tasks of a worker other than its slots.

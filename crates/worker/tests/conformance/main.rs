@@ -6,11 +6,12 @@
 mod cases;
 #[path = "../../../millstream/tests/support/peers.rs"]
 mod peers;
+mod permissions;
 mod servers;
 
 use std::time::Duration;
 
-use millstream_worker::backend::{ErrorKind, Idempotence, NewEntry, Read};
+use millstream_worker::backend::{Capability, ErrorKind, Idempotence, NewEntry, Read};
 use millstream_worker::{Admin, connect};
 use peers::{PEERS, Peer, REDIS_6_2, REDIS_7_0, REDIS_8_2, VALKEY_9_1};
 use servers::{Cluster, Program, Server, Tls, new_folder};
@@ -22,7 +23,7 @@ pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 async fn memory_backend_passes_all_cases() {
     let backend = connect("memory:").await.unwrap();
     cases::all(&*backend).await;
-    assert!(backend.capabilities().exact_lag);
+    assert!(backend.supports(Capability::ExactLag, "s").await.unwrap());
     assert_eq!(backend.server(&["appendonly"]).await.unwrap(), None);
 }
 
@@ -52,9 +53,16 @@ async fn embedded_backend_passes_all_cases_and_keeps_its_data() {
 async fn millstream_server_passes_all_cases() {
     let server = Server::start(Program::Millstream, &[]);
     let backend = connect(&server.url()).await.unwrap();
-    let native = backend.capabilities();
-    assert!(native.read_claims && native.releases && native.extends, "{native:?}");
-    assert!(native.idempotent_adds && native.exact_lag, "{native:?}");
+    for capability in [
+        Capability::ReadClaims,
+        Capability::Releases,
+        Capability::Extends,
+        Capability::IdempotentAdds,
+        Capability::ExactLag,
+    ] {
+        assert!(backend.supports(capability, "s").await.unwrap(), "{capability:?}");
+    }
+    assert_eq!(backend.streams("*").await.unwrap(), [""; 0], "a probe created a stream");
     let resp3 = connect(&format!("{}/?protocol=3", server.url())).await.unwrap();
     for backend in [backend, resp3] {
         cases::all(&*backend).await;
@@ -236,15 +244,13 @@ async fn uncertain_capabilities_are_probed_again() {
         return;
     };
     let backend = connect(&server.url()).await.unwrap();
-    assert!(!backend.capabilities().confirmed);
     let idempotence = Idempotence { producer: "p".into(), iid: "1".into() };
     let entry = NewEntry { idempotence: Some(idempotence), ..cases::entry("n", "1") };
     let error = backend.add("s", std::slice::from_ref(&entry), None).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotWritable, "{error}");
     server.configure("maxmemory", "0");
     backend.add("s", &[entry], None).await.unwrap();
-    let can = backend.capabilities();
-    assert!(can.confirmed && !can.idempotent_adds, "{can:?}");
+    assert!(!backend.supports(Capability::IdempotentAdds, "s").await.unwrap());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -5,8 +5,9 @@ mod server;
 mod streams;
 
 use clap::Args;
-use millstream_worker::backend::Capabilities;
+use millstream_worker::backend::Capability;
 use millstream_worker::monitor::{Health, Monitor};
+use millstream_worker::{Admin, Error};
 use serde_json::{Map, Value, json};
 
 use self::finding::Finding;
@@ -44,7 +45,7 @@ impl Doctor {
         findings.sort_by_key(|finding| std::cmp::Reverse(finding.health));
         let diagnosis = Diagnosis {
             location: backend.location(),
-            capabilities: backend.capabilities(),
+            capabilities: capabilities(&*backend, streams.first().map(|stream| &*stream.name)).await,
             server,
             streams: streams.len() as u64,
             groups: streams.iter().map(|stream| stream.groups.len() as u64).sum(),
@@ -63,7 +64,8 @@ impl Doctor {
 /// The result: a description of the store, and the findings.
 struct Diagnosis {
     location: String,
-    capabilities: Capabilities,
+    /// Each capability, its name, and whether the store has it natively, or why that is unknown.
+    capabilities: Vec<(Capability, &'static str, Result<bool, Error>)>,
     server: ServerFacts,
     streams: u64,
     groups: u64,
@@ -74,24 +76,10 @@ struct Diagnosis {
 }
 
 impl Diagnosis {
-    /// Returns the names of all capabilities, and whether the store has them natively.
-    fn named_capabilities(&self) -> [(&'static str, bool); 5] {
-        let native = self.capabilities;
-        [
-            ("read_claims", native.read_claims),
-            ("releases", native.releases),
-            ("extends", native.extends),
-            ("idempotent_adds", native.idempotent_adds),
-            ("exact_lag", native.exact_lag),
-        ]
-    }
-
     fn json(&self) -> Value {
-        let known = |native: bool| self.capabilities.confirmed.then_some(native);
-        let capabilities: Map<String, Value> = self
-            .named_capabilities()
-            .into_iter()
-            .map(|(name, native)| (name.to_owned(), known(native).into()))
+        let capabilities = self.capabilities.iter();
+        let capabilities: Map<String, Value> = capabilities
+            .map(|(_, name, native)| ((*name).to_owned(), native.as_ref().ok().copied().into()))
             .collect();
         json!({
             "place": self.location,
@@ -129,22 +117,43 @@ impl Diagnosis {
 
     /// Adds the capabilities: native ones, those that the tools emulate, and missing ones.
     fn push_capabilities(&self, properties: &mut Properties) {
-        if !self.capabilities.confirmed {
-            properties.push(
-                "native",
-                "unknown: the server currently rejects writes, and the capability test must write",
-            );
-            return;
-        }
-        let names = |wanted: fn(&str, bool) -> bool| {
-            let capabilities =
-                self.named_capabilities().into_iter().filter(|(name, native)| wanted(name, *native));
-            let names: Vec<&str> = capabilities.map(|(name, _)| name).collect();
-            if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+        let mut push = |label, is_listed: &dyn Fn(Capability, Option<bool>) -> bool| {
+            let listed = self
+                .capabilities
+                .iter()
+                .filter(|(capability, _, native)| is_listed(*capability, native.as_ref().ok().copied()));
+            let names: Vec<&str> = listed.map(|(_, name, _)| *name).collect();
+            properties.push(label, if names.is_empty() { "none".to_owned() } else { names.join(", ") });
         };
         // Idempotent adds cannot be emulated: only the server can recognize a repeated message.
-        properties.push("native", names(|_, native| native));
-        properties.push("emulated", names(|name, native| !native && name != "idempotent_adds"));
-        properties.push("missing", names(|name, native| !native && name == "idempotent_adds"));
+        let can_be_emulated = |capability| capability != Capability::IdempotentAdds;
+        push("native", &|_, native| native == Some(true));
+        push("emulated", &|capability, native| native == Some(false) && can_be_emulated(capability));
+        push("missing", &|capability, native| native == Some(false) && !can_be_emulated(capability));
+        for (_, name, native) in &self.capabilities {
+            if let Err(error) = native {
+                properties.push("unknown", printable(format!("{name}: {error}")));
+            }
+        }
     }
+}
+
+/// Asks the store which capabilities it has natively. The question names a stream, but changes nothing.
+async fn capabilities(
+    backend: &dyn Admin,
+    stream: Option<&str>,
+) -> Vec<(Capability, &'static str, Result<bool, Error>)> {
+    let named = [
+        (Capability::ReadClaims, "read_claims"),
+        (Capability::Releases, "releases"),
+        (Capability::Extends, "extends"),
+        (Capability::IdempotentAdds, "idempotent_adds"),
+        (Capability::ExactLag, "exact_lag"),
+    ];
+    let mut capabilities = Vec::new();
+    for (capability, name) in named {
+        let native = backend.supports(capability, stream.unwrap_or("millstream:probe")).await;
+        capabilities.push((capability, name, native));
+    }
+    capabilities
 }

@@ -1,6 +1,7 @@
 //! Facts about a server: its version, and whether its data survives a crash.
 //!
-//! An unknown fact is not reported as a problem, because managed servers often hide their settings.
+//! An unknown fact is not reported as a problem, because managed servers often hide their settings. If the user lacks
+//! the permission to read them, a note says so.
 
 use millstream_worker::Admin;
 use millstream_worker::backend::ServerInfo;
@@ -81,6 +82,14 @@ impl ServerFacts {
             let (text, way_out) = (text.to_owned(), way_out.to_owned());
             findings.push(Finding { health, code, stream: None, group: None, text, way_out });
         };
+        if let Some(denied) = self.0.as_ref().and_then(|info| info.denied.as_ref()) {
+            report(
+                Health::Ok,
+                "not_permitted",
+                &format!("the server could not be checked: {denied}"),
+                "grant the user the permissions INFO and CONFIG GET, or run doctor as another user",
+            );
+        }
         let settings = (self.setting("appendonly"), self.setting("appendfsync"), self.setting("save"));
         match settings {
             (Some("no"), _, None | Some("")) => report(

@@ -3,7 +3,6 @@
 
 use std::time::Instant;
 
-use millstream_worker::backend::Capabilities;
 use ratatui::text::{Line, Span};
 
 use super::number::rate;
@@ -25,26 +24,9 @@ fn store(state: &State, palette: &Palette) -> Line<'static> {
     let mut line = Line::from(Span::styled("millstream top", palette.title));
     match &state.snapshot {
         None => line.push_span(Span::styled("  connecting", palette.dim)),
-        Some(snapshot) => {
-            line.push_span(format!("  {}", printable(&snapshot.location)));
-            line.push_span(Span::styled(format!("  {}", native(snapshot.capabilities)), palette.dim));
-        }
+        Some(snapshot) => line.push_span(format!("  {}", printable(&snapshot.location))),
     }
     line
-}
-
-/// Lists the native capabilities of the store. The others are emulated or missing.
-fn native(capabilities: Capabilities) -> String {
-    let Capabilities { read_claims, releases, extends, idempotent_adds, exact_lag, .. } = capabilities;
-    let all = [
-        (exact_lag, "exact lag"),
-        (read_claims, "claiming reads"),
-        (releases, "releases"),
-        (extends, "leases"),
-        (idempotent_adds, "idempotent adds"),
-    ];
-    let names: Vec<&str> = all.iter().filter(|(native, _)| *native).map(|(_, name)| *name).collect();
-    if names.is_empty() { "native: none".to_owned() } else { format!("native: {}", names.join(", ")) }
 }
 
 fn totals(state: &State, palette: &Palette) -> Line<'static> {

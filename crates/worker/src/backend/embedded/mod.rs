@@ -21,7 +21,7 @@ use millstream_store::verbs::{
 };
 
 use super::{
-    Acknowledgement, Admin, Backend, BackendFuture, Capabilities, Claimed, Consumer, ConsumerInfo, Delivery,
+    Acknowledgement, Admin, Backend, BackendFuture, Capability, Claimed, Consumer, ConsumerInfo, Delivery,
     Entry, Error, GroupInfo, IdOrder, NewDeadLetter, NewEntry, PendingFilter, PendingRow, PendingSummary,
     Range, Read, Release, Start, StreamInfo, Trim,
 };
@@ -120,15 +120,12 @@ fn consumer_path<B: From<String>>(consumer: Consumer<'_>) -> ConsumerPath<B> {
 }
 
 impl Backend for Embedded {
-    fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            read_claims: true,
-            releases: true,
-            extends: true,
-            idempotent_adds: true,
-            exact_lag: self.db.store().settings().exact_lag.load(Ordering::Relaxed),
-            confirmed: true,
-        }
+    fn supports<'a>(&'a self, capability: Capability, _stream: &'a str) -> BackendFuture<'a, bool> {
+        let has = match capability {
+            Capability::ExactLag => self.db.store().settings().exact_lag.load(Ordering::Relaxed),
+            _ => true,
+        };
+        Box::pin(async move { Ok(has) })
     }
 
     fn location(&self) -> String {

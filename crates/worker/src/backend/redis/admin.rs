@@ -12,10 +12,11 @@ use super::super::{
     PendingRow, PendingSummary, Range, ServerInfo, Start, StreamId,
 };
 use super::commands::{self, Id, Ids, command};
-use super::connection::Connection;
-use super::errors::{from_redis, is_missing_key, missing_key_is_no_group};
+use super::connection::Link;
+use super::errors::{is_missing_key, missing_key_is_no_group};
+use super::probe::Feature;
 use super::reply::{
-    array, checked, consumer_info, count, entries, group_info, id, integer, pairs, pending_row, text, tuple,
+    array, consumer_info, count, entries, group_info, id, integer, pairs, pending_row, text, tuple,
 };
 use super::{RELEASED_CONSUMER, Redis, scripts};
 
@@ -26,34 +27,45 @@ impl Admin for Redis {
 
     fn server<'a>(&'a self, settings: &'a [&'a str]) -> BackendFuture<'a, Option<ServerInfo>> {
         Box::pin(async move {
-            let info = text(self.connection.command("", redis::cmd("INFO")).await?)?;
+            let mut denied = None;
+            let mut or_denied = |error: Error| match error.kind() {
+                ErrorKind::Denied => {
+                    denied = Some(error.to_string());
+                    Ok(Vec::new())
+                }
+                _ => Err(error),
+            };
+            let info =
+                self.connection.pipeline("", vec![redis::cmd("INFO")]).await.or_else(&mut or_denied)?;
+            let info = info.into_iter().next().map_or(Ok(String::new()), text)?;
             let facts = info.lines().filter_map(|line| line.trim_end().split_once(':'));
             let facts = facts.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
             let queries = settings.iter().map(|name| command!("CONFIG", "GET", *name)).collect();
             let mut known = HashMap::new();
-            // Skip errors: managed servers often forbid CONFIG GET.
-            for reply in self.connection.pipeline("", queries).await?.into_iter().flat_map(pairs) {
+            let replies = self.connection.pipeline("", queries).await.or_else(or_denied)?;
+            // Skip other errors: managed servers often have no CONFIG GET.
+            for reply in replies.into_iter().flat_map(pairs) {
                 for (name, value) in reply {
                     known.insert(text(name)?, text(value)?);
                 }
             }
-            Ok(Some(ServerInfo { facts, settings: known }))
+            Ok(Some(ServerInfo { facts, settings: known, denied }))
         })
     }
 
     fn streams<'a>(&'a self, pattern: &'a str) -> BackendFuture<'a, Vec<String>> {
         Box::pin(async move {
             let mut names = BTreeSet::new();
-            match &self.connection {
-                Connection::Server(_) => {
+            match &self.connection.link {
+                Link::Server(_) => {
                     scan(pattern, &mut names, |command| self.connection.command("", command)).await?;
                 }
-                Connection::Cluster(cluster) => {
+                Link::Cluster(cluster) => {
                     let slots = self.connection.slots().await?.into_iter();
                     let masters: BTreeSet<(String, u16)> =
                         slots.map(|(_, host, port)| (host, port)).collect();
                     for (host, port) in masters {
-                        let call = |command| call_node(cluster, &host, port, command);
+                        let call = |command| self.call_node(cluster, &host, port, command);
                         scan(pattern, &mut names, call).await?;
                     }
                 }
@@ -112,7 +124,7 @@ impl Admin for Redis {
             };
             let groups = array(reply)?.into_iter().map(group_info);
             let mut groups: Vec<GroupInfo> = groups.collect::<Result<_, _>>()?;
-            if self.probe.features().nack != Some(true) {
+            if self.probe.known(Feature::Nack) != Some(true) {
                 // Do not count the consumer that owns released entries.
                 let queries = groups.iter().map(|group| command!("XINFO", "CONSUMERS", stream, &group.name));
                 let listed = self.connection.pipeline(stream, queries.collect()).await?;
@@ -173,7 +185,7 @@ impl Admin for Redis {
 
     fn restore<'a>(&'a self, stream: &'a str, group: &'a str, id: StreamId) -> BackendFuture<'a, bool> {
         Box::pin(async move {
-            if !self.supports(|features| features.nack).await? {
+            if !self.has(Feature::Nack, stream).await? {
                 let arguments = (group, RELEASED_CONSUMER, Id(id));
                 return Ok(count(scripts::RESTORE.run(self, &[stream], arguments).await?)? == 1);
             }
@@ -202,7 +214,7 @@ impl Admin for Redis {
                 let message = format!("consumer {name} cannot be its own heir; name another consumer");
                 return Err(Error::new(ErrorKind::Refused, message));
             }
-            if self.supports(|features| features.adopt).await? {
+            if self.has(Feature::Adopt, stream).await? {
                 return count(self.connection.command(stream, commands::adopt(consumer, heir)).await?);
             }
             count(scripts::REMOVE_CONSUMER.run(self, &[stream], (group, name, heir)).await?)
@@ -212,7 +224,7 @@ impl Admin for Redis {
     fn remove_empty_consumer<'a>(&'a self, consumer: Consumer<'a>) -> BackendFuture<'a, bool> {
         Box::pin(async move {
             let Consumer { stream, group, name } = consumer;
-            if !self.supports(|features| features.adopt).await? {
+            if !self.has(Feature::Adopt, stream).await? {
                 let reply = scripts::REMOVE_EMPTY_CONSUMER.run(self, &[stream], (group, name)).await?;
                 return Ok(count(reply)? > 0);
             }
@@ -230,10 +242,18 @@ impl Admin for Redis {
     }
 }
 
-async fn call_node(cluster: &ClusterConnection, host: &str, port: u16, command: Cmd) -> Result<Value, Error> {
-    let node = SingleNodeRoutingInfo::ByAddress { host: host.to_owned(), port };
-    let reply = cluster.clone().route_command(command, RoutingInfo::SingleNode(node)).await;
-    reply.map_err(from_redis).and_then(checked)
+impl Redis {
+    async fn call_node(
+        &self,
+        cluster: &ClusterConnection,
+        host: &str,
+        port: u16,
+        command: Cmd,
+    ) -> Result<Value, Error> {
+        let node = SingleNodeRoutingInfo::ByAddress { host: host.to_owned(), port };
+        let reply = cluster.clone().route_command(command.clone(), RoutingInfo::SingleNode(node)).await;
+        self.connection.explained(&command, reply)
+    }
 }
 
 /// Parses the reply of XINFO CONSUMERS, sorted by name, without [`RELEASED_CONSUMER`].

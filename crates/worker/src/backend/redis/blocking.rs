@@ -52,9 +52,9 @@ impl BlockingConnections {
         command: &Cmd,
         block: Duration,
     ) -> Result<Value, Error> {
-        match shared {
-            Connection::Server(_) => self.call_node(None, command, block, false).await?.map_err(from_redis),
-            Connection::Cluster(_) => self.call_owner(shared, key, command, block).await,
+        match shared.is_cluster() {
+            true => self.call_owner(shared, key, command, block).await,
+            false => shared.explained(command, self.call_node(None, command, block, false).await?),
         }
     }
 
@@ -82,12 +82,12 @@ impl BlockingConnections {
                 }
             };
             let Some(next) = error.redirect_node().and_then(|(address, _)| node.redirected(address)) else {
-                let error = from_redis(error);
-                if error.is_transient() {
-                    // The node may have become a replica, or have left the cluster.
-                    self.forget_owner(slot);
-                }
-                return Err(error);
+                return shared.explained(command, Err(error)).inspect_err(|error| {
+                    if error.is_transient() {
+                        // The node may have become a replica, or have left the cluster.
+                        self.forget_owner(slot);
+                    }
+                });
             };
             asking = error.code() == Some("ASK");
             if !asking {

@@ -13,7 +13,8 @@ use tokio::sync::Mutex;
 use super::super::Error;
 use super::commands::command;
 use super::errors::from_redis;
-use super::reply::{SlotRange, array, checked, slots};
+use super::permissions::denied;
+use super::reply::{SlotRange, array, slots};
 
 /// Maximum time for connecting to a server.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -21,31 +22,75 @@ pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 pub(super) const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The connection to a server or to a cluster.
-pub(super) enum Connection {
+pub(super) struct Connection {
+    pub(super) link: Link,
+    /// The user as which the connection authenticates.
+    pub(super) user: String,
+}
+
+/// What a [`Connection`] is connected to.
+pub(super) enum Link {
     Server(Box<ServerConnection>),
     Cluster(ClusterConnection),
 }
 
 impl Connection {
+    pub(super) fn is_cluster(&self) -> bool {
+        matches!(self.link, Link::Cluster(_))
+    }
+
     /// Sends a command to the server, or to the node of the cluster that owns the key.
     pub(super) async fn command(&self, key: &str, command: Cmd) -> Result<Value, Error> {
-        let reply = match self {
-            Connection::Server(server) => server.command(&command).await,
-            Connection::Cluster(cluster) => {
+        let reply = match &self.link {
+            Link::Server(server) => server.command(&command).await,
+            Link::Cluster(cluster) => {
                 let routing = RoutingInfo::SingleNode(owner_of(key));
-                cluster.clone().route_command(command, routing).await
+                cluster.clone().route_command(command.clone(), routing).await
             }
         };
-        reply.map_err(from_redis).and_then(checked)
+        self.explained(&command, reply)
+    }
+
+    /// Returns the reply to a command, or an error. The error for a denied command says what to grant.
+    pub(super) fn explained(&self, command: &Cmd, reply: Result<Value, RedisError>) -> Result<Value, Error> {
+        let error = match reply {
+            Ok(Value::ServerError(error)) => RedisError::from(error),
+            Ok(value) => return Ok(value),
+            Err(error) => error,
+        };
+        Err(self.explain(&error, |_| Some(command)).unwrap_or_else(|| from_redis(error)))
+    }
+
+    /// Returns the error for a denied command, or `None` if the error is another. `command_at` returns the command with
+    /// this number.
+    fn explain<'c>(
+        &self,
+        error: &RedisError,
+        command_at: impl Fn(usize) -> Option<&'c Cmd>,
+    ) -> Option<Error> {
+        let errors = error.clone().into_server_errors()?;
+        errors.iter().find_map(|(at, error)| denied(&self.user, command_at(*at)?, error))
+    }
+
+    /// Sends commands in one round trip. All their keys must be in one slot. Each reply can be an error, but if the user
+    /// may not run one of the commands, the call fails.
+    pub(super) async fn pipeline(&self, key: &str, commands: Vec<Cmd>) -> Result<Vec<Value>, Error> {
+        let pipeline = pipeline_of(commands);
+        let replies = self.send_pipeline(key, &pipeline, 0, pipeline.len()).await?;
+        for (command, reply) in pipeline.cmd_iter().zip(&replies) {
+            if let Value::ServerError(error) = reply
+                && let Some(denied) = denied(&self.user, command, error)
+            {
+                return Err(denied);
+            }
+        }
+        Ok(replies)
     }
 
     /// Sends commands in one round trip. All their keys must be in one slot. Each reply can be an error.
-    pub(super) async fn pipeline(&self, key: &str, commands: Vec<Cmd>) -> Result<Vec<Value>, Error> {
-        let count = commands.len();
-        if count == 0 {
-            return Ok(Vec::new());
-        }
-        self.send_pipeline(key, pipeline_of(commands), 0, count).await
+    pub(super) async fn replies(&self, key: &str, commands: Vec<Cmd>) -> Result<Vec<Value>, Error> {
+        let pipeline = pipeline_of(commands);
+        self.send_pipeline(key, &pipeline, 0, pipeline.len()).await
     }
 
     /// Sends commands as one transaction (MULTI). All their keys must be in one slot.
@@ -53,7 +98,7 @@ impl Connection {
         let count = commands.len();
         let mut pipeline = pipeline_of(commands);
         pipeline.atomic();
-        let mut replies = self.send_pipeline(key, pipeline, count + 1, 1).await?;
+        let mut replies = self.send_pipeline(key, &pipeline, count + 1, 1).await?;
         array(replies.pop().unwrap_or(Value::Nil))
     }
 
@@ -65,17 +110,23 @@ impl Connection {
     async fn send_pipeline(
         &self,
         key: &str,
-        pipeline: Pipeline,
+        pipeline: &Pipeline,
         offset: usize,
         count: usize,
     ) -> Result<Vec<Value>, Error> {
-        let replies = match self {
-            Connection::Server(server) => server.pipeline(&pipeline, offset, count).await,
-            Connection::Cluster(cluster) => {
-                cluster.clone().route_pipeline(pipeline, offset, count, owner_of(key)).await
+        if count == 0 {
+            return Ok(Vec::new());
+        }
+        let replies = match &self.link {
+            Link::Server(server) => server.pipeline(pipeline, offset, count).await,
+            Link::Cluster(cluster) => {
+                cluster.clone().route_pipeline(pipeline.clone(), offset, count, owner_of(key)).await
             }
         };
-        replies.map_err(from_redis)
+        replies.map_err(|error| {
+            let denied = self.explain(&error, |at| pipeline.cmd_iter().nth(at));
+            denied.unwrap_or_else(|| from_redis(error))
+        })
     }
 }
 

@@ -5,6 +5,7 @@ use redis::Value;
 
 use super::super::{Admin, Backend, Consumer, Error, ErrorKind, NewDeadLetter, PendingFilter, StreamId};
 use super::commands::{self, Id, command};
+use super::probe::Feature;
 use super::reply::{array, count, entries, id, text};
 use super::{Redis, scripts};
 
@@ -18,7 +19,7 @@ impl Redis {
         consumer: Consumer<'_>,
         dead_letters: &[NewDeadLetter],
     ) -> Result<Vec<StreamId>, Error> {
-        let has_scripts = self.supports(|features| features.scripts).await?;
+        let has_scripts = self.has(Feature::Scripts, consumer.stream).await?;
         let fits =
             |dead_letter: &&NewDeadLetter| has_scripts && dead_letter.fields.len() <= FIELDS_PER_SCRIPT;
         let (small, others): (Vec<&NewDeadLetter>, Vec<&NewDeadLetter>) = dead_letters.iter().partition(fits);

@@ -53,18 +53,27 @@ pub(super) fn unexpected_reply(expected: &str) -> Error {
     Error::new(ErrorKind::Refused, format!("unexpected reply from the server: expected {expected}"))
 }
 
-fn kind_of(code: &str, details: &str) -> ErrorKind {
+/// Returns the kind of an error reply.
+pub(super) fn kind_of(code: &str, details: &str) -> ErrorKind {
     if let Some((_, kind)) = CODES.iter().find(|(known, _)| *known == code) {
         return *kind;
     }
     if details.starts_with("max number of clients") {
         return ErrorKind::Busy;
     }
-    // Before version 7.0, Redis wraps the error of a script in a text of its own, and puts a dash before some codes.
-    let text = details.strip_prefix("Error running script").unwrap_or_default();
+    // A script that runs a command or names a key which the user may not use. Before version 7.2, the text is another.
+    if details.starts_with("ACL failure in script") || details.contains("The user executing the script can't")
+    {
+        return ErrorKind::Denied;
+    }
+    // These errors contain the code of another one. Before version 7.0, Redis wraps the error of a script in a text of
+    // its own, and puts a dash before some codes.
+    let wrapper = if code == "EXECABORT" { "Transaction discarded" } else { "Error running script" };
+    let text = details.strip_prefix(wrapper).unwrap_or_default();
     let names = |code: &str| text.contains(&format!(": -{code} ")) || text.contains(&format!(": {code} "));
     let wrapped = CODES.iter().find(|(known, _)| names(known));
-    wrapped.map_or(ErrorKind::Refused, |(_, kind)| *kind)
+    let otherwise = if code == "EXECABORT" { ErrorKind::Busy } else { ErrorKind::Refused };
+    wrapped.map_or(otherwise, |(_, kind)| *kind)
 }
 
 /// Returns whether the message of an error starts with a prefix.
@@ -96,5 +105,16 @@ mod tests {
         assert_eq!(wrapped("WRONGTYPE Operation against a key"), ErrorKind::WrongType);
         assert_eq!(wrapped("@user_script: 1: -OOM command not allowed"), ErrorKind::NotWritable);
         assert_eq!(wrapped("ERR no such thing as OOM here"), ErrorKind::Refused);
+        assert_eq!(
+            wrapped("@user_script: 1: The user executing the script can't run this command"),
+            ErrorKind::Denied
+        );
+        let aborted = |text| kind_of("EXECABORT", &format!("Transaction discarded because of: {text}"));
+        assert_eq!(aborted("NOPERM No permissions to access a key"), ErrorKind::Denied);
+        assert_eq!(aborted("OOM command not allowed"), ErrorKind::NotWritable);
+        assert_eq!(
+            kind_of("EXECABORT", "Transaction discarded because of previous errors."),
+            ErrorKind::Busy
+        );
     }
 }

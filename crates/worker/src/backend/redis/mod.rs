@@ -4,7 +4,8 @@
 //! work, admin (the backend traits)
 //!   ├─ connection: one connection shared by all calls, or the client of a cluster
 //!   ├─ blocking:   a separate connection for each blocking call
-//!   └─ probe:      which commands the server has; scripts replace the missing ones
+//!   ├─ probe:      which commands the server has; scripts replace the missing ones
+//!   └─ permissions: which commands and keys the user may use
 //! ```
 
 mod admin;
@@ -13,6 +14,7 @@ mod commands;
 mod connection;
 mod dead_letters;
 mod errors;
+mod permissions;
 mod probe;
 mod read;
 mod reply;
@@ -27,9 +29,9 @@ use redis::{Client, ConnectionAddr, ConnectionInfo, RedisError, TlsCertificates}
 
 use super::{Error, ErrorKind};
 use blocking::BlockingConnections;
-use connection::{CONNECT_TIMEOUT, Connection, REPLY_TIMEOUT, ServerConnection};
+use connection::{CONNECT_TIMEOUT, Connection, Link, REPLY_TIMEOUT, ServerConnection};
 use errors::from_redis;
-use probe::{FeatureProbe, ServerFeatures};
+use probe::{Feature, FeatureProbe};
 
 /// The consumer that owns released entries on servers without XNACK, where every pending entry needs an owner.
 const RELEASED_CONSUMER: &str = "millstream:released";
@@ -61,7 +63,7 @@ impl Redis {
         let info = connection_info(url, &certificates)?;
         let location = display_url("", std::slice::from_ref(&info));
         let client = Client::open(info.clone()).map_err(from_redis)?;
-        Redis::over(Connection::Server(Box::new(ServerConnection::new(client))), info, location).await
+        Redis::over(Link::Server(Box::new(ServerConnection::new(client))), info, location).await
     }
 
     /// Connects to a cluster. `urls` names at least one of its nodes, each in the form that [`Redis::connect`] takes.
@@ -84,18 +86,21 @@ impl Redis {
         }
         let client = builder.build().map_err(from_redis)?;
         let connection = client.get_async_connection().await.map_err(from_redis)?;
-        Redis::over(Connection::Cluster(connection), first, display_url("+cluster", &infos)).await
+        Redis::over(Link::Cluster(connection), first, display_url("+cluster", &infos)).await
     }
 
-    async fn over(connection: Connection, info: ConnectionInfo, location: String) -> Result<Redis, Error> {
-        let probe = FeatureProbe::run(&connection).await?;
-        tracing::debug!(location, features = ?probe.features(), "connected");
-        Ok(Redis { connection, blocking: BlockingConnections::new(info), probe, location })
+    async fn over(link: Link, info: ConnectionInfo, location: String) -> Result<Redis, Error> {
+        let user = info.redis_settings().username().unwrap_or("default").to_owned();
+        let connection = Connection { link, user };
+        connection.command("", redis::cmd("PING")).await?;
+        tracing::debug!(location, user = connection.user, "connected");
+        let (blocking, probe) = (BlockingConnections::new(info), FeatureProbe::default());
+        Ok(Redis { connection, blocking, probe, location })
     }
 
-    /// Returns whether the server has an optional feature.
-    async fn supports(&self, feature: fn(&ServerFeatures) -> Option<bool>) -> Result<bool, Error> {
-        self.probe.supports(&self.connection, feature).await
+    /// Returns whether the server has an optional feature. `stream` is the stream of the call that needs it.
+    async fn has(&self, feature: Feature, stream: &str) -> Result<bool, Error> {
+        self.probe.supports(&self.connection, feature, stream).await
     }
 }
 

@@ -1,140 +1,122 @@
-//! Detects which commands a server has, by sending them for a key that does not exist.
+//! Detects which commands a server has, by sending each when it is needed first.
 //!
-//! A server that rejects writes (its disk or memory is full, or it is a replica) rejects a probe without parsing it.
-//! The feature then stays unknown. The next call that needs the feature probes again. If the feature is still unknown,
-//! the call fails with the server's error.
+//! A probe names the stream of the call that needs the feature, and a group that does not exist. So it changes nothing,
+//! it needs no key but the stream, and on a cluster it reaches the node that owns the stream. A server without the
+//! command or option replies with another error than one that has it.
+//!
+//! Some errors show nothing: the server rejects writes (its disk or memory is full, or it is a replica), or the user
+//! lacks a permission. The feature then stays unknown, and the call that needs it fails with the server's error.
 
 use std::time::Duration;
 
 use parking_lot::RwLock;
 use redis::{Cmd, Value};
 
-use super::super::{Capabilities, Consumer, Error, ErrorKind, Read, StreamId};
+use super::super::{Consumer, Error, ErrorKind, Read, StreamId};
 use super::commands::{self, command};
 use super::connection::Connection;
-use super::reply::{array, checked, text};
+use super::reply::{array, text};
 
-/// The key that the probes use. No stream has this name, and the probes do not create it.
-const KEY: &str = "millstream:probe";
+/// The group that probes name. It never exists.
+pub(super) const PROBE_GROUP: &str = "millstream:probe";
 
-/// Which commands and options that not every server has, such as those newer than Redis 6.2, this server has. `None`
-/// if not known yet.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct ServerFeatures {
+/// A command, option or setting that not every server has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Feature {
     /// `XREADGROUP … CLAIM`.
-    pub(super) read_claims: Option<bool>,
+    ReadClaims,
     /// XNACK.
-    pub(super) nack: Option<bool>,
+    Nack,
     /// XEXTEND.
-    pub(super) extend: Option<bool>,
+    Extend,
     /// XADOPT.
-    pub(super) adopt: Option<bool>,
+    Adopt,
     /// `XADD … IDMP`.
-    pub(super) idempotence: Option<bool>,
+    Idempotence,
     /// EVAL.
-    pub(super) scripts: Option<bool>,
+    Scripts,
     /// The setting `exact-lag` is on: the server always knows the lag.
-    exact_lag: bool,
+    ExactLag,
 }
 
+const FEATURES: usize = Feature::ExactLag as usize + 1;
+
 /// The features of a server, as far as they are known.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct FeatureProbe {
-    features: RwLock<ServerFeatures>,
+    known: RwLock<[Option<bool>; FEATURES]>,
 }
 
 impl FeatureProbe {
-    pub(super) async fn run(connection: &Connection) -> Result<FeatureProbe, Error> {
-        let (features, _) = ServerFeatures::detect(connection).await?;
-        Ok(FeatureProbe { features: RwLock::new(features) })
-    }
-
-    /// Returns whether the server has a feature. Probes again if that is not known yet.
+    /// Returns whether the server has a feature. Sends the probe if that is not known yet.
     pub(super) async fn supports(
         &self,
         connection: &Connection,
-        feature: fn(&ServerFeatures) -> Option<bool>,
+        feature: Feature,
+        stream: &str,
     ) -> Result<bool, Error> {
-        if let Some(has) = feature(&self.features()) {
+        if let Some(has) = self.known(feature) {
             return Ok(has);
         }
-        let (features, probe_error) = ServerFeatures::detect(connection).await?;
-        *self.features.write() = features;
-        match (feature(&features), probe_error) {
-            (Some(has), _) => Ok(has),
-            (None, Some(error)) => Err(error),
-            (None, None) => Ok(false),
+        let reply = connection.command(stream, feature.probe(stream)).await;
+        self.learn(feature, reply)
+    }
+
+    /// Returns whether the server has a feature, or `None` if that is not known yet.
+    pub(super) fn known(&self, feature: Feature) -> Option<bool> {
+        self.known.read()[feature as usize]
+    }
+
+    /// Stores what the reply to a feature's probe shows.
+    pub(super) fn learn(&self, feature: Feature, reply: Result<Value, Error>) -> Result<bool, Error> {
+        let has = feature.is_shown_by(reply)?;
+        self.known.write()[feature as usize] = Some(has);
+        Ok(has)
+    }
+}
+
+impl Feature {
+    /// Returns the command that shows whether the server has the feature.
+    pub(super) fn probe(self, stream: &str) -> Cmd {
+        let (group, id) = (PROBE_GROUP, StreamId::new(0, 1));
+        let consumer = Consumer::new(stream, group, "c");
+        match self {
+            Feature::ReadClaims => {
+                let claim_idle = Some(Duration::ZERO);
+                commands::read_group(
+                    &Read { stream, group, consumer: "c", count: 1, block: None, claim_idle },
+                    None,
+                )
+            }
+            Feature::Nack => commands::release(stream, group, &[id]),
+            Feature::Extend => commands::extend(consumer, &[id]),
+            Feature::Adopt => commands::adopt(consumer, "d"),
+            // Every server rejects the id 0-0, so the command adds nothing.
+            Feature::Idempotence => command!("XADD", stream, "IDMP", "p", "i", "0-0", "f", "v"),
+            Feature::Scripts => command!("EVAL", "return 1", 0),
+            Feature::ExactLag => command!("CONFIG", "GET", "exact-lag"),
         }
     }
 
-    pub(super) fn capabilities(&self) -> Capabilities {
-        let ServerFeatures { read_claims, nack, extend, idempotence, exact_lag, .. } = self.features();
-        let probed = [read_claims, nack, extend, idempotence];
-        // Unknown features count as present: a call that relies on one gets an error from `supports`.
-        let [read_claims, releases, extends, idempotent_adds] = probed.map(|has| has.unwrap_or(true));
-        let confirmed = probed.iter().all(Option::is_some);
-        Capabilities { read_claims, releases, extends, idempotent_adds, exact_lag, confirmed }
-    }
-
-    pub(super) fn features(&self) -> ServerFeatures {
-        *self.features.read()
-    }
-}
-
-impl ServerFeatures {
-    /// Probes the server. Also returns the first error that left a feature unknown.
-    async fn detect(connection: &Connection) -> Result<(ServerFeatures, Option<Error>), Error> {
-        // Fail if the server is not ready, instead of treating its errors as missing features.
-        connection.command(KEY, redis::cmd("PING")).await?;
-        let replies = connection.pipeline(KEY, probe_commands()).await?;
-        let mut replies = replies.into_iter();
-        let mut next = || checked(replies.next().unwrap_or(Value::Nil));
-        let mut probe_error = None;
-        let mut known =
-            |reply: Result<bool, Error>| reply.map_err(|error| probe_error.get_or_insert(error).kind()).ok();
-        let features = ServerFeatures {
-            read_claims: known(reports_missing_group(next())),
-            nack: known(reports_missing_group(next())),
-            extend: known(reports_missing_group(next())),
-            adopt: known(reports_missing_group(next())),
-            idempotence: known(succeeds(next())),
-            scripts: known(succeeds(next())),
-            exact_lag: is_yes(next()),
-        };
-        Ok((features, probe_error))
-    }
-}
-
-fn probe_commands() -> Vec<Cmd> {
-    let (id, claim_idle) = (StreamId::new(0, 1), Some(Duration::ZERO));
-    let consumer = Consumer::new(KEY, "g", "c");
-    let read = Read { stream: KEY, group: "g", consumer: "c", count: 1, block: None, claim_idle };
-    vec![
-        commands::read_group(&read, None),
-        commands::release(KEY, "g", &[id]),
-        commands::extend(consumer, &[id]),
-        commands::adopt(consumer, "d"),
-        command!("XADD", KEY, "NOMKSTREAM", "IDMP", "p", "i", "*", "f", "v"),
-        command!("EVAL", "return 1", 0),
-        command!("CONFIG", "GET", "exact-lag"),
-    ]
-}
-
-/// Returns whether the reply is NOGROUP. A server without the command replies with another error.
-fn reports_missing_group(reply: Result<Value, Error>) -> Result<bool, Error> {
-    match reply {
-        Err(error) if error.kind() == ErrorKind::NoGroup => Ok(true),
-        reply => succeeds(reply).map(|_| false),
-    }
-}
-
-/// Returns whether the command succeeded. A transient error, which does not show whether the command
-/// exists, is returned as it is.
-fn succeeds(reply: Result<Value, Error>) -> Result<bool, Error> {
-    match reply {
-        Ok(_) => Ok(true),
-        Err(error) if error.is_transient() => Err(error),
-        Err(_) => Ok(false),
+    /// Returns whether the reply to the probe shows that the server has the feature. Returns the error if it shows
+    /// nothing.
+    fn is_shown_by(self, reply: Result<Value, Error>) -> Result<bool, Error> {
+        if let Err(error) = &reply
+            && (error.is_transient() || error.kind() == ErrorKind::Denied)
+        {
+            return reply.map(|_| false);
+        }
+        Ok(match self {
+            // A server without the feature takes IDMP for an invalid id.
+            Feature::Idempotence => reply.is_err_and(|error| error.to_string().contains("IDMP")),
+            Feature::Scripts => reply.is_ok(),
+            Feature::ExactLag => is_yes(reply),
+            // A server that looks for the group has accepted the command and its options.
+            _ => match reply {
+                Ok(_) => true,
+                Err(error) => matches!(error.kind(), ErrorKind::NoGroup | ErrorKind::WrongType),
+            },
+        })
     }
 }
 
@@ -149,13 +131,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn transient_errors_leave_a_feature_unknown() {
-        let failed = |kind| Err(Error::new(kind, "no"));
-        assert_eq!(reports_missing_group(failed(ErrorKind::NoGroup)).ok(), Some(true));
-        assert_eq!(reports_missing_group(failed(ErrorKind::Refused)).ok(), Some(false));
-        assert_eq!(reports_missing_group(failed(ErrorKind::Busy)).unwrap_err().kind(), ErrorKind::Busy);
-        assert_eq!(succeeds(Ok(Value::Nil)).ok(), Some(true));
-        assert_eq!(succeeds(failed(ErrorKind::Denied)).ok(), Some(false));
-        assert_eq!(succeeds(failed(ErrorKind::Busy)).unwrap_err().kind(), ErrorKind::Busy);
+    fn only_replies_about_the_command_show_whether_a_server_has_it() {
+        let reply = |kind| Err(Error::new(kind, "no"));
+        let learnt = |feature: Feature, kind| feature.is_shown_by(reply(kind)).map_err(|error| error.kind());
+        assert_eq!(learnt(Feature::Nack, ErrorKind::NoGroup), Ok(true));
+        assert_eq!(learnt(Feature::Nack, ErrorKind::WrongType), Ok(true));
+        assert_eq!(learnt(Feature::Nack, ErrorKind::Refused), Ok(false));
+        for feature in [Feature::Nack, Feature::Scripts, Feature::Idempotence, Feature::ExactLag] {
+            for kind in [ErrorKind::Busy, ErrorKind::NotWritable, ErrorKind::Unreachable, ErrorKind::Denied] {
+                assert_eq!(learnt(feature, kind), Err(kind), "{feature:?}");
+            }
+        }
+        assert_eq!(learnt(Feature::Scripts, ErrorKind::Refused), Ok(false));
+        assert!(Feature::Scripts.is_shown_by(Ok(Value::Int(1))).unwrap());
     }
 }

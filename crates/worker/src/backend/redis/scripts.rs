@@ -12,6 +12,7 @@ use super::super::{Error, ErrorKind};
 use super::Redis;
 use super::commands::command;
 use super::errors::starts_with;
+use super::probe::Feature;
 
 /// Maximum number of pending entries per script call. The server executes no other command while a script runs.
 pub(super) const ROWS_PER_SCRIPT: usize = 500;
@@ -27,6 +28,10 @@ impl Script {
         Script { code, hash: OnceLock::new() }
     }
 
+    fn hash(&self) -> &str {
+        self.hash.get_or_init(|| redis::Script::new(self.code).get_hash().to_owned())
+    }
+
     /// Runs the script on the server, or on the node of the cluster that owns the first key.
     pub(super) async fn run(
         &self,
@@ -34,11 +39,11 @@ impl Script {
         keys: &[&str],
         arguments: impl ToRedisArgs,
     ) -> Result<Value, Error> {
-        if !redis.supports(|features| features.scripts).await? {
+        if !redis.has(Feature::Scripts, keys[0]).await? {
             let message = "the server supports neither Lua scripts nor the commands they replace; allow EVAL";
             return Err(Error::new(ErrorKind::Refused, message));
         }
-        let hash = self.hash.get_or_init(|| redis::Script::new(self.code).get_hash().to_owned());
+        let hash = self.hash();
         let command = |verb: &str, script: &str| command!(verb, script, keys.len(), keys, &arguments);
         match redis.connection.command(keys[0], command("EVALSHA", hash)).await {
             Err(error) if starts_with(&error, "NOSCRIPT") => {
@@ -47,6 +52,31 @@ impl Script {
             reply => reply,
         }
     }
+}
+
+/// All scripts.
+static SCRIPTS: [&Script; 7] =
+    [&EXTEND, &RELEASE, &DEAD_LETTER, &REMOVE_CONSUMER, &REMOVE_EMPTY_CONSUMER, &AUTOCLAIM, &RESTORE];
+
+/// Returns the names of the commands that a script runs, as ACL rules have them. Finds the script by its hash or its
+/// code.
+pub(super) fn commands_of(hash_or_code: &str) -> Vec<String> {
+    let is_meant = |script: &&&Script| script.hash() == hash_or_code || script.code == hash_or_code;
+    let code = SCRIPTS.iter().find(is_meant).map_or("", |script| script.code);
+    let calls =
+        code.split("call('").skip(1).filter_map(|rest| rest.split_once("')").or(rest.split_once(')')));
+    let name = |(call, _): (&str, &str)| {
+        let mut words = call.split('\'').map(str::to_lowercase);
+        let name = words.next().unwrap_or_default();
+        match words.nth(1).filter(|_| name == "xgroup") {
+            Some(subcommand) => format!("{name}|{subcommand}"),
+            None => name,
+        }
+    };
+    let mut names: Vec<String> = calls.map(name).collect();
+    names.sort_unstable();
+    names.dedup();
+    names
 }
 
 /// Resets the idle time of the consumer's pending entries. Returns the ids of those that the consumer owns.
@@ -198,3 +228,16 @@ if #row == 0 then
 end
 return 1",
 );
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_commands_of_a_script_are_found_in_its_code() {
+        assert_eq!(commands_of(RESTORE.hash()), ["xclaim", "xpending", "xrange"]);
+        assert_eq!(commands_of(DEAD_LETTER.code), ["xack", "xadd", "xpending", "xrange"]);
+        assert_eq!(commands_of(REMOVE_EMPTY_CONSUMER.hash()), ["xgroup|delconsumer", "xpending"]);
+        assert_eq!(commands_of("return 1"), [""; 0]);
+    }
+}

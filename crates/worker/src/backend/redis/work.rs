@@ -7,19 +7,31 @@ use redis::cluster_routing::Slot;
 use redis::{Cmd, Value};
 
 use super::super::{
-    Acknowledgement, Admin, Backend, BackendFuture, Capabilities, Claimed, Consumer, Delivery, Error,
-    NewDeadLetter, NewEntry, PendingFilter, Read, Release, Start, StreamId, StreamInfo, Trim,
+    Acknowledgement, Admin, Backend, BackendFuture, Capability, Claimed, Consumer, Delivery, Error,
+    ErrorKind, NewDeadLetter, NewEntry, PendingFilter, Read, Release, Start, StreamId, StreamInfo, Trim,
+    WorkerAccess,
 };
 use super::commands::{self, Id, Ids, command, millis};
-use super::connection::Connection;
 use super::errors::{is_missing_key, starts_with};
+use super::probe::Feature;
 use super::reply::{array, checked, count, deliveries, id, integer, only_stream, pending_row, stream_info};
 use super::scripts::{self, ROWS_PER_SCRIPT};
 use super::{RELEASED_CONSUMER, Redis};
 
 impl Backend for Redis {
-    fn capabilities(&self) -> Capabilities {
-        self.probe.capabilities()
+    fn supports<'a>(&'a self, capability: Capability, stream: &'a str) -> BackendFuture<'a, bool> {
+        let feature = match capability {
+            Capability::ReadClaims => Feature::ReadClaims,
+            Capability::Releases => Feature::Nack,
+            Capability::Extends => Feature::Extend,
+            Capability::IdempotentAdds => Feature::Idempotence,
+            Capability::ExactLag => Feature::ExactLag,
+        };
+        Box::pin(self.has(feature, stream))
+    }
+
+    fn check_access<'a>(&'a self, access: &'a WorkerAccess<'a>) -> BackendFuture<'a, ()> {
+        Box::pin(self.check_worker_access(access))
     }
 
     fn location(&self) -> String {
@@ -39,7 +51,7 @@ impl Backend for Redis {
         Box::pin(async move {
             super::super::check_fields(entries.iter().map(|entry| &entry.fields))?;
             let once_only = entries.iter().any(|entry| entry.idempotence.is_some())
-                && self.supports(|features| features.idempotence).await?;
+                && self.has(Feature::Idempotence, stream).await?;
             let add = |(at, entry): (usize, &NewEntry)| {
                 let once = entry.idempotence.as_ref().filter(|_| once_only);
                 commands::add(stream, &entry.fields, once, trim.filter(|_| at + 1 == entries.len()))
@@ -56,6 +68,11 @@ impl Backend for Redis {
             match self.connection.command(stream, create).await {
                 Ok(_) => Ok(true),
                 Err(error) if starts_with(&error, "BUSYGROUP") => Ok(false),
+                // A full server rejects the command even if the group exists.
+                Err(error) if error.kind() == ErrorKind::NotWritable => {
+                    let groups = self.groups(stream).await?;
+                    if groups.iter().any(|found| found.name == group) { Ok(false) } else { Err(error) }
+                }
                 Err(error) => Err(error),
             }
         })
@@ -77,7 +94,7 @@ impl Backend for Redis {
                 return Ok(Vec::new());
             }
             let claim_idle = match read.claim_idle {
-                Some(idle) if self.supports(|features| features.read_claims).await? => Some(idle),
+                Some(idle) if self.has(Feature::ReadClaims, read.stream).await? => Some(idle),
                 _ => None,
             };
             let read = &Read { claim_idle, ..*read };
@@ -122,7 +139,7 @@ impl Backend for Redis {
             if count == 0 {
                 return Ok(Claimed { deliveries: Vec::new(), next: from });
             }
-            match self.supports(|features| features.scripts).await? {
+            match self.has(Feature::Scripts, consumer.stream).await? {
                 true => self.autoclaim_by_script(consumer, min_idle, from, count).await,
                 false => self.autoclaim_in_steps(consumer, min_idle, from, count).await,
             }
@@ -138,7 +155,7 @@ impl Backend for Redis {
         Box::pin(async move {
             let slot = Slot::for_key(stream);
             let can_join_transaction =
-                |key: &str| matches!(self.connection, Connection::Server(_)) || Slot::for_key(key) == slot;
+                |key: &str| !self.connection.is_cluster() || Slot::for_key(key) == slot;
             let mut transaction = Vec::new();
             for (key, lifetime) in &done.remember {
                 let set = command!("SET", key, 1, "PX", millis(*lifetime).max(1));
@@ -166,7 +183,7 @@ impl Backend for Redis {
         Box::pin(async move {
             let Some(first) = keys.first() else { return Ok(Vec::new()) };
             let is_one_slot = || keys.iter().all(|key| Slot::for_key(key) == Slot::for_key(first));
-            if matches!(self.connection, Connection::Server(_)) || is_one_slot() {
+            if !self.connection.is_cluster() || is_one_slot() {
                 let replies = array(self.connection.command(first, command!("MGET", keys)).await?)?;
                 return Ok(replies.iter().map(|reply| !matches!(reply, Value::Nil)).collect());
             }
@@ -185,7 +202,7 @@ impl Backend for Redis {
             if ids.is_empty() {
                 return Ok(ours);
             }
-            if self.supports(|features| features.extend).await? {
+            if self.has(Feature::Extend, stream).await? {
                 let extend = commands::extend(consumer, ids);
                 for (id, reply) in ids.iter().zip(array(self.connection.command(stream, extend).await?)?) {
                     if integer(reply)? == 1 {
@@ -210,7 +227,7 @@ impl Backend for Redis {
             if rows.is_empty() {
                 return Ok(0);
             }
-            if self.supports(|features| features.nack).await? {
+            if self.has(Feature::Nack, stream).await? {
                 return self.release_natively(consumer, rows).await;
             }
             let mut released = 0;

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use millstream_worker::backend::{Admin, PendingFilter, Read, Release, StreamId};
+use millstream_worker::backend::{Admin, Capability, PendingFilter, Read, Release, StreamId};
 
 use super::{all_rows, consumer, ids_of, reader, reading};
 
@@ -103,7 +103,7 @@ async fn deleted_entries_do_not_count_in_a_claiming_read(backend: &dyn Admin) {
     let stream = "idle:passed";
     let ids = make_released(backend, stream, 5, 0..3).await;
     assert_eq!(backend.delete_entries(stream, &ids[..2]).await.unwrap(), 2);
-    if backend.capabilities().read_claims {
+    if backend.supports(Capability::ReadClaims, "orders").await.unwrap() {
         let claiming = Read { claim_idle: Some(MINUTE), ..reader(stream, "b", 1) };
         assert_eq!(ids_of(&backend.read(&claiming).await.unwrap()), ids[2..3]);
         assert_eq!(backend.read(&claiming).await.unwrap(), []);
@@ -151,7 +151,7 @@ async fn released_rows_are_claimed(backend: &dyn Admin) {
 async fn released_rows_are_read(backend: &dyn Admin) {
     let stream = "idle:read";
     let ids = make_released(backend, stream, 4, 1..3).await;
-    if backend.capabilities().read_claims {
+    if backend.supports(Capability::ReadClaims, "orders").await.unwrap() {
         let claiming = Read { claim_idle: Some(LONGER_THAN_POSSIBLE), ..reader(stream, "b", 10) };
         assert_eq!(ids_of(&backend.read(&claiming).await.unwrap()), ids[1..3]);
     }

@@ -2,7 +2,9 @@
 
 use bytes::Bytes;
 use millstream_worker::Admin;
-use millstream_worker::backend::{ErrorKind, IdOrder, Idempotence, NewEntry, Range, StreamId, Trim};
+use millstream_worker::backend::{
+    Capability, ErrorKind, IdOrder, Idempotence, NewEntry, Range, StreamId, Trim,
+};
 
 use super::{entry, fields, kind, make_a_string};
 
@@ -69,7 +71,7 @@ async fn refusals(backend: &dyn Admin) {
 }
 
 async fn once(backend: &dyn Admin) {
-    if !backend.capabilities().idempotent_adds {
+    if !backend.supports(Capability::IdempotentAdds, "orders").await.unwrap() {
         return;
     }
     let stream = "producing:once";

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use millstream_worker::Admin;
-use millstream_worker::backend::{ErrorKind, NewEntry, Read, Release, Start, StreamId};
+use millstream_worker::backend::{Capability, ErrorKind, NewEntry, Read, Release, Start, StreamId};
 
 use super::{consumer, dead_letter, done, entry, fields, ids_of, kind, pending, reader};
 
@@ -160,7 +160,7 @@ async fn claiming_reads(backend: &dyn Admin) {
     backend.read(&reader(stream, "a", 2)).await.unwrap();
     let claiming = |idle| Read { claim_idle: Some(idle), ..reader(stream, "b", 10) };
     let both = backend.read(&claiming(Duration::ZERO)).await.unwrap();
-    if !backend.capabilities().read_claims {
+    if !backend.supports(Capability::ReadClaims, "orders").await.unwrap() {
         assert_eq!(ids_of(&both), ids[2..]);
         assert!(backend.delete_stream(stream).await.unwrap());
         return;

@@ -1,0 +1,184 @@
+//! Users with few permissions: the smallest permissions that docs/workers/security.md lists suffice for each role, and an
+//! error names each of them that is missing.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use millstream_worker::backend::{Error, ErrorKind, IdOrder, Idempotence, NewEntry, Range, Start, StreamId};
+use millstream_worker::monitor::Monitor;
+use millstream_worker::names::dead_letters_of;
+use millstream_worker::producer::Producer;
+use millstream_worker::redrive::{Destination, Redrive, redrive};
+use millstream_worker::{Admin, Autoscale, Backoff, HandlerError, Message, Worker, connect};
+
+use super::peers::{Peer, REDIS_6_2, REDIS_7_0, REDIS_8_2, VALKEY_9_1};
+use super::servers::Server;
+use super::{TIMEOUT, cases};
+
+const PAGE: &str = include_str!("../../../../docs/workers/security.md");
+const STREAM: &str = "orders";
+const GROUP: &str = "billing";
+
+/// Returns the arguments of the commands on the page that create a user. Roles that need scripts on Redis have two such
+/// commands; the other is for Millstream.
+fn documented(user: &str, uses_scripts: bool) -> Vec<Vec<&'static str>> {
+    let lines = PAGE.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+    let lines = lines.filter(|words| words.starts_with(&["ACL", "SETUSER", user]));
+    let other = if uses_scripts { "+xnack" } else { "+eval" };
+    lines.filter(|words| !words.contains(&other)).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn documented_permissions_suffice_on_redis_6_2() {
+    on_peer(&REDIS_6_2).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn documented_permissions_suffice_on_redis_7_0() {
+    on_peer(&REDIS_7_0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn documented_permissions_suffice_on_redis_8_2() {
+    on_peer(&REDIS_8_2).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn documented_permissions_suffice_on_valkey_9_1() {
+    on_peer(&VALKEY_9_1).await;
+}
+
+async fn on_peer(peer: &'static Peer) {
+    if let Some(server) = Server::peer(peer, &[]) {
+        all_roles(&server, true).await;
+    }
+}
+
+async fn all_roles(server: &Server, uses_scripts: bool) {
+    let role = |user| Role { server, user, commands: documented(user, uses_scripts) };
+    role("producer").check(produce).await;
+    role("worker").check(work).await;
+    role("operator").check(look).await;
+    role("redriver").check(redrive_all).await;
+}
+
+/// A user with the permissions of the page.
+struct Role<'a> {
+    server: &'a Server,
+    user: &'static str,
+    commands: Vec<Vec<&'static str>>,
+}
+
+impl Role<'_> {
+    /// Checks that the user can do the work, and that it fails without any of the user's permissions.
+    async fn check<F: Future<Output = Result<(), Error>>>(&self, work: fn(Arc<dyn Admin>) -> F) {
+        assert!(!self.commands.is_empty(), "the page has no permissions for {}", self.user);
+        self.grant_without("");
+        self.run(work).await.unwrap_or_else(|error| panic!("{}: {error}", self.user));
+        let rules = self.commands.concat();
+        for rule in rules.into_iter().filter(|rule| rule.starts_with(['+', '~'])) {
+            self.grant_without(rule);
+            let Err(error) = self.run(work).await else { panic!("{} succeeds without {rule}", self.user) };
+            assert_eq!(error.kind(), ErrorKind::Denied, "{rule}: {error}");
+            let error = error.to_string();
+            let (_, granted) = error.split_once("with: ACL SETUSER ").unwrap_or_else(|| panic!("{error}"));
+            let mut granted = granted.split(' ');
+            assert_eq!(granted.next(), Some(self.user), "{rule}: {error}");
+            let named: Vec<&str> = granted.collect();
+            // The page has a pattern where the error names a key.
+            let is_named = |named: &&str| match rule.strip_suffix('*') {
+                Some(prefix) => named.starts_with(prefix),
+                None => *named == rule,
+            };
+            assert!(named.iter().any(is_named), "{rule}: {error}");
+        }
+    }
+
+    async fn run<F: Future<Output = Result<(), Error>>>(
+        &self,
+        work: fn(Arc<dyn Admin>) -> F,
+    ) -> Result<(), Error> {
+        let url = format!("redis://{}:secret@127.0.0.1:{}", self.user, self.server.port);
+        fill(&*connect(&self.server.url()).await.unwrap()).await;
+        tokio::time::timeout(TIMEOUT, work(connect(&url).await?)).await.expect("the work did not end in time")
+    }
+
+    /// Creates the user with the permissions of the page but for one rule.
+    fn grant_without(&self, rule: &str) {
+        for command in &self.commands {
+            let command: Vec<&str> = command.iter().copied().filter(|word| *word != rule).collect();
+            assert_eq!(self.server.cli(&command), "OK", "{command:?}");
+        }
+    }
+}
+
+/// Fills the stream with an entry, and its dead-letter stream with two dead letters of this entry.
+async fn fill(admin: &dyn Admin) {
+    for stream in admin.streams("*").await.unwrap() {
+        admin.delete_stream(&stream).await.unwrap();
+    }
+    admin.create_group(STREAM, GROUP, Start::Beginning).await.unwrap();
+    let ids = admin.add(STREAM, &[cases::entry("n", "1")], None).await.unwrap();
+    let letter = [
+        ("n", "1".to_owned()),
+        ("dlq.stream", STREAM.to_owned()),
+        ("dlq.id", ids[0].to_string()),
+        ("dlq.group", GROUP.to_owned()),
+        ("dlq.reason", "rejected".to_owned()),
+    ];
+    let fields = letter.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
+    let letter = NewEntry { fields, idempotence: None };
+    admin.add(&dead_letters_of(STREAM), &[letter.clone(), letter], None).await.unwrap();
+}
+
+async fn produce(backend: Arc<dyn Admin>) -> Result<(), Error> {
+    Producer::new(backend.clone(), STREAM).idempotent("shop").send([("n", "2")]).await?;
+    let idempotence = Idempotence { producer: "shop".into(), iid: "1".into() };
+    let once = NewEntry { idempotence: Some(idempotence), ..cases::entry("n", "3") };
+    backend.add(STREAM, &[once], None).await.map(drop)
+}
+
+/// Handles a message on the second attempt, and dead-letters another.
+async fn work(backend: Arc<dyn Admin>) -> Result<(), Error> {
+    let handler = async |message: Message| match message.attempt {
+        1 => Err::<(), _>(HandlerError::retry("once more")),
+        _ => Err(HandlerError::reject("dead")),
+    };
+    let worker = Worker::builder(backend)
+        .stream(STREAM)
+        .group(GROUP)
+        .handler(handler)
+        .dedupe(Duration::from_secs(60))
+        .autoscale(Autoscale::between(1..=2))
+        .lease(Duration::from_millis(100))
+        .retry(Backoff::fixed(Duration::from_millis(1)))
+        .build()
+        .unwrap();
+    let handle = worker.handle();
+    let dead = async move { cases::wait_until(|| async { handle.stats().dead > 0 }).await };
+    let report = worker.run_until(dead).await?;
+    assert_eq!((report.dead, report.retried), (1, 1), "{report}");
+    Ok(())
+}
+
+async fn look(backend: Arc<dyn Admin>) -> Result<(), Error> {
+    backend.ping().await?;
+    let streams = Monitor::new(backend.clone()).streams("*").await?;
+    assert_eq!(streams.len(), 2);
+    let newest = Range { order: IdOrder::Descending, ..Range::starting_at(StreamId::MIN, 1) };
+    assert_eq!(backend.range(STREAM, newest).await?.len(), 1);
+    backend.follow(STREAM, StreamId::MIN, 1, Duration::from_millis(1)).await?;
+    match backend.server(&["appendonly"]).await?.unwrap().denied {
+        Some(denied) => Err(Error::new(ErrorKind::Denied, denied)),
+        None => Ok(()),
+    }
+}
+
+async fn redrive_all(backend: Arc<dyn Admin>) -> Result<(), Error> {
+    for to in [Destination::Group, Destination::AllGroups] {
+        let request = Redrive { to, limit: Some(1), ..Redrive::default() };
+        let progress = redrive(&*backend, &dead_letters_of(STREAM), &request, |_| {}).await?;
+        assert_eq!((progress.redriven, progress.skipped()), (1, 0), "{progress:?}");
+    }
+    Ok(())
+}
