@@ -12,6 +12,7 @@ use millstream_server::settings::Id;
 pub(crate) fn print(running: &Running) {
     let banner = Banner {
         addresses: running.addresses(),
+        tls_addresses: running.tls_addresses(),
         unix_socket: running.settings().text(Id::UnixSocket),
         data: data(running),
         removed: running.recovered().map_or(String::new(), |recovered| removed(recovered.removed())),
@@ -31,6 +32,8 @@ const NAMES_MAX: usize = 5;
 
 struct Banner<'a> {
     addresses: &'a [SocketAddr],
+    /// Addresses for connections with TLS.
+    tls_addresses: &'a [SocketAddr],
     /// Path of the Unix socket. Empty if there is none.
     unix_socket: String,
     data: String,
@@ -98,6 +101,7 @@ impl Banner<'_> {
 
     fn listening(&self) -> String {
         let mut addresses: Vec<String> = self.addresses.iter().map(SocketAddr::to_string).collect();
+        addresses.extend(self.tls_addresses.iter().map(|address| format!("rediss://{address}")));
         if !self.unix_socket.is_empty() {
             addresses.push(self.unix_socket.clone());
         }
@@ -105,12 +109,14 @@ impl Banner<'_> {
     }
 
     fn example(&self) -> String {
-        let target = match self.addresses.first() {
-            None => format!("-s {}", self.unix_socket),
-            Some(address) if address.ip().is_loopback() || address.ip().is_unspecified() => {
-                format!("-p {}", address.port())
-            }
-            Some(address) => format!("-h {} -p {}", address.ip(), address.port()),
+        let of_tcp = |address: &SocketAddr| match address.ip() {
+            ip if ip.is_loopback() || ip.is_unspecified() => format!("-p {}", address.port()),
+            ip => format!("-h {ip} -p {}", address.port()),
+        };
+        let target = match (self.addresses, self.tls_addresses) {
+            ([first, ..], _) => of_tcp(first),
+            ([], [first, ..]) => format!("--tls {}", of_tcp(first)),
+            ([], []) => format!("-s {}", self.unix_socket),
         };
         let password = if self.has_password { " --askpass" } else { "" };
         format!("redis-cli {target}{password} XADD orders '*' item book")
@@ -128,6 +134,7 @@ mod tests {
     fn banner<'a>(addresses: &'a [SocketAddr], unix_socket: &str) -> Banner<'a> {
         Banner {
             addresses,
+            tls_addresses: &[],
             unix_socket: unix_socket.into(),
             data: "./d, synced before every reply (new)".into(),
             removed: String::new(),
@@ -170,6 +177,17 @@ mod tests {
         let remote = ["10.0.0.5:6379".parse().unwrap()];
         assert!(banner(&remote, "").example().starts_with("redis-cli -h 10.0.0.5 -p 6379 XADD"));
         assert!(banner(&[], "/tmp/m.sock").example().starts_with("redis-cli -s /tmp/m.sock XADD"));
+    }
+
+    #[test]
+    fn addresses_with_tls_are_urls() {
+        let (open, tls) = (["127.0.0.1:6379".parse().unwrap()], ["127.0.0.1:6380".parse().unwrap()]);
+        let both = Banner { tls_addresses: &tls, ..banner(&open, "") };
+        assert!(plain(&both).contains("listening  127.0.0.1:6379, rediss://127.0.0.1:6380 (1 thread"));
+        assert!(both.example().starts_with("redis-cli -p 6379 XADD"));
+        let only = Banner { tls_addresses: &tls, ..banner(&[], "") };
+        assert!(plain(&only).contains("listening  rediss://127.0.0.1:6380 (1 thread"));
+        assert!(only.example().starts_with("redis-cli --tls -p 6380 XADD"));
     }
 
     #[test]

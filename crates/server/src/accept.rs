@@ -12,10 +12,10 @@ use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::task::JoinSet;
 
-use crate::connection::{Connection, Socket};
+use crate::connection::Connection;
 use crate::io_thread::IoThreadHandle;
 use crate::listen::{Listeners, UnixSocket};
-use crate::registry::ConnectionInfo;
+use crate::registry::{Client, ConnectionInfo};
 use crate::settings::Id;
 use crate::state::Server;
 use crate::stats::Event;
@@ -32,11 +32,14 @@ pub(crate) async fn run(
     threads: &[IoThreadHandle],
 ) -> io::Result<()> {
     let acceptor = Acceptor { server: Arc::clone(server), threads: threads.into() };
-    let Listeners { tcp, unix } = listeners;
+    let Listeners { tcp, tls, unix } = listeners;
     // Dropping the set ends the loops and closes their sockets.
     let mut loops = JoinSet::new();
     for listener in tcp {
-        loops.spawn(accept_tcp(TcpListener::from_std(listener)?, acceptor.clone()));
+        loops.spawn(accept_tcp(TcpListener::from_std(listener)?, acceptor.clone(), Acceptor::start_tcp));
+    }
+    for listener in tls {
+        loops.spawn(accept_tcp(TcpListener::from_std(listener)?, acceptor.clone(), Acceptor::start_tls));
     }
     if let Some(socket) = unix {
         loops.spawn(accept_unix(socket, acceptor.clone())?);
@@ -52,11 +55,15 @@ struct Acceptor {
     threads: Arc<[IoThreadHandle]>,
 }
 
-async fn accept_tcp(listener: TcpListener, acceptor: Acceptor) {
+async fn accept_tcp(
+    listener: TcpListener,
+    acceptor: Acceptor,
+    start: fn(&Acceptor, stream: TcpStream, addr: SocketAddr),
+) {
     let mut logged_at = None;
     loop {
         match listener.accept().await {
-            Ok((stream, addr)) => acceptor.start_tcp(stream, addr),
+            Ok((stream, addr)) => start(&acceptor, stream, addr),
             Err(error) => after_failure(&error, &mut logged_at).await,
         }
     }
@@ -95,16 +102,26 @@ async fn after_failure(error: &io::Error, logged_at: &mut Option<Instant>) {
 
 impl Acceptor {
     fn start_tcp(&self, stream: TcpStream, addr: SocketAddr) {
-        let server = &self.server;
-        server.stats.note(Event::Connection);
-        if !addr.ip().to_canonical().is_loopback() && is_protected(server) {
+        self.server.stats.note(Event::Connection);
+        if self.is_protected_from(addr) {
             return reject(&stream, &errors::PROTECTED_MODE);
         }
-        set_socket_options(&stream, server);
-        let laddr = stream.local_addr().map(|laddr| laddr.to_string()).unwrap_or_default();
-        let info =
-            ConnectionInfo { addr: addr.to_string(), laddr, fd: stream.as_raw_fd(), by_unix_socket: false };
-        self.start(stream, info, TcpStream::into_std, TcpStream::from_std);
+        let Some(client) = self.register(tcp_info(&stream, addr)) else {
+            return reject(&stream, &errors::MAX_CLIENTS);
+        };
+        set_socket_options(&stream, &self.server);
+        self.start(client, stream, TcpStream::into_std, TcpStream::from_std, Connection::serve);
+    }
+
+    /// Starts a connection with TLS. A client that is not allowed gets no error: it could read one only after a handshake.
+    fn start_tls(&self, stream: TcpStream, addr: SocketAddr) {
+        self.server.stats.note(Event::Connection);
+        if self.is_protected_from(addr) {
+            return;
+        }
+        let Some(client) = self.register(tcp_info(&stream, addr)) else { return };
+        set_socket_options(&stream, &self.server);
+        self.start(client, stream, TcpStream::into_std, TcpStream::from_std, Connection::serve_tls);
     }
 
     fn start_unix(&self, stream: UnixStream, path: &str) {
@@ -112,30 +129,42 @@ impl Acceptor {
         let addr = format!("{path}:0");
         let info =
             ConnectionInfo { addr: addr.clone(), laddr: addr, fd: stream.as_raw_fd(), by_unix_socket: true };
-        self.start(stream, info, UnixStream::into_std, UnixStream::from_std);
+        let Some(client) = self.register(info) else { return reject(&stream, &errors::MAX_CLIENTS) };
+        self.start(client, stream, UnixStream::into_std, UnixStream::from_std, Connection::serve);
     }
 
-    /// Registers a client and starts its connection on an I/O thread. The socket moves from the accepting runtime
-    /// to the runtime of that thread.
-    fn start<S: Socket + AsFd + Send + 'static, T: Send + 'static>(
+    /// Whether protected mode rejects this client.
+    fn is_protected_from(&self, addr: SocketAddr) -> bool {
+        !addr.ip().to_canonical().is_loopback() && is_protected(&self.server)
+    }
+
+    /// Registers a client, unless `maxclients` clients are connected.
+    fn register(&self, info: ConnectionInfo) -> Option<Arc<Client>> {
+        let server = &self.server;
+        let client = server.clients.add(info, server.uptime_ms(), server.settings.size(Id::MaxClients));
+        if client.is_none() {
+            server.stats.note(Event::RejectedConnection);
+        }
+        client
+    }
+
+    /// Starts a client's connection on an I/O thread. The socket moves from the accepting runtime to the runtime of that
+    /// thread.
+    fn start<S: Send + 'static, T: Send + 'static, F: Future<Output = ()> + Send + 'static>(
         &self,
+        client: Arc<Client>,
         stream: S,
-        info: ConnectionInfo,
         leave_runtime: fn(S) -> io::Result<T>,
         join_runtime: fn(T) -> io::Result<S>,
+        serve: fn(Connection, S) -> F,
     ) {
         let server = &self.server;
-        let clients_max = server.settings.size(Id::MaxClients);
-        let Some(client) = server.clients.add(info, server.uptime_ms(), clients_max) else {
-            server.stats.note(Event::RejectedConnection);
-            return reject(&stream, &errors::MAX_CLIENTS);
-        };
         let Ok(stream) = leave_runtime(stream) else { return server.clients.remove(client.id) };
         let thread = self.thread_for(client.id);
         let connection = Connection::new(Arc::clone(server), Arc::clone(&thread.stats), client);
         thread.spawn(async move {
             if let Ok(stream) = join_runtime(stream) {
-                connection.serve(stream).await;
+                serve(connection, stream).await;
             }
         });
     }
@@ -144,6 +173,11 @@ impl Acceptor {
     fn thread_for(&self, client_id: u64) -> &IoThreadHandle {
         &self.threads[(client_id % self.threads.len() as u64) as usize]
     }
+}
+
+fn tcp_info(stream: &TcpStream, addr: SocketAddr) -> ConnectionInfo {
+    let laddr = stream.local_addr().map(|laddr| laddr.to_string()).unwrap_or_default();
+    ConnectionInfo { addr: addr.to_string(), laddr, fd: stream.as_raw_fd(), by_unix_socket: false }
 }
 
 /// Whether only clients of this machine may connect: protected mode is on and no password is set.

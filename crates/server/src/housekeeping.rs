@@ -1,5 +1,5 @@
-//! Periodic work of the server: closes idle clients, samples counters for rates, checks the log and the clock. The
-//! store's timekeeper thread calls it. The timekeeper itself removes expired keys.
+//! Periodic work of the server: closes idle clients, samples counters for rates, checks the log, the clock and the
+//! TLS files. The store's timekeeper thread calls it. The timekeeper itself removes expired keys.
 
 use std::io;
 use std::sync::Arc;
@@ -15,17 +15,25 @@ use crate::registry::flags;
 use crate::settings::Id;
 use crate::state::Server;
 
+/// Seconds between two looks at the modification times of the TLS files.
+const TLS_FILES_SECONDS: u64 = 60;
+
 /// Starts the store's timekeeper with the server's periodic work. Returns the timekeeper's thread.
 pub(crate) fn start(server: &Arc<Server>) -> io::Result<Option<JoinHandle<()>>> {
     // A weak reference: the server owns the store, so the store's thread must not keep the server alive.
     let weak = Arc::downgrade(server);
     let (mut drift, mut is_refusing) = (DriftMonitor::default(), false);
+    let mut seconds = 0_u64;
     server.store.start_timekeeper_with(move |_, is_second| {
         let Some(server) = weak.upgrade().filter(|server| !server.shutdown.has_begun()) else { return };
         server.stats.sample(Instant::now());
         if is_second {
             close_idle(&server);
             check_log(&server, &mut is_refusing);
+            seconds += 1;
+            if seconds.is_multiple_of(TLS_FILES_SECONDS) {
+                check_tls_files(&server);
+            }
             if let Some(message) = drift.check(server.store.clock_behind_wall_ms()) {
                 eprintln!("millstream: {message}");
             }
@@ -60,6 +68,13 @@ fn check_log(server: &Arc<Server>, is_refusing: &mut bool) {
         eprintln!(
             "millstream: cannot start the snapshot thread, the server tries again in a second: {error}"
         );
+    }
+}
+
+/// Reads the TLS files again if one of them has changed.
+fn check_tls_files(server: &Server) {
+    if server.tls.as_ref().is_some_and(|tls| tls.files_have_changed(&server.settings)) {
+        server.reload_tls("a TLS file has changed");
     }
 }
 

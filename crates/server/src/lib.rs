@@ -18,6 +18,7 @@
 //! session   deferred_replies        state of a connection; replies held until the log is durable
 //! snapshots   housekeeping          taking snapshots; periodic work
 //! state                             Server: what all threads share
+//! tls                               certificates and their reload, handshakes, encrypted sockets
 //! settings stats registry slowlog pause persistence shutdown …   parts of Server, independent of each other
 //! ```
 //!
@@ -56,6 +57,7 @@ mod snapshots;
 mod state;
 mod stats;
 mod table;
+mod tls;
 mod version;
 
 pub use listen::ListenError;
@@ -64,3 +66,4 @@ pub use settings::Settings;
 pub use shutdown::Shutdown;
 pub use state::Server;
 pub use table::compat_markdown;
+pub use tls::TlsError;

@@ -15,6 +15,8 @@ use crate::settings::{Id, Settings};
 /// The sockets a server listens on.
 pub(crate) struct Listeners {
     pub(crate) tcp: Vec<TcpListener>,
+    /// Those for connections with TLS.
+    pub(crate) tls: Vec<TcpListener>,
     pub(crate) unix: Option<UnixSocket>,
 }
 
@@ -74,7 +76,7 @@ impl fmt::Display for ListenError {
                 f,
                 "cannot listen on {at}: the address is already in use.\n\
                  Stop the process that uses it, or choose another port with --port (0 lets the system choose) \
-                 or another socket file with --unixsocket"
+                 or --tls-port, or another socket file with --unixsocket"
             ),
             ListenError::System { at, source } => write!(f, "cannot listen on {at}: {source}"),
             ListenError::NoAddress => f.write_str(
@@ -94,23 +96,16 @@ impl std::error::Error for ListenError {
 }
 
 impl Listeners {
-    /// Opens the sockets that the settings `bind`, `port`, `unixsocket` and `unixsocketperm` describe.
+    /// Opens the sockets that the settings `bind`, `port`, `tls-port`, `unixsocket` and `unixsocketperm` describe.
     pub(crate) fn open(settings: &Settings) -> Result<Listeners, ListenError> {
         let backlog = i32::try_from(settings.number(Id::TcpBacklog)).unwrap_or(i32::MAX);
-        let mut port = u16::try_from(settings.number(Id::Port)).unwrap_or(0);
-        let mut tcp = Vec::new();
-        for bind in parse_bind(&settings.text(Id::Bind))? {
-            let address = SocketAddr::new(bind.ip, port);
-            match listen_tcp(address, backlog) {
-                Ok(listener) => {
-                    // For port 0, all addresses share the port that the system chose for the first.
-                    port = listener.local_addr().map_or(port, |chosen| chosen.port());
-                    tcp.push(listener);
-                }
-                Err(_) if bind.optional => {}
-                Err(source) => return Err(listen_error(address.to_string(), source)),
-            }
-        }
+        let binds = parse_bind(&settings.text(Id::Bind))?;
+        let port = |id| u16::try_from(settings.number(id)).unwrap_or(0);
+        let (tcp, tls) = match (port(Id::Port), port(Id::TlsPort)) {
+            (port, 0) => (open_port(&binds, port, backlog)?, Vec::new()),
+            (0, tls_port) => (Vec::new(), open_port(&binds, tls_port, backlog)?),
+            (port, tls_port) => (open_port(&binds, port, backlog)?, open_port(&binds, tls_port, backlog)?),
+        };
         let unix = match settings.text(Id::UnixSocket) {
             path if path.is_empty() => None,
             path => {
@@ -119,16 +114,34 @@ impl Listeners {
                 Some(listening.map_err(|source| listen_error(path, source))?)
             }
         };
-        if tcp.is_empty() && unix.is_none() {
+        if tcp.is_empty() && tls.is_empty() && unix.is_none() {
             return Err(ListenError::NoAddress);
         }
-        Ok(Listeners { tcp, unix })
+        Ok(Listeners { tcp, tls, unix })
     }
+}
 
-    /// Returns the TCP addresses in use, with the ports that the system chose.
-    pub(crate) fn addresses(&self) -> Vec<SocketAddr> {
-        self.tcp.iter().filter_map(|listener| listener.local_addr().ok()).collect()
+/// Returns the addresses of listeners, with the ports that the system chose.
+pub(crate) fn addresses(listeners: &[TcpListener]) -> Vec<SocketAddr> {
+    listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect()
+}
+
+/// Listens on a port of these addresses.
+fn open_port(binds: &[Bind], mut port: u16, backlog: i32) -> Result<Vec<TcpListener>, ListenError> {
+    let mut listeners = Vec::new();
+    for bind in binds {
+        let address = SocketAddr::new(bind.ip, port);
+        match listen_tcp(address, backlog) {
+            Ok(listener) => {
+                // For port 0, all addresses share the port that the system chose for the first.
+                port = listener.local_addr().map_or(port, |chosen| chosen.port());
+                listeners.push(listener);
+            }
+            Err(_) if bind.optional => {}
+            Err(source) => return Err(listen_error(address.to_string(), source)),
+        }
     }
+    Ok(listeners)
 }
 
 fn listen_error(at: String, source: io::Error) -> ListenError {
@@ -233,7 +246,7 @@ mod tests {
     #[test]
     fn all_addresses_share_the_port_chosen_for_port_zero() {
         let listeners = Listeners::open(&settings("127.0.0.1 127.0.0.2", 0)).unwrap();
-        let ports: Vec<_> = listeners.addresses().iter().map(SocketAddr::port).collect();
+        let ports: Vec<_> = addresses(&listeners.tcp).iter().map(SocketAddr::port).collect();
         assert_eq!(ports.len(), 2);
         assert!(ports[0] != 0 && ports[0] == ports[1]);
     }
@@ -241,8 +254,18 @@ mod tests {
     #[test]
     fn port_in_use_and_missing_address_are_different_errors() {
         let taken = Listeners::open(&settings("127.0.0.1", 0)).unwrap();
-        let port = taken.addresses()[0].port();
+        let port = addresses(&taken.tcp)[0].port();
         assert!(matches!(Listeners::open(&settings("127.0.0.1", port)), Err(ListenError::InUse { .. })));
         assert!(matches!(Listeners::open(&settings("-127.0.0.1", port)), Err(ListenError::NoAddress)));
+    }
+
+    #[test]
+    fn port_zero_beside_a_tls_port_opens_no_plain_port() {
+        let free = addresses(&Listeners::open(&settings("127.0.0.1", 0)).unwrap().tcp)[0].port();
+        let settings = settings("127.0.0.1", 0);
+        settings.set(Id::TlsPort, &free.to_string()).unwrap();
+        let listeners = Listeners::open(&settings).unwrap();
+        assert!(listeners.tcp.is_empty());
+        assert_eq!(addresses(&listeners.tls), [SocketAddr::from(([127, 0, 0, 1], free))]);
     }
 }

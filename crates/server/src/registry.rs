@@ -61,6 +61,8 @@ pub(crate) struct Client {
     pub(crate) watched_bytes: AtomicUsize,
     /// Approximate bytes of the command it is blocked in, and of its places in the queues of the keys.
     pub(crate) blocked_bytes: AtomicUsize,
+    /// Approximate bytes of its TLS session. 0 if it connected without TLS.
+    pub(crate) tls_bytes: AtomicUsize,
     last_command: AtomicUsize,
     is_killed: AtomicBool,
     blocked_call: Mutex<BlockedCall>,
@@ -184,6 +186,7 @@ impl Client {
             queued_bytes: AtomicUsize::new(0),
             watched_bytes: AtomicUsize::new(0),
             blocked_bytes: AtomicUsize::new(0),
+            tls_bytes: AtomicUsize::new(0),
             last_command: AtomicUsize::new(usize::MAX),
             is_killed: AtomicBool::new(false),
             blocked_call: Mutex::default(),

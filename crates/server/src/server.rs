@@ -9,16 +9,18 @@ use std::thread::JoinHandle;
 
 use millstream_engine::BlockLimits;
 use millstream_store::{FolderError, FolderOptions, Recovered, RecoveryProgress, Store, StoreOptions};
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::accept;
 use crate::descriptors;
 use crate::housekeeping;
 use crate::io_thread::IoThread;
-use crate::listen::{ListenError, Listeners};
+use crate::listen::{ListenError, Listeners, addresses};
 use crate::settings::{Id, Settings};
 use crate::shutdown::listen_for_signals;
 use crate::state::{Server, policy};
 use crate::table::COMMANDS;
+use crate::tls::{Tls, TlsError};
 
 /// A server that listens on its sockets. It serves clients once [`run`](Running::run) is called.
 pub struct Running {
@@ -34,6 +36,8 @@ pub struct Running {
 pub enum StartError {
     /// The server cannot listen on an address or a socket file.
     Listen(ListenError),
+    /// A TLS setting or one of its files cannot be used.
+    Tls(TlsError),
     /// The data folder cannot be opened.
     Folder {
         /// The folder.
@@ -49,6 +53,7 @@ impl fmt::Display for StartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             StartError::Listen(error) => error.fmt(f),
+            StartError::Tls(error) => error.fmt(f),
             StartError::Folder { path, source } => {
                 let dir = path.display();
                 writeln!(f, "cannot open the data folder {dir}: {source}.")?;
@@ -76,9 +81,16 @@ impl Server {
     /// Opens the sockets, recovers the data and starts the threads. Clients are served once [`Running::run`] is called.
     pub fn start(settings: Settings) -> Result<Running, StartError> {
         let listeners = Listeners::open(&settings).map_err(StartError::Listen)?;
+        let tls = match settings.number(Id::TlsPort) {
+            0 => None,
+            _ => Some(Tls::configure(&settings).map_err(StartError::Tls)?),
+        };
         limit_clients(&settings);
         let (store, recovered) = open_store(&settings)?;
-        let server = Arc::new(Server::new(settings, listeners.addresses(), Arc::new(store), COMMANDS.len()));
+        let tls = tls.map(Tls::start).transpose().map_err(StartError::Threads)?;
+        let tls = tls.map(|tls| (tls, addresses(&listeners.tls)));
+        let store = Arc::new(store);
+        let server = Arc::new(Server::new(settings, addresses(&listeners.tcp), tls, store, COMMANDS.len()));
         server.apply_store_settings();
         let threads = (0..server.settings.size(Id::IoThreads))
             .map(|number| IoThread::start(number, &server))
@@ -90,9 +102,14 @@ impl Server {
 }
 
 impl Running {
-    /// Returns the TCP addresses the server listens on.
+    /// Returns the TCP addresses the server listens on without TLS.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.server.addresses
+    }
+
+    /// Returns the TCP addresses the server listens on with TLS.
+    pub fn tls_addresses(&self) -> &[SocketAddr] {
+        &self.server.tls_addresses
     }
 
     /// Returns the settings in force.
@@ -120,6 +137,7 @@ impl Running {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {
             let _signals = listen_for_signals(server.shutdown.clone())?;
+            let _hangups = reload_on_hangup(&server)?;
             let handles: Vec<_> = threads.iter().map(IoThread::handle).collect();
             let accepted = accept::run(&server, listeners, &handles).await;
             server.shutdown.begin();
@@ -135,6 +153,20 @@ impl Running {
             accepted.and(if ended { closed } else { Err(io::Error::other("the timekeeper thread panicked")) })
         })
     }
+}
+
+/// If the server has a port for TLS, SIGHUP makes it read its certificates again. Otherwise SIGHUP ends the process.
+fn reload_on_hangup(server: &Arc<Server>) -> io::Result<Option<tokio::task::JoinHandle<()>>> {
+    if server.tls.is_none() {
+        return Ok(None);
+    }
+    let mut hangup = signal(SignalKind::hangup())?;
+    let server = Arc::clone(server);
+    Ok(Some(tokio::spawn(async move {
+        while hangup.recv().await.is_some() {
+            server.reload_tls("SIGHUP");
+        }
+    })))
 }
 
 /// Makes sure that there are descriptors for `maxclients` clients. If the system allows fewer, lowers the setting.

@@ -16,6 +16,7 @@ use crate::settings::{Id, Settings};
 use crate::shutdown::Shutdown;
 use crate::slowlog::Slowlog;
 use crate::stats::Stats;
+use crate::tls::Tls;
 
 pub(crate) const NANOS_PER_MILLI: u64 = 1_000_000;
 
@@ -42,8 +43,12 @@ pub struct Server {
     pub(crate) persistence: Persistence,
     /// Asks the server to stop.
     pub shutdown: Shutdown,
-    /// The TCP addresses it listens on.
+    /// The TCP addresses it listens on without TLS.
     pub addresses: Vec<SocketAddr>,
+    /// The TCP addresses it listens on with TLS.
+    pub tls_addresses: Vec<SocketAddr>,
+    /// Certificates and handshakes. `None` if the setting `tls-port` is 0.
+    pub(crate) tls: Option<Tls>,
     /// Forty hexadecimal digits, new at each start.
     pub(crate) run_id: String,
     /// Locked while settings are changed.
@@ -55,9 +60,11 @@ impl Server {
     pub(crate) fn new(
         settings: Settings,
         addresses: Vec<SocketAddr>,
+        tls: Option<(Tls, Vec<SocketAddr>)>,
         store: Arc<Store>,
         command_count: usize,
     ) -> Server {
+        let (tls, tls_addresses) = tls.unzip();
         let persistence = Persistence::new(store.now_ms() / 1000);
         let stats = Stats::new(settings.size(Id::IoThreads), command_count, store.expired_keys());
         Server {
@@ -69,6 +76,8 @@ impl Server {
             persistence,
             shutdown: Shutdown::default(),
             addresses,
+            tls_addresses: tls_addresses.unwrap_or_default(),
+            tls,
             run_id: random_hex(40),
             settings_change: Mutex::new(()),
             started_ns: monotonic_ns(),
@@ -119,9 +128,35 @@ impl Server {
     pub(crate) fn change_settings(&self, pairs: &[(&str, &str)]) -> Result<Vec<Id>, CommandError> {
         // One change at a time, so that the store gets the values of the latest change last.
         let _turn = self.settings_change.lock();
-        let changed = self.settings.change(pairs)?;
+        let values = self.settings.parse_change(pairs)?;
+        let tls = self.tls.as_ref().map_or(Ok(None), |tls| tls.prepare(&self.settings, &values));
+        let tls = tls.map_err(|error| {
+            let is_cause = |(name, _): &&(&str, &str)| name.eq_ignore_ascii_case(error.setting().name);
+            let (name, _) = pairs.iter().find(is_cause).unwrap_or(&pairs[0]);
+            errors::invalid_setting(name.as_bytes(), &error.to_string())
+        })?;
+        let changed = self.settings.apply(values);
+        if let (Some(tls), Some(config)) = (&self.tls, tls) {
+            tls.replace(config);
+        }
         self.apply_store_settings();
         Ok(changed)
+    }
+
+    /// Reads the TLS files again, and logs whether they are in force.
+    pub(crate) fn reload_tls(&self, reason: &str) {
+        let Some(tls) = &self.tls else { return };
+        let _turn = self.settings_change.lock();
+        match tls.reload(&self.settings) {
+            Ok(()) => {
+                eprintln!("millstream: {reason}: the TLS files are read again, and used for new connections")
+            }
+            Err(error) => {
+                eprintln!(
+                    "millstream: {reason}: new TLS files are not used, and the earlier ones stay in force: {error}"
+                )
+            }
+        }
     }
 
     /// Updates the store's copies of the settings that the store uses.

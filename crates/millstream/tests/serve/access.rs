@@ -136,7 +136,7 @@ fn protected_mode_refuses_clients_from_other_machines() {
 }
 
 /// Returns an address of this machine other than loopback, if it has one. Sends no packets.
-fn address_of_this_machine() -> Option<IpAddr> {
+pub(crate) fn address_of_this_machine() -> Option<IpAddr> {
     let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
     socket.connect("192.0.2.1:9").ok()?;
     socket.local_addr().ok().map(|address| address.ip()).filter(|address| !address.is_loopback())

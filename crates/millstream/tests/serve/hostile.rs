@@ -6,8 +6,25 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use crate::process::{Client, Server, TIMEOUT, TempDir, eventually, request};
+use crate::tls::client::TlsServer;
 
 const MIB: u64 = 1024 * 1024;
+
+/// Takes ten seconds, the time that a client has for its TLS handshake.
+#[test]
+fn tls_handshake_must_be_complete_in_ten_seconds() {
+    let mut tls = TlsServer::start(&[]);
+    let mut established = tls.connect();
+    let began = Instant::now();
+    let mut silent = tls.connect_raw();
+    let mut slow = tls.connect_raw();
+    slow.send([22, 3, 1]);
+    silent.expect_closed();
+    slow.expect_closed();
+    assert!(began.elapsed().as_secs() >= 9, "{:?}", began.elapsed());
+    assert!(tls.server.line_with("TLS handshake").contains("the client did not complete it in time"));
+    established.call("PING", "+PONG\r\n");
+}
 
 #[test]
 fn malformed_requests_get_an_error_and_close_the_connection() {

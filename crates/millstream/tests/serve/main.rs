@@ -1,6 +1,8 @@
-//! The server as a process: start and stop, access control, hostile clients, sessions, and durability.
+//! The server as a process: start and stop, access control, TLS, hostile clients, sessions, and durability.
 
 mod access;
+#[path = "../support/certificates.rs"]
+mod certificates;
 mod clock;
 mod durable;
 mod hostile;
@@ -11,3 +13,4 @@ mod restarts;
 mod sessions;
 mod shared;
 mod start;
+mod tls;

@@ -59,19 +59,42 @@ impl Server {
     }
 
     /// Starts the process and waits until it prints its address.
-    fn spawn(mut command: Command, dir: Option<TempDir>) -> Server {
+    fn spawn(command: Command, dir: Option<TempDir>) -> Server {
+        Server::try_spawn(command, dir).unwrap_or_else(|printed| panic!("the server ended: {printed}"))
+    }
+
+    /// Starts the process and waits until it prints its address. If it ends, returns what it printed.
+    pub(crate) fn try_spawn(mut command: Command, dir: Option<TempDir>) -> Result<Server, String> {
         let mut child = command.spawn().expect("the binary is built");
         let mut stderr = BufReader::new(child.stderr.take().expect("piped"));
         let mut greeting = String::new();
         while !greeting.contains("stop ") {
             let before = greeting.len();
             stderr.read_line(&mut greeting).expect("readable");
-            assert_ne!(before, greeting.len(), "the server ended: {greeting}");
+            if before == greeting.len() {
+                let _ = child.wait();
+                return Err(greeting);
+            }
         }
         let listening = greeting.split("listening").nth(1).expect("an address");
         let address = listening.split([',', '(']).next().expect("an address").trim();
         let port = address.rsplit(':').next().expect("a port").parse().expect("a port");
-        Server { child, stderr, greeting, port, _dir: dir }
+        Ok(Server { child, stderr, greeting, port, _dir: dir })
+    }
+
+    /// Reads the lines that it prints, up to one that contains `text`. Returns that line.
+    pub(crate) fn line_with(&mut self, text: &str) -> String {
+        loop {
+            let mut line = String::new();
+            assert_ne!(
+                self.stderr.read_line(&mut line).expect("readable"),
+                0,
+                "the server ended without {text}"
+            );
+            if line.contains(text) {
+                return line;
+            }
+        }
     }
 
     pub(crate) fn connect(&self) -> Client {

@@ -144,6 +144,7 @@ fn describe(client: &Client, context: &CommandContext<'_>) -> String {
     let output = number(&client.output_bytes);
     let queued = number(&client.queued_bytes);
     let keys = number(&client.watched_bytes) + number(&client.blocked_bytes);
+    let tls = number(&client.tls_bytes);
     let mut line = String::new();
     let _ = writeln!(
         line,
@@ -161,7 +162,7 @@ fn describe(client: &Client, context: &CommandContext<'_>) -> String {
         client.db.load(Ordering::Relaxed),
         client.queued.load(Ordering::Relaxed),
         number(&client.watched),
-        input + output + queued + keys + size_of::<Client>(),
+        input + output + queued + keys + tls + size_of::<Client>(),
         context.commands.get(client.last_command()).map_or("NULL", |spec| spec.name),
         client.resp.load(Ordering::Relaxed),
         labels.lib_name,

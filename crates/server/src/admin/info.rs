@@ -3,6 +3,7 @@
 //! Fields about features that this server does not have are left out. Exception: a field that tools require is 0.
 
 use std::fmt::{Display, Write as _};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use millstream_protocol::args::Args;
@@ -100,7 +101,8 @@ impl InfoWriter<'_, '_> {
     fn server(&mut self) {
         let uptime_s = self.server.uptime_ms() / 1000;
         let now_ms = self.txn.now_ms();
-        let port = self.server.settings.number(Id::Port);
+        let (plain, tls) = (&self.server.addresses, &self.server.tls_addresses);
+        let port = plain.first().or(tls.first()).map_or(0, SocketAddr::port);
         let executable = std::env::current_exe().map_or(String::new(), |path| path.display().to_string());
         self.line("redis_version", REDIS_VERSION);
         self.line("millstream_version", env!("CARGO_PKG_VERSION"));
@@ -124,7 +126,24 @@ impl InfoWriter<'_, '_> {
         self.line("lru_clock", (now_ms / 1000) & 0xff_ffff);
         self.line("executable", executable);
         self.line("config_file", "");
+        self.listeners();
         self.line("io_threads_active", i32::from(self.server.settings.number(Id::IoThreads) > 1));
+    }
+
+    /// Writes one line per kind of socket, with its addresses.
+    fn listeners(&mut self) {
+        let path = self.server.settings.text(Id::UnixSocket);
+        let tcp = |addresses: &[SocketAddr]| {
+            let binds: String = addresses.iter().map(|address| format!(",bind={}", address.ip())).collect();
+            addresses.first().map(|first| format!("{binds},port={}", first.port()))
+        };
+        let unix = (!path.is_empty()).then(|| format!(",bind={path}"));
+        let kinds =
+            [("tcp", tcp(&self.server.addresses)), ("unix", unix), ("tls", tcp(&self.server.tls_addresses))];
+        let open = kinds.into_iter().filter_map(|(name, sockets)| sockets.map(|sockets| (name, sockets)));
+        for (number, (name, sockets)) in open.enumerate() {
+            self.line(&format!("listener{number}"), format!("name={name}{sockets}"));
+        }
     }
 
     fn clients(&mut self) {

@@ -2,7 +2,8 @@
 
 use std::io;
 
-use super::{Connection, Socket};
+use super::Connection;
+use super::socket::Socket;
 use crate::command::LongReply;
 use crate::io_thread::{Buffers, with_buffers};
 use crate::stats::Event;

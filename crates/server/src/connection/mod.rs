@@ -14,6 +14,7 @@
 
 mod leftover;
 mod long_reply;
+mod socket;
 mod stall;
 
 use std::future::poll_fn;
@@ -24,8 +25,7 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
 
 use millstream_protocol::resp::{Decoder, Limits, PLAIN_ARGS_MAX, ProtocolError, RequestArgs, Writer};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpStream, UnixStream};
+use tokio::io::{AsyncRead, ReadBuf};
 
 use crate::blocked::BlockedClient;
 use crate::command::{Batch, CommandContext, LongReply};
@@ -39,6 +39,7 @@ use crate::state::Server;
 use crate::stats::{Event, ThreadStats};
 use crate::table::COMMANDS;
 use leftover::{Input, Output};
+use socket::Socket;
 
 /// A batch with more reply bytes than this is interrupted, and the replies are sent first.
 const FLUSH_BYTES: usize = 1024 * 1024;
@@ -48,24 +49,6 @@ const FLUSH_BYTES: usize = 1024 * 1024;
 const SEND_NOW_BYTES: usize = 4096;
 /// Maximum bytes of input kept for a client that has not authenticated.
 const UNAUTHENTICATED_INPUT_BYTES_MAX: usize = 1024 * 1024;
-
-/// A client's socket. Trying to write is cheaper than asking the runtime first whether the socket is writable.
-pub(crate) trait Socket: AsyncRead + AsyncWrite + Unpin {
-    /// Writes as much as the socket takes without blocking; fails with `WouldBlock` if it takes no bytes.
-    fn write_now(&self, bytes: &[u8]) -> io::Result<usize>;
-}
-
-impl Socket for TcpStream {
-    fn write_now(&self, bytes: &[u8]) -> io::Result<usize> {
-        self.try_write(bytes)
-    }
-}
-
-impl Socket for UnixStream {
-    fn write_now(&self, bytes: &[u8]) -> io::Result<usize> {
-        self.try_write(bytes)
-    }
-}
 
 /// A client's connection, without the socket.
 pub(crate) struct Connection {
@@ -129,7 +112,7 @@ impl Connection {
             if self.awaited_position.is_some() && !self.wait_durable().await {
                 return;
             }
-            if !self.output.is_empty() && !self.flush(&mut stream).await {
+            if (!self.output.is_empty() || stream.unsent_bytes() > 0) && !self.flush(&mut stream).await {
                 return;
             }
             match next {
@@ -169,6 +152,7 @@ impl Connection {
                 },
             };
             let next = self.run(fresh, output);
+            stream.publish_memory(&self.session.client);
             if output.len() >= SEND_NOW_BYTES
                 && self.awaited_position.is_some_and(|position| self.server.store.try_write_through(position))
             {
@@ -324,7 +308,7 @@ impl Connection {
     }
 
     /// Writes once. Bytes that the socket does not take are kept for [`flush`](Self::flush).
-    fn write_first(&mut self, stream: &impl Socket, out: &mut Writer) -> io::Result<()> {
+    fn write_first(&mut self, stream: &mut impl Socket, out: &mut Writer) -> io::Result<()> {
         if out.is_empty() {
             return Ok(());
         }
@@ -334,9 +318,14 @@ impl Connection {
         };
         if sent < out.len() {
             self.output.keep(&mut out.buf, sent);
-            self.session.client.output_bytes.store(self.output.unsent().len(), Ordering::Relaxed);
+            self.publish_unsent(stream);
         }
         Ok(())
+    }
+
+    fn publish_unsent(&self, stream: &impl Socket) {
+        let bytes = self.output.unsent().len() + stream.unsent_bytes();
+        self.session.client.output_bytes.store(bytes, Ordering::Relaxed);
     }
 
     fn count_write(&self, sent: usize) -> io::Result<usize> {
@@ -349,7 +338,7 @@ impl Connection {
     }
 
     /// Sends all unsent replies. Returns false if the connection must be closed.
-    async fn flush(&mut self, stream: &mut (impl AsyncWrite + Unpin)) -> bool {
+    async fn flush(&mut self, stream: &mut impl Socket) -> bool {
         while !self.output.is_empty() {
             let sent = poll_fn(|cx| {
                 if self.session.client.is_killed() {
@@ -362,9 +351,21 @@ impl Connection {
                 Ok(sent) => self.output.advance(sent).map_or((), recycle),
                 Err(_) => return false,
             }
-            self.session.client.output_bytes.store(self.output.unsent().len(), Ordering::Relaxed);
+            self.publish_unsent(stream);
         }
-        true
+        stream.unsent_bytes() == 0 || self.flush_socket(stream).await
+    }
+
+    /// Sends what the socket itself has kept. Returns false if the connection must be closed.
+    async fn flush_socket(&mut self, stream: &mut impl Socket) -> bool {
+        self.publish_unsent(stream);
+        let flushed = poll_fn(|cx| match self.session.client.is_killed() {
+            true => Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into())),
+            false => Pin::new(&mut *stream).poll_flush(cx),
+        });
+        let is_flushed = flushed.await.is_ok();
+        self.publish_unsent(stream);
+        is_flushed
     }
 }
 

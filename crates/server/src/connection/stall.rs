@@ -9,9 +9,10 @@ use std::task::{Context, Poll, ready};
 use millstream_protocol::commands::UnblockReason;
 use millstream_protocol::errors::{self, CommandError};
 use millstream_protocol::resp::Writer;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::AsyncRead;
 
 use super::Connection;
+use super::socket::Socket;
 use crate::blocked::BlockedClient;
 use crate::io_thread::{Buffers, with_buffers};
 use crate::registry::BlockedResult;
@@ -22,11 +23,7 @@ const READ_AHEAD_BYTES_MAX: usize = 1024 * 1024;
 
 impl Connection {
     /// Waits for the result of a blocking command and sends the reply. Returns false if the connection must be closed.
-    pub(super) async fn finish_blocked(
-        &mut self,
-        blocked: BlockedClient,
-        stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
-    ) -> bool {
+    pub(super) async fn finish_blocked(&mut self, blocked: BlockedClient, stream: &mut impl Socket) -> bool {
         let mut blocked = blocked;
         let is_connected = self.wait_until_unblocked(&mut blocked, stream).await;
         let fallback_reply = blocked.fallback_reply.take();

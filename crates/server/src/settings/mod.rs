@@ -56,10 +56,10 @@ impl Settings {
         Ok(())
     }
 
-    /// Changes several settings of a running server. If one value is invalid, no setting changes.
+    /// Parses and checks new values for settings of a running server, and changes none. [`Settings::apply`] sets them.
     ///
-    /// Returns the settings that were given. An error quotes the name as the client spelled it.
-    pub(crate) fn change(&self, pairs: &[(&str, &str)]) -> Result<Vec<Id>, CommandError> {
+    /// An error quotes the name as the client spelled it.
+    pub(crate) fn parse_change(&self, pairs: &[(&str, &str)]) -> Result<Vec<(Id, Value)>, CommandError> {
         let mut parsed: Vec<(Id, Value)> = Vec::with_capacity(pairs.len());
         for (name, text) in pairs {
             let setting = Setting::find(name).ok_or_else(|| errors::unknown_setting(name.as_bytes()))?;
@@ -71,13 +71,18 @@ impl Settings {
             self.check_clients(setting.id, &value).map_err(error)?;
             parsed.push((setting.id, value));
         }
-        Ok(parsed
+        Ok(parsed)
+    }
+
+    /// Sets values that [`Settings::parse_change`] has checked. Returns their settings.
+    pub(crate) fn apply(&self, values: Vec<(Id, Value)>) -> Vec<Id> {
+        values
             .into_iter()
             .map(|(id, value)| {
                 self.store(id, value);
                 id
             })
-            .collect())
+            .collect()
     }
 
     /// Parses a new value of a setting, and checks that the setting can change while the server runs.
@@ -140,7 +145,14 @@ impl Settings {
 
     /// Returns the value of any setting, formatted as CONFIG GET returns it.
     pub fn show(&self, id: Id) -> String {
-        match self.value(id) {
+        self.value(id).show(id)
+    }
+}
+
+impl Value {
+    /// Returns this value of a setting, formatted as CONFIG GET returns it.
+    pub(crate) fn show(self, id: Id) -> String {
+        match self {
             Value::Text(text) => text,
             Value::Number(number) => id.setting().value_type.show(number),
         }
@@ -160,6 +172,12 @@ mod tests {
         assert_eq!(settings.show(Id::ProtoMaxBulkLen), "536870912");
         assert_eq!(settings.show(Id::ProtectedMode), "yes");
         assert!(settings.number(Id::IoThreads) >= 1);
+    }
+
+    impl Settings {
+        fn change(&self, pairs: &[(&str, &str)]) -> Result<Vec<Id>, CommandError> {
+            self.parse_change(pairs).map(|values| self.apply(values))
+        }
     }
 
     #[test]

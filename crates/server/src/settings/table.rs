@@ -75,7 +75,33 @@ settings! {
         "Addresses to listen on, separated by spaces; `-` before an address: skip it if this machine does not have it; \
                  `*`: all addresses";
     Port, "port", Number { min: 0, max: 65_535 }, Fixed("6379"), AtStart,
-        "TCP port to listen on; 0: a free port that the system chooses";
+        "TCP port to listen on; 0: a free port that the system chooses, or no port without TLS if `tls-port` is set";
+    TlsPort, "tls-port", Number { min: 0, max: 65_535 }, Fixed("0"), AtStart,
+        "TCP port for connections with TLS, on the same addresses; 0: no TLS";
+    TlsCertFile, "tls-cert-file", Text, Fixed(""), Anytime,
+        "PEM file with the server's certificate, followed by the certificates between it and the authority; setting it \
+                 again, even to the same path, reads all TLS files again";
+    TlsKeyFile, "tls-key-file", Text, Fixed(""), Anytime,
+        "PEM file with the private key of the certificate, not encrypted";
+    TlsCaCertFile, "tls-ca-cert-file", Text, Fixed(""), Anytime,
+        "PEM file with the authorities that sign client certificates";
+    TlsCaCertDir, "tls-ca-cert-dir", Text, Fixed(""), Anytime,
+        "Folder with further authorities; every PEM file in it is read";
+    TlsAuthClients, "tls-auth-clients", Choice(&["yes", "optional", "no"]), Fixed("yes"), Anytime,
+        "Whether clients need a certificate; `yes`: every client, `optional`: a certificate that a client presents is \
+                 checked, `no`: no certificate is requested";
+    TlsProtocols, "tls-protocols", Text, Fixed(""), Anytime,
+        "Accepted versions, separated by spaces: TLSv1.2, TLSv1.3; empty: both";
+    TlsCiphers, "tls-ciphers", Text, Fixed(""), Anytime,
+        "Accepted ciphers of TLS 1.2, separated by colons, by OpenSSL's names; empty: all that the server has";
+    TlsCipherSuites, "tls-ciphersuites", Text, Fixed(""), Anytime,
+        "Accepted ciphers of TLS 1.3, separated by colons; empty: all that the server has";
+    TlsSessionCaching, "tls-session-caching", YesNo, Fixed("yes"), Anytime,
+        "Let clients resume an earlier TLS session, which makes reconnecting cheaper";
+    TlsSessionCacheSize, "tls-session-cache-size", Number { min: 1, max: 1_000_000 }, Fixed("20480"), Anytime,
+        "Maximum number of TLS sessions that can be resumed";
+    TlsSessionCacheTimeout, "tls-session-cache-timeout", Number { min: 1, max: 604_800 }, Fixed("300"), Anytime,
+        "Seconds for which a TLS session can be resumed";
     UnixSocket, "unixsocket", Text, Fixed(""), AtStart,
         "Path of a Unix socket to listen on as well; empty: no Unix socket";
     UnixSocketPerm, "unixsocketperm", Permissions, Fixed("0"), AtStart,

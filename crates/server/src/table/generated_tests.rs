@@ -45,7 +45,8 @@ fn every_command_accepts_some_generated_requests() {
 
 #[test]
 fn commands_do_not_panic_on_random_arguments() {
-    let server = Arc::new(Server::new(Settings::new(), Vec::new(), Arc::new(empty_store()), COMMANDS.len()));
+    let server =
+        Arc::new(Server::new(Settings::new(), Vec::new(), None, Arc::new(empty_store()), COMMANDS.len()));
     let info = ConnectionInfo { addr: String::new(), laddr: String::new(), fd: 0, by_unix_socket: false };
     let client = server.clients.add(info, 0, 1).unwrap();
     // DEBUG SLEEP would sleep for a random time.

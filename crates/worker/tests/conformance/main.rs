@@ -4,6 +4,8 @@
 //! only a server can do: go down, come back, refuse.
 
 mod cases;
+#[path = "../../../millstream/tests/support/certificates.rs"]
+mod certificates;
 #[path = "../../../millstream/tests/support/peers.rs"]
 mod peers;
 mod permissions;

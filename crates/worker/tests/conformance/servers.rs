@@ -10,6 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::TIMEOUT;
+use crate::certificates::Certificates;
 use crate::peers::{Peer, REDIS_7_0};
 
 /// The program of a server.
@@ -283,51 +284,27 @@ impl Cluster {
     }
 }
 
-/// A certificate authority and a server's certificate.
+/// Certificates, removed on drop.
 pub(crate) struct Tls {
-    folder: Folder,
+    certificates: Certificates,
+    _folder: Folder,
 }
 
 impl Tls {
-    /// `None` if redis-server with TLS or openssl is missing.
+    /// `None` if redis-server with TLS is missing.
     pub(crate) fn new() -> Option<Tls> {
-        if !is_installed(&REDIS_7_0) || !can_run("openssl", &["version"]) {
-            return None;
-        }
-        let tls = Tls { folder: new_folder() };
-        let openssl = |line: &str| {
-            let made = Command::new("openssl")
-                .args(line.split_whitespace())
-                .current_dir(tls.folder.path())
-                .output()
-                .expect("run openssl");
-            assert!(made.status.success(), "openssl {line}: {}", String::from_utf8_lossy(&made.stderr));
-        };
-        let key = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes";
-        openssl(&format!("req -x509 {key} -keyout ca.key -out ca.pem -days 2 -subj /CN=authority"));
-        openssl(&format!("req {key} -keyout server.key -out server.csr -subj /CN=server"));
-        fs::write(tls.folder.path().join("names"), "subjectAltName=IP:127.0.0.1\n").expect("write the names");
-        openssl(
-            "x509 -req -in server.csr -CA ca.pem -CAkey ca.key -CAcreateserial -out server.pem -days 2 -extfile names",
-        );
-        Some(tls)
+        let folder = is_installed(&REDIS_7_0).then(new_folder)?;
+        Some(Tls { certificates: Certificates::new(folder.path()), _folder: folder })
     }
 
     pub(crate) fn authority(&self) -> String {
-        self.file("ca.pem")
+        self.certificates.path("ca.pem")
     }
 
     pub(crate) fn arguments(&self) -> Vec<String> {
-        let (certificate, key, authority) =
-            (self.file("server.pem"), self.file("server.key"), self.authority());
-        let arguments =
-            ["--tls-cert-file", &certificate, "--tls-key-file", &key, "--tls-ca-cert-file", &authority];
-        let rest = ["--tls-auth-clients", "no", "--requirepass", "secret"];
-        arguments.into_iter().chain(rest).map(str::to_owned).collect()
-    }
-
-    fn file(&self, name: &str) -> String {
-        self.folder.path().join(name).display().to_string()
+        let authority = self.authority();
+        let rest = ["--tls-ca-cert-file", &authority, "--tls-auth-clients", "no", "--requirepass", "secret"];
+        self.certificates.flags().into_iter().chain(rest.map(str::to_owned)).collect()
     }
 }
 

@@ -1,0 +1,135 @@
+//! TLS: the configuration in force and its reload, handshakes, and encrypted sockets.
+//!
+//! A new configuration is built whole before it replaces the one in force. Connections keep the configuration with which
+//! they began.
+
+mod config;
+mod handshake;
+mod records;
+mod sessions;
+mod stream;
+
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Mutex, RwLock};
+use rustls::ServerConfig;
+use tokio::net::TcpStream;
+
+use crate::settings::{Id, Settings, Value};
+use config::{Fingerprint, TlsSettings};
+use handshake::HandshakeThread;
+
+pub use config::TlsError;
+pub(crate) use handshake::HandshakeError;
+pub(crate) use stream::TlsStream;
+
+/// Minimum time between two log lines about failed handshakes.
+const LOG_INTERVAL: Duration = Duration::from_secs(10);
+
+/// The TLS part of a server.
+pub(crate) struct Tls {
+    config: RwLock<Arc<ServerConfig>>,
+    /// The files from which the configuration was last built, whether or not that succeeded.
+    files: Mutex<Fingerprint>,
+    thread: HandshakeThread,
+    failures: Mutex<Failures>,
+}
+
+/// Failed handshakes since the last log line about one.
+#[derive(Default)]
+struct Failures {
+    logged_at: Option<Instant>,
+    unlogged: u64,
+}
+
+/// A configuration that is complete, and not yet in force.
+pub(crate) struct NewConfig {
+    config: Arc<ServerConfig>,
+    files: Fingerprint,
+}
+
+impl NewConfig {
+    /// Builds a configuration from the settings and from `proposed` values, which replace those of the settings.
+    fn build(settings: &Settings, proposed: &[(Id, Value)]) -> Result<NewConfig, TlsError> {
+        let settings = current(settings, proposed);
+        // Before the files are read: a change while they are read is noticed later.
+        let files = settings.fingerprint();
+        Ok(NewConfig { config: Arc::new(settings.build()?), files })
+    }
+}
+
+fn current(settings: &Settings, proposed: &[(Id, Value)]) -> TlsSettings {
+    TlsSettings::new(|id| match proposed.iter().find(|(other, _)| *other == id) {
+        Some((_, value)) => value.clone().show(id),
+        None => settings.show(id),
+    })
+}
+
+impl Tls {
+    /// Builds the configuration that the settings describe.
+    pub(crate) fn configure(settings: &Settings) -> Result<NewConfig, TlsError> {
+        NewConfig::build(settings, &[])
+    }
+
+    /// Puts a first configuration in force and starts the thread for handshakes.
+    pub(crate) fn start(first: NewConfig) -> io::Result<Tls> {
+        Ok(Tls {
+            config: RwLock::new(first.config),
+            files: Mutex::new(first.files),
+            thread: HandshakeThread::start()?,
+            failures: Mutex::default(),
+        })
+    }
+
+    /// Does the handshake with a client.
+    pub(crate) async fn accept(&self, socket: TcpStream) -> Result<TlsStream, HandshakeError> {
+        let config = Arc::clone(&self.config.read());
+        self.thread.run(config, socket).await
+    }
+
+    /// Builds the configuration for a change of settings, if one of them concerns TLS.
+    pub(crate) fn prepare(
+        &self,
+        settings: &Settings,
+        proposed: &[(Id, Value)],
+    ) -> Result<Option<NewConfig>, TlsError> {
+        match proposed.iter().any(|(id, _)| TlsSettings::includes(*id)) {
+            true => NewConfig::build(settings, proposed).map(Some),
+            false => Ok(None),
+        }
+    }
+
+    /// Puts a configuration in force for new connections.
+    pub(crate) fn replace(&self, new: NewConfig) {
+        *self.config.write() = new.config;
+        *self.files.lock() = new.files;
+    }
+
+    /// Reads the files again. If one cannot be used, the configuration stays as it was.
+    pub(crate) fn reload(&self, settings: &Settings) -> Result<(), TlsError> {
+        *self.files.lock() = current(settings, &[]).fingerprint();
+        NewConfig::build(settings, &[]).map(|new| self.replace(new))
+    }
+
+    /// Whether a file has changed since the configuration was last built.
+    pub(crate) fn files_have_changed(&self, settings: &Settings) -> bool {
+        *self.files.lock() != current(settings, &[]).fingerprint()
+    }
+
+    /// Logs a failed handshake, unless another one was logged a moment ago.
+    pub(crate) fn log_failure(&self, addr: &str, error: &dyn std::fmt::Display) {
+        let mut failures = self.failures.lock();
+        if failures.logged_at.is_some_and(|at| at.elapsed() < LOG_INTERVAL) {
+            failures.unlogged += 1;
+            return;
+        }
+        let before = match failures.unlogged {
+            0 => String::new(),
+            count => format!("; {count} more have failed since the last such line"),
+        };
+        eprintln!("millstream: the TLS handshake with {addr} failed: {error}{before}");
+        *failures = Failures { logged_at: Some(Instant::now()), unlogged: 0 };
+    }
+}
