@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, test } from 'node:test';
 import { Redis } from 'ioredis';
-import { blockedClients, eventually, fresh, host, port, since72 } from './target.mjs';
+import { blockedClients, eventually, fresh, host, port, since72, tls } from './target.mjs';
 
 /** A reply of alternating names and values, as an object. */
 const pairs = (flat) =>
@@ -16,7 +16,7 @@ for (const protocol of [2, 3]) {
     let stream;
 
     const connect = async () => {
-      const client = new Redis({ host, port, protocol, lazyConnect: true, retryStrategy: null, maxRetriesPerRequest: 0 });
+      const client = new Redis({ host, port, tls, protocol, lazyConnect: true, retryStrategy: null, maxRetriesPerRequest: 0 });
       client.on('error', () => {}); // the tests kill connections on purpose
       opened.push(client);
       await client.connect();

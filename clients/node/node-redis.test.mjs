@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, test } from 'node:test';
 import { createClient, WatchError } from 'redis';
-import { blockedClients, eventually, fresh, host, pendingRows, port, since72 } from './target.mjs';
+import { blockedClients, eventually, fresh, host, pendingRows, port, since72, tls } from './target.mjs';
 
 for (const RESP of [2, 3]) {
   describe(`node-redis, RESP${RESP}`, () => {
@@ -12,7 +12,7 @@ for (const RESP of [2, 3]) {
     let stream;
 
     const connect = async () => {
-      const client = createClient({ socket: { host, port, reconnectStrategy: false }, RESP });
+      const client = createClient({ socket: { host, port, reconnectStrategy: false, ...(tls && { tls: true, ...tls }) }, RESP });
       client.on('error', () => {}); // the tests kill connections on purpose
       opened.push(client);
       return client.connect();

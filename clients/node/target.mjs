@@ -1,13 +1,20 @@
 // The address of the server under test, and functions that the Node.js suites share.
 //
-// MILLSTREAM_TEST_PORT is the port, and MILLSTREAM_TEST_HOST the host (default 127.0.0.1).
+// MILLSTREAM_TEST_PORT is the port, and MILLSTREAM_TEST_HOST the host (default 127.0.0.1). If MILLSTREAM_TEST_CA names an
+// authority's certificate, the suites use TLS, with a client certificate if MILLSTREAM_TEST_CERT and MILLSTREAM_TEST_KEY
+// name one.
 
 import { randomUUID } from 'node:crypto';
+import { readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 
 export const host = process.env.MILLSTREAM_TEST_HOST ?? '127.0.0.1';
 export const port = Number(process.env.MILLSTREAM_TEST_PORT);
 if (!port) throw new Error('set MILLSTREAM_TEST_PORT to the port of the server under test');
+
+const { MILLSTREAM_TEST_CA: ca, MILLSTREAM_TEST_CERT: cert, MILLSTREAM_TEST_KEY: key } = process.env;
+/** The options for TLS, or undefined. */
+export const tls = ca && { ca: readFileSync(ca), ...(cert && { cert: readFileSync(cert), key: readFileSync(key) }) };
 
 /** Returns a key that no other test and no earlier run has used. */
 export const fresh = (name) => `${name}:${randomUUID().slice(0, 10)}`;

@@ -1,7 +1,8 @@
 """The address of the server under test, and functions that the suites share.
 
-MILLSTREAM_TEST_PORT is the port, and MILLSTREAM_TEST_HOST the host (default 127.0.0.1). Every test uses its own keys,
-so suites can share a server, and the server need not be empty.
+MILLSTREAM_TEST_PORT is the port, and MILLSTREAM_TEST_HOST the host (default 127.0.0.1). If MILLSTREAM_TEST_CA names an
+authority's certificate, the suites use TLS, with a client certificate if MILLSTREAM_TEST_CERT and MILLSTREAM_TEST_KEY
+name one. Every test uses its own keys, so suites can share a server, and the server need not be empty.
 """
 
 import os
@@ -26,6 +27,15 @@ def port():
     return int(value)
 
 
+def tls():
+    """Returns the options for TLS."""
+    authority = os.environ.get("MILLSTREAM_TEST_CA")
+    if not authority:
+        return {}
+    certificate, key = os.environ.get("MILLSTREAM_TEST_CERT"), os.environ.get("MILLSTREAM_TEST_KEY")
+    return dict(ssl=True, ssl_ca_certs=authority, ssl_certfile=certificate, ssl_keyfile=key)
+
+
 def options(protocol, **more):
     """Returns connection options. Replies have the same shape in both protocols."""
     return dict(
@@ -35,6 +45,7 @@ def options(protocol, **more):
         decode_responses=True,
         legacy_responses=False,
         socket_timeout=20,
+        **tls(),
         **more,
     )
 

@@ -73,7 +73,7 @@ class Life:
         self.assertIsNone(self.redis.xadd(target.fresh("none"), {"order": 4}, nomkstream=True))
 
     def test_entries_come_back_byte_for_byte(self):
-        raw = redis.Redis(host=target.HOST, port=target.port(), protocol=self.protocol)
+        raw = redis.Redis(host=target.HOST, port=target.port(), protocol=self.protocol, **target.tls())
         self.addCleanup(raw.close)
         fields = {b"bytes": bytes(range(256)), b"": b"", "größe".encode(): "∞".encode(), b"long": b"x" * 70_000}
         id = raw.xadd(self.stream, fields)

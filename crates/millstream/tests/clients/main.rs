@@ -11,6 +11,7 @@ mod suites;
 #[expect(dead_code, reason = "other suites use the rest")]
 #[path = "../support/mod.rs"]
 mod support;
+mod tls;
 
 use support::process::Server;
 

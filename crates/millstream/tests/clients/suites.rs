@@ -1,5 +1,7 @@
 //! Starts the suites of `clients/`, each with its own client library. The checks are in those files.
 
+use std::process::Command;
+
 use crate::program;
 use crate::support::process::Server;
 
@@ -61,16 +63,34 @@ pub(crate) fn is_older(server: &Server) -> bool {
 }
 
 fn python_suite(environment: &str, file: &str, server: &Server) -> String {
+    run_python(&mut python(environment, file, server))
+}
+
+/// The command that runs a suite in Python.
+pub(crate) fn python(environment: &str, file: &str, server: &Server) -> Command {
     let mut suite = program::python(environment, server);
     suite.arg(format!("clients/python/{file}"));
-    let printed = program::run(&mut suite);
+    suite
+}
+
+pub(crate) fn run_python(suite: &mut Command) -> String {
+    let printed = program::run(suite);
     assert!(!printed.contains("Ran 0 tests"), "no test ran:\n{printed}");
     printed
 }
 
 fn node_suite(file: &str, server: &Server) {
+    run_node(&mut node(file, server));
+}
+
+/// The command that runs a suite in Node.js.
+pub(crate) fn node(file: &str, server: &Server) -> Command {
     let mut suite = program::node(server);
     suite.args(["--test", "--test-reporter=tap"]).arg(program::node_folder().join("suites").join(file));
-    let printed = program::run(&mut suite);
+    suite
+}
+
+pub(crate) fn run_node(suite: &mut Command) {
+    let printed = program::run(suite);
     assert!(printed.contains("# fail 0") && !printed.contains("# pass 0"), "no test ran:\n{printed}");
 }

@@ -189,7 +189,7 @@ fn command(kind: ServerKind, port: u16, folder: &Path) -> Command {
     command
 }
 
-fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("bind a free port");
     listener.local_addr().expect("the address just bound").port()
 }

@@ -1,8 +1,8 @@
 //! A server with a port for TLS, and a client that speaks TLS with rustls.
 
 use std::fs;
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 
 use rustls::pki_types::pem::PemObject;
@@ -124,6 +124,39 @@ impl TlsClient {
             stream.conn.complete_io(&mut stream.sock).map_err(|error| error.to_string())?;
         }
         Ok(TlsClient { stream })
+    }
+
+    /// Returns the first message of a client.
+    pub(crate) fn hello(config: ClientConfig) -> Vec<u8> {
+        let name = "127.0.0.1".try_into().expect("a name");
+        let mut session = ClientConnection::new(Arc::new(config), name).expect("a session");
+        let mut hello = Vec::new();
+        session.write_tls(&mut hello).expect("a message");
+        hello
+    }
+
+    /// Encrypts text into records, and does not send them.
+    pub(crate) fn encrypted(&mut self, text: &str) -> Vec<u8> {
+        let mut records = Vec::new();
+        self.stream.conn.writer().write_all(text.as_bytes()).expect("a buffer");
+        self.stream.conn.write_tls(&mut records).expect("records");
+        records
+    }
+
+    /// Sends bytes as they are. The server may have closed the connection.
+    pub(crate) fn send_raw(&mut self, bytes: &[u8]) {
+        let _ = self.stream.sock.write_all(bytes);
+    }
+
+    /// Changes the keys, and asks the server to change its keys.
+    pub(crate) fn change_keys(&mut self) {
+        self.stream.conn.refresh_traffic_keys().expect("TLS 1.3");
+    }
+
+    /// Sends no more, and reads to the end. Fails if the server reports an error.
+    pub(crate) fn finish(&mut self) -> io::Result<()> {
+        self.stream.sock.shutdown(Shutdown::Write)?;
+        self.stream.read_to_end(&mut Vec::new()).map(drop)
     }
 
     pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) {

@@ -3,9 +3,10 @@
 use std::io::{ErrorKind, Read};
 use std::net::SocketAddr;
 
-use super::client::TlsServer;
+use super::client::{TlsClient, TlsServer};
 use crate::access::address_of_this_machine;
 use crate::process::{Client, eventually, request};
+use crate::random::Random;
 
 /// Sends bytes to the port for TLS, and asserts that the server closes the connection and runs nothing.
 fn refuses(tls: &TlsServer, bytes: &[u8]) {
@@ -43,11 +44,66 @@ fn other_protocols_on_the_tls_port_are_refused() {
     });
 }
 
+/// Damaged handshakes and damaged records end their connection, and nothing else.
+#[test]
+fn damaged_messages_end_only_their_connection() {
+    let tls = TlsServer::start_with(&["--tls-auth-clients", "optional"]);
+    let mut random = Random::new(17);
+    for _ in 0..150 {
+        let mut hello = TlsClient::hello(tls.config(None));
+        damage(&mut hello, &mut random);
+        tls.connect_raw().send(&hello);
+    }
+    let mut failed = 0;
+    for _ in 0..50 {
+        let certificate = random.percent(50).then_some("client");
+        let mut client = TlsClient::connect(tls.address(), tls.config(certificate)).unwrap();
+        let mut records = client.encrypted(&"SET k v\r\n".repeat(1 + random.below(3) as usize));
+        damage(&mut records, &mut random);
+        client.send_raw(&records);
+        let ping = client.encrypted("PING\r\n");
+        client.send_raw(&ping);
+        failed += usize::from(client.finish().is_err());
+    }
+    assert!(failed > 25, "{failed}");
+    tls.server.connect().call("PING", "+PONG\r\n");
+    tls.connect().call("PING", "+PONG\r\n");
+    tls.server.signal("-TERM");
+    let (printed, status) = tls.server.wait();
+    assert!(status.success() && !printed.contains("panicked"), "{printed}");
+}
+
+/// Changes, removes or repeats some of the bytes.
+fn damage(bytes: &mut Vec<u8>, random: &mut Random) {
+    for _ in 0..=random.below(3) {
+        let at = random.below(bytes.len() as u64) as usize;
+        match random.below(4) {
+            0 => bytes.truncate(at.max(1)),
+            1 => bytes.extend_from_within(at..),
+            2 => drop(bytes.splice(at..at, [0; 3])),
+            _ => bytes[at] ^= 1 << random.below(8),
+        }
+    }
+}
+
+#[test]
+fn client_that_changes_its_keys_and_does_not_read_is_served() {
+    let tls = TlsServer::start(&[]);
+    let mut client = tls.connect();
+    for _ in 0..1_000 {
+        client.change_keys();
+        client.send("PING\r\n");
+    }
+    client.expect(&"+PONG\r\n".repeat(1_000));
+    let line = tls.server.connect().ask(&["CLIENT LIST"]);
+    assert!(line.contains(" cmd=ping ") && line.matches(" omem=0 ").count() == 2, "{line}");
+}
+
 #[test]
 fn tls_client_on_the_plain_port_is_refused() {
     let tls = TlsServer::start(&[]);
     let address = SocketAddr::from(([127, 0, 0, 1], tls.server.port));
-    assert!(super::TlsClient::connect(address, tls.config(None)).is_err());
+    assert!(TlsClient::connect(address, tls.config(None)).is_err());
     tls.server.connect().call("PING", "+PONG\r\n");
 }
 
@@ -98,6 +154,6 @@ fn protected_mode_closes_tls_connections_from_other_machines_without_a_text() {
     let outside = SocketAddr::new(address, tls.tls_port);
     Client::connect(outside).expect_closed();
     // A certificate that the server would accept makes no difference.
-    assert!(super::TlsClient::connect(outside, tls.config(Some("client"))).is_err());
+    assert!(TlsClient::connect(outside, tls.config(Some("client"))).is_err());
     assert_eq!(tls.ping_with(Some("client")).as_deref(), Ok("+PONG\r\n"));
 }
