@@ -18,7 +18,7 @@ use crate::state::Server;
 use crate::stats::ThreadStats;
 
 /// Maximum bytes per read from a socket.
-const INPUT_BYTES: usize = 64 * 1024;
+pub(crate) const INPUT_BYTES: usize = 64 * 1024;
 /// An output buffer larger than this is freed after the batch.
 const OUTPUT_BYTES_KEPT: usize = 2 * 1024 * 1024;
 /// Maximum number of buffers a thread keeps for reuse, once the deferred replies in them were sent.

@@ -80,6 +80,10 @@ pub(crate) enum QueueName<B = Box<[u8]>> {
 type QueueNameRef<'a> = QueueName<&'a [u8]>;
 
 impl<B> QueueName<B> {
+    fn is_group(&self) -> bool {
+        matches!(self, QueueName::Group(_))
+    }
+
     fn map<'a, C>(&'a self, group: impl FnOnce(&'a B) -> C) -> QueueName<C> {
         match self {
             QueueName::Entries => QueueName::Entries,
@@ -196,7 +200,16 @@ pub(crate) struct BlockedReaders {
     /// The numbers of the empty queues.
     free: Vec<usize>,
     /// The numbers of the queues that have readers.
-    numbers: DbKeyMap<HashMap<QueueName, usize, SecretState>>,
+    numbers: DbKeyMap<QueuesOfKey>,
+    /// Number of queues of group readers.
+    group_queues: usize,
+}
+
+/// The numbers of the queues of one key.
+type QueuesOfKey = HashMap<QueueName, usize, SecretState>;
+
+fn has_group(queues: &QueuesOfKey) -> bool {
+    queues.keys().any(QueueName::is_group)
 }
 
 impl BlockedReaders {
@@ -205,9 +218,16 @@ impl BlockedReaders {
         !self.numbers.is_empty() && self.numbers.contains_key(&DbKeyRef { db, key })
     }
 
-    /// Returns the keys of a database that readers are blocked on.
-    pub(crate) fn keys_of(&self, db: u32) -> impl Iterator<Item = Box<[u8]>> {
-        self.numbers.keys().filter(move |at| at.db == db).map(|at| at.key.clone())
+    /// Returns the keys of a database that readers are blocked on, and for each key whether group readers are among
+    /// them.
+    pub(crate) fn keys_of(&self, db: u32) -> impl Iterator<Item = (&[u8], bool)> {
+        let of_db = self.numbers.iter().filter(move |(at, _)| at.db == db);
+        of_db.map(|(at, queues)| (&*at.key, has_group(queues)))
+    }
+
+    /// Returns whether group readers are blocked on any key.
+    pub(crate) fn has_group_readers(&self) -> bool {
+        self.group_queues > 0
     }
 
     /// Returns the number of keys that readers are blocked on.
@@ -217,8 +237,10 @@ impl BlockedReaders {
 
     /// Returns the number of keys that group readers are blocked on. Deleting such a key also wakes its readers.
     pub(crate) fn group_key_count(&self) -> usize {
-        let of_group = |queue: &QueueName| matches!(queue, QueueName::Group(_));
-        self.numbers.values().filter(|queues| queues.keys().any(of_group)).count()
+        if !self.has_group_readers() {
+            return 0;
+        }
+        self.numbers.values().filter(|queues| has_group(queues)).count()
     }
 
     /// Returns the numbers of a key's queues.
@@ -242,6 +264,7 @@ impl BlockedReaders {
 
     fn open(&mut self, at: DbKeyRef<'_>, name: QueueNameRef<'_>) -> usize {
         let name = name.map(|group| Box::from(*group));
+        self.group_queues += usize::from(name.is_group());
         let queue = Queue::new(at.into(), name.clone());
         let number = match self.free.pop() {
             Some(number) => {
@@ -283,6 +306,7 @@ impl BlockedReaders {
         // The replacement has no name and no capacity, so the memory of the old queue is freed.
         let vacant = Queue::new(DbKeyRef { db: 0, key: &[] }.into(), QueueName::Entries);
         let Queue { key, name, .. } = std::mem::replace(&mut self.queues[number], vacant);
+        self.group_queues -= usize::from(name.is_group());
         let at = DbKeyRef { db: key.db, key: &key.key };
         if let Some(queues) = self.numbers.get_mut(&at) {
             queues.remove(&name);

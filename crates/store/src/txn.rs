@@ -230,10 +230,19 @@ impl<'s> Txn<'s> {
             self.store().reclaimer.take(drops);
         }
         if consequences.wakes_readers {
-            let blocked =
-                |db| self.shards().flat_map(move |shard| shard.blocked.keys_of(db)).map(move |key| (db, key));
-            let blocked: Vec<_> = distinct(&dbs).iter().copied().flat_map(blocked).collect();
-            blocked.iter().for_each(|(db, key)| self.mark_ready(*db, key));
+            let mut ready = Vec::new();
+            for &db in distinct(&dbs) {
+                // If its key does not exist, only a group reader gets a result: an error. So after a database was
+                // cleared, most shards have no readers to wake, and their keys need not be visited.
+                let wakes = |shard: &&Shard| shard.blocked.has_group_readers() || shard.keys.len(db) > 0;
+                for shard in self.shards().filter(wakes) {
+                    let exists = |key: &[u8]| shard.keys.get(db, key, self.now_ms).is_some();
+                    let gets_result = |(key, of_group): &(&[u8], bool)| *of_group || exists(key);
+                    let keys = shard.blocked.keys_of(db).filter(gets_result);
+                    ready.extend(keys.map(|(key, _)| (db, Box::from(key))));
+                }
+            }
+            ready.iter().for_each(|(db, key): &(u32, Box<[u8]>)| self.mark_ready(*db, key));
         }
     }
 

@@ -21,12 +21,17 @@ const UNTIMED_MAX: u32 = 16;
 /// If `slowlog-log-slower-than` is below this, in microseconds, each command is timed.
 const UNTIMED_SLOWLOG_MICROS_MIN: i64 = 1_000;
 
+/// A batch that has run for longer than this is interrupted after the current command.
+const BATCH_NS_MAX: u64 = NANOS_PER_MILLI;
+
 /// State that the commands of one batch share. All of them see the same time.
 pub(crate) struct Batch {
     /// The time at which the batch began, in Unix milliseconds.
     pub(crate) now_ms: u64,
     /// The same in milliseconds of uptime.
     pub(crate) uptime_ms: u64,
+    /// The same in nanoseconds of uptime.
+    began_ns: u64,
     /// When the clock was last read, in nanoseconds of uptime. The next command's time is counted from here.
     ///
     /// If the next command needs other locks, its time includes writing the log record of the previous commands.
@@ -46,6 +51,7 @@ impl Batch {
         Batch {
             now_ms: server.store.at_ms(monotonic_ns),
             uptime_ms: uptime_ns / NANOS_PER_MILLI,
+            began_ns: uptime_ns,
             last_ns: uptime_ns,
             untimed: None,
             locked_ns: uptime_ns,
@@ -58,6 +64,12 @@ impl Batch {
         self.untimed = None;
         let before = std::mem::replace(&mut self.last_ns, server.uptime_ns());
         self.last_ns.saturating_sub(before)
+    }
+
+    /// Returns whether the batch had run for too long when the clock was last read. Its connection then lets the thread
+    /// serve others.
+    pub(crate) fn is_long(&self) -> bool {
+        self.last_ns.saturating_sub(self.began_ns) > BATCH_NS_MAX
     }
 
     /// Adds the time since the last clock read to the untimed command. Called before another command runs and when

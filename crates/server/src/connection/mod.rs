@@ -31,7 +31,7 @@ use crate::blocked::BlockedClient;
 use crate::command::{Batch, CommandContext, LongReply};
 use crate::deferred_replies;
 use crate::dispatch::AfterRequest;
-use crate::io_thread::{Buffers, recycle, spare_buffer, with_buffers};
+use crate::io_thread::{Buffers, INPUT_BYTES, recycle, spare_buffer, with_buffers};
 use crate::registry::Client;
 use crate::session::Session;
 use crate::settings::Id;
@@ -60,6 +60,9 @@ pub(crate) struct Connection {
     output: Output,
     /// The log position that must be durable before `output` is sent.
     awaited_position: Option<u64>,
+    /// Bytes that it has read since it last waited for input or yielded. If the socket always has more, the connection
+    /// yields from time to time.
+    turn_bytes: usize,
 }
 
 /// What the connection does after a batch, once its replies are sent.
@@ -97,6 +100,7 @@ impl Connection {
             input: Input::default(),
             output: Output::default(),
             awaited_position: None,
+            turn_bytes: 0,
         }
     }
 
@@ -117,7 +121,10 @@ impl Connection {
             }
             match next {
                 AfterBatch::Read => {}
-                AfterBatch::Yield => tokio::task::yield_now().await,
+                AfterBatch::Yield => {
+                    self.turn_bytes = 0;
+                    tokio::task::yield_now().await;
+                }
                 AfterBatch::Block(blocked) => {
                     if !self.finish_blocked(*blocked, &mut stream).await {
                         return;
@@ -146,12 +153,22 @@ impl Connection {
         with_buffers(self.session.resp3, |Buffers { input, output }| {
             let fresh = match self.input.runnable {
                 true => &[],
-                false => match ready!(self.poll_read(cx, stream, input)) {
-                    Ok(0) | Err(_) => return Poll::Ready(AfterBatch::Close),
-                    Ok(count) => &input[..count],
+                false => match self.poll_read(cx, stream, input) {
+                    Poll::Pending => {
+                        self.turn_bytes = 0;
+                        return Poll::Pending;
+                    }
+                    Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(AfterBatch::Close),
+                    Poll::Ready(Ok(count)) => {
+                        self.turn_bytes += count;
+                        &input[..count]
+                    }
                 },
             };
-            let next = self.run(fresh, output);
+            let next = match self.run(fresh, output) {
+                AfterBatch::Read if self.turn_bytes >= INPUT_BYTES => AfterBatch::Yield,
+                next => next,
+            };
             stream.publish_memory(&self.session.client);
             if output.len() >= SEND_NOW_BYTES
                 && self.awaited_position.is_some_and(|position| self.server.store.try_write_through(position))
@@ -252,8 +269,13 @@ impl Connection {
                 argv => context.run(argv, out, &mut open),
             };
             drop(decoded);
+            let mut yields = false;
             match after {
                 AfterRequest::Continue => used += size,
+                AfterRequest::Yield => {
+                    used += size;
+                    yields = true;
+                }
                 AfterRequest::Block(blocked) => return (used + size, AfterBatch::Block(blocked)),
                 AfterRequest::SendLongReply(reply) => {
                     let written = out.len() - mark;
@@ -273,7 +295,7 @@ impl Connection {
             if context.session.close {
                 return (used, AfterBatch::Close);
             }
-            if out.len() >= FLUSH_BYTES {
+            if yields || out.len() >= FLUSH_BYTES {
                 return (used, AfterBatch::Yield);
             }
         }
@@ -388,8 +410,8 @@ mod tests {
     use crate::registry::ConnectionInfo;
     use crate::settings::Setting;
 
-    #[test]
-    fn only_a_batch_with_requests_counts_as_one_that_needs_no_sync() {
+    /// Starts a server and creates a connection that it does not know of.
+    fn new_connection() -> (Arc<Server>, Connection) {
         let settings = Settings::new();
         for (name, value) in [("port", "0"), ("appendonly", "no")] {
             settings.set(Setting::find(name).unwrap().id, value).unwrap();
@@ -399,13 +421,39 @@ mod tests {
         let info = ConnectionInfo { addr: "".into(), laddr: "".into(), fd: 0, by_unix_socket: false };
         let client = server.clients.add(info, 0, 1).unwrap();
         let stats = Arc::clone(server.stats.of_thread(0));
-        let mut connection = Connection::new(Arc::clone(&server), stats, client);
+        (Arc::clone(&server), Connection::new(server, stats, client))
+    }
+
+    #[test]
+    fn only_a_batch_with_requests_counts_as_one_that_needs_no_sync() {
+        let (server, mut connection) = new_connection();
         let is_noted = || deferred_replies::serves_clients_without_sync(server.uptime_ms());
         // After a blocking command, the connection runs the requests that have arrived meanwhile: usually none.
         connection.run(b"", &mut Writer::new(false));
         assert!(!is_noted());
         connection.run(b"PING\r\n", &mut Writer::new(false));
         assert!(is_noted());
+        server.shutdown.begin();
+    }
+
+    /// Otherwise a client that sends faster than the server reads would keep the thread for itself.
+    #[tokio::test]
+    async fn connection_yields_although_the_socket_has_more_bytes() {
+        let (server, mut connection) = new_connection();
+        let (mut client, served) = std::os::unix::net::UnixStream::pair().unwrap();
+        served.set_nonblocking(true).unwrap();
+        let mut served = tokio::net::UnixStream::from_std(served).unwrap();
+        let mut rest = vec![b'\n'; INPUT_BYTES + 1];
+        rest.extend_from_slice(b"PING\r\n");
+        io::Write::write_all(&mut client, &rest).unwrap();
+        for yields in [true, false] {
+            let next = poll_fn(|cx| connection.poll_batch(cx, &mut served)).await;
+            assert_eq!(matches!(next, AfterBatch::Yield), yields);
+            connection.turn_bytes = 0;
+        }
+        let mut reply = [0; 7];
+        io::Read::read_exact(&mut client, &mut reply).unwrap();
+        assert_eq!(&reply, b"+PONG\r\n");
         server.shutdown.begin();
     }
 }
