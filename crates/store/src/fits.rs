@@ -15,7 +15,7 @@ pub(crate) fn check_fits(txn: &mut Txn<'_>, change: &RecordedChange<'_>) -> Resu
         RecordedChange::Key { db, key, effect } => {
             check_database(txn, *db)?;
             txn.select(*db);
-            effect_fits(txn.get(key), effect)
+            effect_fits(txn.get_including_expired(key), effect)
         }
         RecordedChange::Rearrange(change) => rearrangement_fits(txn, change),
     }
@@ -27,7 +27,7 @@ fn rearrangement_fits(txn: &mut Txn<'_>, change: &Rearrangement<'_>) -> Result<(
             check_database(txn, from.db)?;
             check_database(txn, to.db)?;
             txn.select(from.db);
-            match txn.get(from.key) {
+            match txn.get_including_expired(from.key) {
                 Some(_) => Ok(()),
                 None => Err(format!("its source key {} does not exist", name_of(from))),
             }
@@ -63,6 +63,7 @@ fn effect_fits(value: Option<&Value>, effect: &Effect<'_>) -> Result<(), String>
         }
     };
     match (value, effect) {
+        (None, Effect::Stream(effect)) if may_begin => stream_effect_fits(&Stream::new(), effect),
         (None, _) if may_begin => Ok(()),
         (None, _) => Err(format!("it changes a {wanted:?}, but the key does not exist")),
         (Some(value), _) if value.kind() != wanted => {

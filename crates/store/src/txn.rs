@@ -147,6 +147,12 @@ impl<'s> Txn<'s> {
         self.shard(key).keys.get(self.db, key, self.now_ms)
     }
 
+    /// Returns the value at `key`, even if it has expired.
+    pub(crate) fn get_including_expired(&self, key: &[u8]) -> Option<&Value> {
+        let keys = &self.shard(key).keys;
+        keys.find_including_expired(self.db, key).map(|at| keys.value_at(at))
+    }
+
     /// Returns the stream at `key`; `None` if the key does not exist.
     pub fn stream(&self, key: &[u8]) -> Result<Option<&Stream>, Refusal> {
         match self.get(key) {

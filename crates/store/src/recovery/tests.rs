@@ -68,6 +68,21 @@ fn intact_record_that_does_not_fit_is_refused_with_its_offset() {
     }
 }
 
+#[test]
+fn entry_without_a_valid_id_does_not_begin_a_stream() {
+    let disk = logged(&[(b"s", Effect::Stream(StreamEffect::Append { id: StreamId::MIN, fields: &[] }))]);
+    let error = open(&disk, BlockLimits::default()).err().expect("a refusal").to_string();
+    assert!(error.contains("it adds entry 0-0, but the last id is 0-0"), "{error}");
+}
+
+#[test]
+fn change_of_an_expired_key_must_fit_its_type() {
+    let text = Effect::StringSet { value: b"1", expires_at_ms: Some(0) };
+    let disk = logged(&[(b"s", text), (b"s", Effect::Stream(StreamEffect::Create))]);
+    let error = open(&disk, BlockLimits::default()).err().expect("a refusal").to_string();
+    assert!(error.contains("the key has a String"), "{error}");
+}
+
 /// A clock that advances by 200 ms at each reading.
 struct FastClock(ManualClock);
 
