@@ -42,6 +42,8 @@ mod descriptors;
 mod dispatch;
 mod drift;
 mod exec;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod housekeeping;
 mod io_thread;
 mod listen;

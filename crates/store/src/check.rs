@@ -22,6 +22,8 @@ use crate::log::{Manifest, TornTail};
 
 pub use salvage::{DamagedKey, LostPositions, SalvageReport, salvage};
 
+#[cfg(fuzzing)]
+pub(crate) use salvage::salvage_on;
 use survey::{Candidates, Survey};
 
 /// Number of attempts to check a folder that is in use. If a server changes the folder meanwhile, it can look damaged.
@@ -183,6 +185,12 @@ pub fn check_folder(dir: &Path) -> Result<Report, CheckError> {
             return report.map(|report| Report { in_use, ..report });
         }
     }
+}
+
+/// Checks a folder on any disk.
+#[cfg(fuzzing)]
+pub(crate) fn check_on(disk: &Arc<dyn Disk>) -> Result<Report, CheckError> {
+    check_once(disk, Path::new(""))
 }
 
 fn check_once(disk: &Arc<dyn Disk>, dir: &Path) -> Result<Report, CheckError> {

@@ -13,6 +13,7 @@ use millstream_engine::{Stream, StreamId, Value};
 
 use crate::shard::Shard;
 use crate::store::Store;
+#[cfg(test)]
 use crate::txn::Txn;
 
 /// Dumps a store of which nothing is locked, including expired keys.
@@ -24,7 +25,8 @@ pub(crate) fn dump(store: &Store) -> String {
 }
 
 /// Dumps the store of a transaction that this thread has open.
-pub(super) fn dump_within(txn: &Txn<'_>) -> String {
+#[cfg(test)]
+pub(crate) fn dump_within(txn: &Txn<'_>) -> String {
     let mut keys = DumpedKeys::new();
     let store = txn.store();
     txn.shards().for_each(|shard| collect(shard, store.databases(), &mut keys));

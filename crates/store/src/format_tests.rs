@@ -9,9 +9,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::disk::RealDisk;
+use crate::dump::dump;
 use crate::journal::Journal;
 use crate::log::{LogOptions, Policy};
-use crate::sim_tests::{dump, random_transactions};
+use crate::sim_tests::random_transactions;
 use crate::{ManualClock, Store, StoreOptions};
 
 const FORMATS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/formats");

@@ -26,11 +26,15 @@ mod clock;
 mod codec;
 mod dbkey;
 pub mod disk;
+#[cfg(any(test, fuzzing))]
+mod dump;
 mod durability;
 pub mod embedded;
 mod fits;
 #[cfg(test)]
 mod format_tests;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod hashes;
 mod journal;
 mod keys;

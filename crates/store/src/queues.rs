@@ -327,7 +327,7 @@ impl BlockedReaders {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::codec::testing::CodecRandom;
+    use crate::codec::generate::CodecRandom;
 
     fn reader(number: u64) -> Arc<BlockedReader> {
         Arc::new(BlockedReader { number, queues: SmallVec::new(), command: () })

@@ -79,7 +79,7 @@ impl ReadyKeys {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::codec::testing::CodecRandom;
+    use crate::codec::generate::CodecRandom;
 
     #[test]
     fn ready_keys_are_a_queue_without_repetitions() {

@@ -186,7 +186,7 @@ impl Store {
     }
 
     /// Like [`Store::open_on`], with all settings of the log and the function that starts the journal.
-    #[cfg(test)]
+    #[cfg(any(test, fuzzing))]
     pub(crate) fn open_with(
         disk: Arc<dyn Disk>,
         options: StoreOptions,

@@ -4,11 +4,10 @@
 //! An episode records the state of the store after every record. After recovery, the store must be exactly in the state
 //! recorded for the last position that it recovered. This position must not be less than any acknowledged one.
 //!
-//! `work` generates the transactions, `episode` runs them and cuts the power, `dump` prints a state.
+//! `work` generates the transactions, `episode` runs them and cuts the power, `crate::dump` prints a state.
 //! `MILLSTREAM_CRASH_SEEDS=n` runs the episodes of seeds 1 to n, `MILLSTREAM_CRASH_SEEDS=m-n` those of seeds m to n. A
 //! failure prints its seed, which determines the episode.
 
-mod dump;
 mod episode;
 pub(crate) mod planted;
 pub(crate) mod random;
@@ -22,8 +21,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use crate::{Store, log};
 use episode::Counts;
 use planted::Bug;
-
-pub(crate) use dump::dump;
 
 /// Runs `count` random transactions.
 pub(crate) fn random_transactions(store: &Store, seed: u64, count: u32) {

@@ -1,7 +1,6 @@
 //! Tests of the decoder: its results are those of Redis, and do not depend on how the input is cut into pieces.
 
 use super::*;
-use crate::resp::seeded::SeededRng;
 
 /// The decoded requests, the error, and the number of bytes used.
 type Decoded = (Vec<Vec<Vec<u8>>>, Option<ProtocolError>, usize);
@@ -252,73 +251,5 @@ fn request_that_arrives_in_pieces_is_scanned_once() {
             let waits_for_bulk = matches!(decoder.state, State::Bulk(_));
             assert!(waits_for_bulk || end - decoder.scanned <= 1, "{} of {end}", decoder.scanned);
         }
-    }
-}
-
-/// Returns up to three requests, some of them random bytes, with up to two bytes added, removed or replaced.
-fn random_input(random: &mut SeededRng) -> Vec<u8> {
-    let mut input = Vec::new();
-    for _ in 0..1 + random.below(3) {
-        match random.below(4) {
-            0 => input.extend(random.bytes(30)),
-            1 => {
-                input.extend(random.bytes(20));
-                input.extend(b"\r\n");
-            }
-            _ => {
-                let args: Vec<Vec<u8>> = (0..random.below(5)).map(|_| random.bytes(12)).collect();
-                input.extend(format!("*{}\r\n", args.len()).bytes());
-                for arg in args {
-                    input.extend(format!("${}\r\n", arg.len()).bytes());
-                    input.extend(arg);
-                    input.extend(b"\r\n");
-                }
-            }
-        }
-    }
-    for _ in 0..random.below(3) {
-        let at = random.below(input.len() + 1);
-        match random.below(3) {
-            0 => input.insert(at, random.byte()),
-            1 if at < input.len() => drop(input.remove(at)),
-            _ if at < input.len() => input[at] = random.byte(),
-            _ => {}
-        }
-    }
-    input
-}
-
-#[test]
-fn cutting_the_input_anywhere_does_not_change_the_requests() {
-    let limits = Limits { args_max: 20, bulk_bytes_max: 40, line_bytes_max: 24, authenticated: true };
-    for seed in 0..4000 {
-        let mut random = SeededRng::new(seed);
-        let input = random_input(&mut random);
-        let strict = Limits { authenticated: random.below(4) > 0, ..limits };
-        let whole = decode(&input, &[], strict);
-        let escaped = input.escape_ascii();
-        for cut in 0..input.len() {
-            assert_eq!(decode(&input, &[cut], strict), whole, "seed {seed}, cut at {cut}: {escaped}");
-        }
-        let every_byte: Vec<usize> = (0..input.len()).collect();
-        assert_eq!(decode(&input, &every_byte, strict), whole, "seed {seed}, byte by byte: {escaped}");
-    }
-}
-
-#[test]
-fn encoded_requests_are_decoded() {
-    for seed in 0..500 {
-        let mut random = SeededRng::new(seed);
-        let requests: Vec<Vec<Vec<u8>>> = (0..1 + random.below(4))
-            .map(|_| (0..1 + random.below(20)).map(|_| random.bytes(40)).collect())
-            .collect();
-        let mut input = Vec::new();
-        for request in &requests {
-            input.extend(format!("*{}\r\n", request.len()).bytes());
-            for arg in request {
-                input.extend([format!("${}\r\n", arg.len()).as_bytes(), arg, b"\r\n"].concat());
-            }
-        }
-        assert_eq!(decode_whole(&input), (requests, None, input.len()), "seed {seed}");
     }
 }

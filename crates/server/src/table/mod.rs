@@ -8,6 +8,12 @@
 
 mod arguments;
 mod compat;
+#[cfg(any(test, fuzzing))]
+#[cfg_attr(
+    not(fuzzing),
+    expect(dead_code, unreachable_pub, reason = "the fuzzer passes inputs, tests pass seeds")
+)]
+pub(crate) mod generate;
 mod lookup;
 mod render;
 mod rows;

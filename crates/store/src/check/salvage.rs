@@ -86,7 +86,7 @@ pub fn salvage(dir: &Path, out: &Path) -> Result<SalvageReport, CheckError> {
     let mut survey = best_survey(&disk, candidates)?;
     let found = Report { in_use, ..report(&disk, dir, &survey)? };
     survey.remove_invalid();
-    write_out(&mut survey, out)?;
+    write_out(&mut survey, Arc::new(RealDisk::create(out)?), out)?;
     let saved = check_folder(out)?;
     if let Some(wrong) = saved.damage.first() {
         return Err(failed(out, format!("{} is damaged: {}", wrong.file, wrong.what)));
@@ -102,6 +102,16 @@ pub fn salvage(dir: &Path, out: &Path) -> Result<SalvageReport, CheckError> {
         found,
         saved,
     })
+}
+
+/// Copies everything intact from one disk to another.
+#[cfg(fuzzing)]
+pub(crate) fn salvage_on(disk: &Arc<dyn Disk>, out: Arc<dyn Disk>, path: &Path) -> Result<(), CheckError> {
+    let candidates = Candidates::find(disk)?;
+    check_is_store(path, &candidates)?;
+    let mut survey = best_survey(disk, candidates)?;
+    survey.remove_invalid();
+    write_out(&mut survey, out, path)
 }
 
 /// Checks that salvage can write to the output folder.
@@ -144,8 +154,7 @@ fn best_survey(disk: &Arc<dyn Disk>, candidates: Candidates) -> Result<Survey, C
 }
 
 /// Writes all data as the first snapshot of a new folder.
-fn write_out(survey: &mut Survey, out: &Path) -> Result<(), CheckError> {
-    let disk: Arc<dyn Disk> = Arc::new(RealDisk::create(out)?);
+fn write_out(survey: &mut Survey, disk: Arc<dyn Disk>, out: &Path) -> Result<(), CheckError> {
     let recovery = Recovery::begin(Arc::clone(&disk)).map_err(|error| failed(out, error))?;
     let options = FolderOptions::default().log_options();
     let opened = recovery.open(options, |_, _| Ok(())).map_err(|error| failed(out, error))?;

@@ -17,8 +17,10 @@
 
 mod effect;
 mod entries;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod generate;
 mod stream;
-#[cfg(test)]
+#[cfg(any(test, fuzzing))]
 pub(crate) mod testing;
 #[cfg(test)]
 mod tests;

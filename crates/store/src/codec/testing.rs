@@ -1,5 +1,4 @@
-//! Shared by the tests of the codec and of snapshots: a seeded random generator, random operations on streams, and a
-//! dump of a stream.
+//! Shared by the tests of the codec and of snapshots: random operations on streams, and a dump of a stream.
 
 use std::fmt::{Debug, Write};
 use std::ops::ControlFlow;
@@ -10,73 +9,7 @@ use millstream_engine::{
     TrimBy, TrimLimit,
 };
 
-/// A small seeded generator (xorshift).
-pub(crate) struct CodecRandom(u64);
-
-impl CodecRandom {
-    pub(crate) fn new(seed: u64) -> CodecRandom {
-        CodecRandom((seed + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
-    }
-
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
-    }
-
-    pub(crate) fn one_in(&mut self, n: u64) -> bool {
-        self.below(n) == 0
-    }
-
-    pub(crate) fn pick<T: Copy>(&mut self, from: &[T]) -> T {
-        from[self.below(from.len() as u64) as usize]
-    }
-
-    /// Returns small, large and extreme numbers.
-    pub(crate) fn number(&mut self) -> u64 {
-        match self.below(6) {
-            0 => self.pick(&[0, 1, 127, 128, u64::MAX, u64::MAX - 1, 1 << 63, i64::MAX as u64]),
-            1 => 1_700_000_000_000 + self.below(1_000_000),
-            2 => self.next() >> self.below(64),
-            _ => self.below(300),
-        }
-    }
-
-    pub(crate) fn optional(&mut self) -> Option<u64> {
-        self.one_in(2).then(|| self.number())
-    }
-
-    pub(crate) fn id(&mut self) -> StreamId {
-        StreamId::new(self.number(), self.number())
-    }
-
-    pub(crate) fn text(&mut self) -> Vec<u8> {
-        let len = self.pick(&[0, 1, 3, 8, 8, 20, 127, 128, 300]);
-        (0..len).map(|_| self.next() as u8).collect()
-    }
-
-    /// Returns a damaged copy of the bytes: bits flipped, bytes replaced, removed or inserted.
-    pub(crate) fn damaged(&mut self, bytes: &[u8]) -> Vec<u8> {
-        let mut bytes = bytes.to_vec();
-        for _ in 0..=self.below(3) {
-            let at = self.below(bytes.len().max(1) as u64) as usize;
-            match self.below(8) {
-                0 => bytes.truncate(at),
-                1 if at < bytes.len() => drop(bytes.remove(at)),
-                2 => bytes.insert(at, self.next() as u8),
-                3..6 if at < bytes.len() => bytes[at] ^= 1 << self.below(8),
-                _ if at < bytes.len() => bytes[at] = self.pick(&[0, 1, 2, 0x7f, 0x80, 0xff]),
-                _ => {}
-            }
-        }
-        bytes
-    }
-}
+use super::generate::CodecRandom;
 
 /// Applies the same random operations to several streams, and checks that all of them give the same answers.
 pub(crate) struct StreamDriver {
@@ -93,8 +26,12 @@ const VALUES: [&[u8]; 8] =
     [b"", b"click", b"42", b"-7", b"007", b"9223372036854775807", b"\x00\r\n", &[b'v'; 300]];
 
 impl StreamDriver {
+    #[cfg(test)]
     pub(crate) fn new(seed: u64, stream: Stream) -> StreamDriver {
-        let mut random = CodecRandom::new(seed);
+        StreamDriver::with(CodecRandom::new(seed), stream)
+    }
+
+    pub(crate) fn with(mut random: CodecRandom, stream: Stream) -> StreamDriver {
         let limits = match random.below(4) {
             0 => BlockLimits { max_bytes: 4096, max_entries: 3 },
             1 => BlockLimits { max_bytes: 200, max_entries: 0 },

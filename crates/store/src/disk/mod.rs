@@ -1,11 +1,12 @@
 //! The interface between the store and the disk: one flat folder of files, and the errors of its operations.
 //!
 //! All durable data goes through [`Disk`] and [`File`]. [`RealDisk`] is a folder of the machine's file system.
-//! `SimDisk` (in tests) is a folder in memory that loses, tears and reorders writes that were not synced. This module
+//! `SimDisk` (in tests and for the fuzzer) is a folder in memory that loses, tears and reorders writes that were not synced. This module
 //! knows names, bytes and syncs. It knows neither records nor snapshots.
 
 mod real;
-#[cfg(test)]
+#[cfg(any(test, fuzzing))]
+#[cfg_attr(fuzzing, expect(dead_code, reason = "the fuzzer injects no faults"))]
 mod sim;
 
 use std::fmt;
@@ -16,7 +17,9 @@ use rustix::io::Errno;
 
 pub use real::RealDisk;
 #[cfg(test)]
-pub(crate) use sim::{Fault, SimDisk};
+pub(crate) use sim::Fault;
+#[cfg(any(test, fuzzing))]
+pub(crate) use sim::SimDisk;
 
 /// Name of the file whose lock marks the folder as in use.
 pub const LOCK_FILE: &str = "LOCK";

@@ -31,7 +31,7 @@ impl Salt {
         Salt(crc32fast::hash(&salt.to_le_bytes()))
     }
 
-    fn hasher(self) -> Hasher {
+    pub(crate) fn hasher(self) -> Hasher {
         Hasher::new_with_initial(self.0)
     }
 }

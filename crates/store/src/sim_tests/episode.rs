@@ -9,11 +9,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
 
-use super::dump::dump;
 use super::planted::{Bug, MistakenDisk, plant};
 use super::random::WorkloadRandom;
 use super::work::{self, DATABASES, SeenStates};
 use crate::disk::{Fault, SimDisk};
+use crate::dump::dump;
 use crate::journal::Journal;
 use crate::log::{LogError, LogOptions, OpenError, OpenReport, Policy};
 use crate::recovery::{FolderError, Recovered};

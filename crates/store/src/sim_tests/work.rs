@@ -11,8 +11,8 @@ use millstream_engine::{
 };
 use parking_lot::Mutex;
 
-use super::dump::dump_within;
 use super::random::WorkloadRandom;
+use crate::dump::dump_within;
 use crate::verbs::{
     self, AckDelete, Acknowledge, Adopt, AutoClaim, Claim, ConfigureIdempotence, ConsumerCreate,
     ConsumerDelete, ConsumerPath, Delete, DeleteEx, Extend, GroupCreate, GroupDestroy, GroupSetId,

@@ -34,17 +34,17 @@ const MAGIC: &[u8; 8] = b"MILLSNAP";
 /// differ (see `codec`).
 const VERSION: u32 = 2;
 const OLDEST_VERSION: u32 = 1;
-const RECORD: u8 = b'K';
+pub(crate) const RECORD: u8 = b'K';
 const FOOTER: u8 = b'F';
 /// Bytes of magic, version, store id, position, checksum.
-const HEADER_BYTES: usize = 8 + 4 + 16 + 8 + 4;
+pub(crate) const HEADER_BYTES: usize = 8 + 4 + 16 + 8 + 4;
 /// Bytes of kind, length, checksum.
-const RECORD_HEAD_BYTES: usize = 1 + 8 + 4;
+pub(crate) const RECORD_HEAD_BYTES: usize = 1 + 8 + 4;
 /// Bytes of kind, number of records, checksum of checksums, checksum.
-const FOOTER_BYTES: usize = 1 + 8 + 4 + 4;
+pub(crate) const FOOTER_BYTES: usize = 1 + 8 + 4 + 4;
 
 /// Returns the checksum of a record: of its kind, its length and its payload.
-fn record_checksum(length: u64, payload: &[u8]) -> u32 {
+pub(crate) fn record_checksum(length: u64, payload: &[u8]) -> u32 {
     let mut sum = crc32fast::Hasher::new();
     sum.update(&[RECORD]);
     sum.update(&length.to_le_bytes());

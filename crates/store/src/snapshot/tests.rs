@@ -8,8 +8,9 @@ use millstream_engine::{BlockLimits, Stream, StreamEffect, StreamId, Value};
 use super::{
     FOOTER_BYTES, HEADER_BYTES, SnapshotFault, SnapshotReader, SnapshotTaken, SnapshotWriter, read_snapshot,
 };
+use crate::codec::generate::CodecRandom;
 use crate::codec::put_value;
-use crate::codec::testing::{CodecRandom, StreamDriver};
+use crate::codec::testing::StreamDriver;
 
 const STORE: [u8; 16] = *b"0123456789abcdef";
 

@@ -1,97 +1,10 @@
 //! Generated changes: every variant, with every kind of number and text.
 
 use millstream_engine::bytes::varint;
-use millstream_engine::{
-    ClaimedRow, Effect, KeyPlace, ListEnd, Rearrangement, ReleasedRow, StreamEffect, StreamId,
-};
+use millstream_engine::{Effect, StreamEffect, StreamId};
 
-use super::{Entries, rewritten};
-use crate::codec::testing::CodecRandom;
-use crate::codec::{RecordedChange, put_change, put_number, put_rearrangement, replay};
-
-/// Number of different changes that [`with_change`] generates.
-const VARIANTS: u64 = 38;
-
-/// Passes the `n`-th kind of change, with random content, to `test`.
-fn with_change(
-    n: u64,
-    random: &mut CodecRandom,
-    test: &mut dyn FnMut(&mut CodecRandom, &RecordedChange<'_>),
-) {
-    let (db, key) = (random.number() as u32, random.text());
-    let (group, consumer, at_ms) = (random.text(), random.text(), random.number());
-    let texts: Vec<Vec<u8>> = (0..2 * random.below(5)).map(|_| random.text()).collect();
-    let texts: Vec<&[u8]> = texts.iter().map(|text| &**text).collect();
-    let ids: Vec<StreamId> = (0..random.below(20)).map(|_| random.id()).collect();
-    let rows: Vec<ClaimedRow> = (0..random.below(6))
-        .map(|_| ClaimedRow {
-            id: random.id(),
-            delivered_at_ms: random.number(),
-            deliveries: random.number(),
-        })
-        .collect();
-    let released: Vec<ReleasedRow> =
-        rows.iter().map(|row| ReleasedRow { id: row.id, deliveries: row.deliveries }).collect();
-    let (group, consumer, last_id, count) = (&*group, &*consumer, random.id(), random.number());
-    let from = KeyPlace { db, key: &key };
-    let to = KeyPlace { db: random.below(16) as u32, key: group };
-    let effect = match n {
-        0 => Effect::Delete,
-        1 => Effect::ExpireAt { at_ms },
-        2 => Effect::Persist,
-        3 => Effect::StringSet { value: group, expires_at_ms: None },
-        4 => Effect::StringSet { value: group, expires_at_ms: Some(at_ms) },
-        5 => Effect::StringAppend { tail: group },
-        6 => Effect::HashSet { pairs: &texts },
-        7 => Effect::HashDelete { fields: &texts },
-        8 => Effect::ListPush { end: random.pick(&[ListEnd::Head, ListEnd::Tail]), values: &texts },
-        9 => Effect::ListPop { end: random.pick(&[ListEnd::Head, ListEnd::Tail]), count },
-        10 => Effect::SetAdd { members: &texts },
-        11 => Effect::SetRemove { members: &texts },
-        12 => return test(random, &RecordedChange::Rearrange(Rearrangement::Move(from, to))),
-        13 => return test(random, &RecordedChange::Rearrange(Rearrangement::Copy(from, to))),
-        14 => return test(random, &RecordedChange::Rearrange(Rearrangement::Swap(from.db, to.db))),
-        15 => return test(random, &RecordedChange::Rearrange(Rearrangement::Clear(db))),
-        _ => Effect::Stream(match n {
-            16 => StreamEffect::Create,
-            17 => StreamEffect::Append { id: last_id, fields: &texts },
-            18 => StreamEffect::TrimThrough { last: last_id },
-            19 => StreamEffect::DeleteEntries { ids: &ids },
-            20 => {
-                let max_deleted_id = random.one_in(2).then(|| random.id());
-                StreamEffect::SetId { last_id, entries_added: random.optional(), max_deleted_id }
-            }
-            21 => StreamEffect::GroupCreate { group, last_id, entries_read: random.optional() },
-            22 => StreamEffect::GroupSetId { group, last_id, entries_read: random.optional() },
-            23 => StreamEffect::GroupDestroy { group },
-            24 => StreamEffect::ConsumerCreate { group, consumer, at_ms },
-            25 => StreamEffect::ConsumerDelete { group, consumer },
-            26 => StreamEffect::ConsumerSeen { group, consumer, at_ms },
-            27 => {
-                let pending = random.one_in(2);
-                StreamEffect::Deliver { group, consumer, last: last_id, count, at_ms, pending }
-            }
-            28 => StreamEffect::Redeliver { group, consumer, ids: &ids, at_ms },
-            29 => StreamEffect::Ack { group, ids: &ids },
-            30 => StreamEffect::Claim { group, consumer, rows: &rows, at_ms },
-            31 => StreamEffect::TrimEntries { ids: &ids },
-            32 => StreamEffect::Forget { ids: &ids },
-            33 => StreamEffect::Release { group, rows: &released },
-            34 => StreamEffect::Adopt { group, from: consumer, to: &key, at_ms },
-            35 => StreamEffect::IdempotenceConfigure { duration_s: count, max_size: at_ms },
-            36 => StreamEffect::Remember { producer: group, iid: consumer, id: last_id, at_ms },
-            _ => StreamEffect::Repeat,
-        }),
-    };
-    test(random, &RecordedChange::Key { db, key: &key, effect });
-}
-
-fn put(out: &mut Vec<u8>, change: &RecordedChange<'_>) {
-    match change {
-        RecordedChange::Key { db, key, effect } => put_change(out, *db, key, effect),
-        RecordedChange::Rearrange(change) => put_rearrangement(out, change),
-    }
-}
+use crate::codec::generate::{CodecRandom, Entries, VARIANTS, put, rewritten, with_change};
+use crate::codec::{RecordedChange, put_change, put_number, replay};
 
 fn assert_same(found: &RecordedChange<'_>, expected: &RecordedChange<'_>) {
     match (found, expected) {
@@ -146,36 +59,6 @@ fn truncated_change_is_an_error() {
             assert!(outcome.is_err(), "cut at {cut} of {}", payload.len());
         }
     });
-}
-
-#[test]
-fn damaged_changes_are_refused_or_are_another_valid_encoding() {
-    let mut accepted = 0;
-    for_all_changes(200, |random, change| {
-        let mut payload = Vec::new();
-        put(&mut payload, change);
-        for _ in 0..5 {
-            let damaged = random.damaged(&payload);
-            if let Ok(again) = rewritten(&damaged) {
-                assert_eq!(again, damaged);
-                accepted += 1;
-            }
-        }
-    });
-    assert!(accepted > 1000, "only {accepted} were accepted: the test tests nothing");
-}
-
-#[test]
-fn garbage_does_not_panic() {
-    let mut random = CodecRandom::new(1);
-    for n in 0..100_000u64 {
-        let mut garbage: Vec<u8> =
-            (0..random.below(60)).map(|_| (random.next() >> random.below(8)) as u8).collect();
-        if let Some(first) = garbage.first_mut() {
-            *first = (n % 90) as u8;
-        }
-        let _ = replay(&garbage, &mut |_| {});
-    }
 }
 
 #[test]

@@ -9,7 +9,8 @@ use millstream_engine::{
     StreamId, Value,
 };
 
-use super::{Entries, hashing, rewritten};
+use super::hashing;
+use crate::codec::generate::{Entries, rewritten};
 use crate::codec::{put_change, put_rearrangement, put_value, take_value};
 
 const FIXTURES: &str = include_str!("fixtures.txt");

@@ -6,7 +6,7 @@ use millstream_engine::value::Layout;
 use millstream_engine::{BlockLimits, Effect, Keyspace, Stream, StreamEffect, StreamId, Value};
 
 use super::hashing;
-use crate::codec::testing::{CodecRandom, StreamDriver, dump};
+use crate::codec::testing::{StreamDriver, dump};
 use crate::codec::{put_value, take_value};
 
 fn bytes_of(value: &Value) -> Vec<u8> {
@@ -112,19 +112,6 @@ fn truncated_value_or_trailing_byte_is_an_error() {
 }
 
 #[test]
-fn damaged_plain_values_are_refused_or_sound() {
-    let mut random = CodecRandom::new(3);
-    for (value, _) in plain_values() {
-        let bytes = bytes_of(&value);
-        for _ in 0..300 {
-            if let Ok(value) = take_value(&random.damaged(&bytes), &hashing()) {
-                value.check().unwrap();
-            }
-        }
-    }
-}
-
-#[test]
 fn decoded_stream_is_equal_and_behaves_the_same() {
     for seed in 0..150 {
         let mut driver = StreamDriver::new(seed, Stream::new());
@@ -145,27 +132,6 @@ fn decoded_stream_is_equal_and_behaves_the_same() {
             assert_eq!(dump(&driver.streams[1]), dump(&driver.streams[0]), "seed {seed}, later");
         }
     }
-}
-
-#[test]
-fn damaged_streams_are_refused_or_sound() {
-    let mut accepted = 0;
-    for seed in 0..60 {
-        let mut driver = StreamDriver::new(seed, Stream::new());
-        driver.run(60 + seed as usize);
-        let bytes = bytes_of(&Value::Stream(Box::new(driver.streams.remove(0))));
-        for round in 0..100 {
-            let damaged = driver.random.damaged(&bytes);
-            let Ok(Value::Stream(stream)) = take_value(&damaged, &hashing()) else { continue };
-            accepted += 1;
-            stream.check().unwrap();
-            assert_eq!(dump(&loaded(&stream)), dump(&stream));
-            let mut later = StreamDriver::new(round, *stream);
-            later.run(30);
-            later.streams[0].check().unwrap();
-        }
-    }
-    assert!(accepted > 500, "only {accepted} were accepted: the test tests nothing");
 }
 
 #[test]

@@ -1,0 +1,207 @@
+//! What the fuzzer calls: folders in memory, records and snapshots as bytes. Compiled only with `--cfg fuzzing`.
+//!
+//! The functions panic if something does not hold that must hold for every input.
+
+mod repair;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use millstream_engine::value::Hashing;
+use millstream_engine::{Stream, Value};
+
+use crate::check::{self, Report};
+use crate::clock::{Clock, ManualClock};
+use crate::codec::generate::{CodecRandom, VARIANTS, put, rewritten, with_change};
+use crate::codec::testing::{StreamDriver, dump as dump_stream};
+use crate::codec::{put_value, take_value};
+use crate::disk::{Disk, SimDisk};
+use crate::dump::dump;
+use crate::journal::Journal;
+use crate::log::{LogOptions, Policy};
+use crate::recovery::Rebuild;
+use crate::snapshot::{SnapshotKey, read_snapshot};
+use crate::store::{Store, StoreOptions};
+
+pub use repair::repair_checksums;
+
+/// Seed of the hash functions, so that an input does the same each time.
+const SEED: u64 = 5;
+/// Size of the log's segments. Small, so that a few commands fill several.
+const SEGMENT_BYTES: u64 = 700;
+
+fn options(clock: Arc<dyn Clock>) -> StoreOptions {
+    StoreOptions { databases: 3, shards: 3, seed: SEED, clock }
+}
+
+/// The contents of a store as text.
+pub fn contents(store: &Store) -> String {
+    dump(store)
+}
+
+/// Checks every invariant of every value and index of a store.
+pub fn check_store(store: &Store) -> Result<(), String> {
+    for number in 0..store.shard_count() {
+        let shard = store.shard(number).lock();
+        shard.keys.check()?;
+        for db in 0..store.databases() {
+            let mut sound = Ok(());
+            shard.keys.visit_keys(db, 0, |_, value| {
+                if sound.is_ok() {
+                    sound = value.check();
+                }
+            });
+            sound?;
+        }
+    }
+    Ok(())
+}
+
+/// A data folder in memory.
+pub struct Folder {
+    disk: SimDisk,
+}
+
+impl Folder {
+    /// Creates a folder with these files.
+    pub fn of(files: &BTreeMap<String, Vec<u8>>) -> Folder {
+        Folder { disk: SimDisk::with_contents(files, 1) }
+    }
+
+    /// Returns every file.
+    pub fn files(&self) -> BTreeMap<String, Vec<u8>> {
+        self.disk.contents()
+    }
+
+    /// Opens the store of the folder. It has no threads.
+    pub fn open(&self, clock: Arc<dyn Clock>) -> Result<Store, String> {
+        let mut number = 0;
+        let log_options = LogOptions {
+            segment_bytes: SEGMENT_BYTES,
+            policy: Policy::Never,
+            reserve_bytes: 0,
+            ..LogOptions::new(move || {
+                number += 1;
+                number
+            })
+        };
+        self.disk.restart();
+        let disk: Arc<dyn Disk> = Arc::new(self.disk.clone());
+        let begin = Journal::without_syncing_thread;
+        let opened = Store::open_with(disk, options(clock), log_options, &mut |_| {}, begin);
+        opened.map(|(store, _)| store).map_err(|error| error.to_string())
+    }
+
+    /// Checks the folder like `millstream check`.
+    pub fn check(&self) -> Result<Report, String> {
+        let disk: Arc<dyn Disk> = Arc::new(self.disk.clone());
+        check::check_on(&disk).map_err(|error| error.to_string())
+    }
+
+    /// Salvages the folder like `millstream check --salvage`. The new folder must be sound.
+    pub fn salvage(&self) -> Result<Folder, String> {
+        let (disk, out) = (Arc::new(self.disk.clone()), SimDisk::new(1));
+        let saved = check::salvage_on(&(disk as Arc<dyn Disk>), Arc::new(out.clone()), Path::new(""));
+        saved.map_err(|error| error.to_string())?;
+        let folder = Folder { disk: out };
+        folder.disk.restart();
+        let report = folder.check().expect("the salvaged folder can be checked");
+        assert!(report.is_sound(), "the salvaged folder is damaged: {:?}", report.damage);
+        Ok(folder)
+    }
+}
+
+/// Replays the payloads of records into an empty store. Returns the number of records that recovery accepted.
+///
+/// Each accepted record is encoded again and must be the same. The store must be sound, and the same after each value
+/// was encoded and decoded.
+pub fn replay_records(payloads: &[&[u8]]) -> usize {
+    let store = Store::new(options(Arc::new(ManualClock::new(1_000))));
+    let mut accepted = 0;
+    let mut rebuild = Rebuild::of(&store);
+    for (payload, position) in payloads.iter().zip(1..) {
+        if let Ok(again) = rewritten(payload) {
+            assert_eq!(again, **payload, "a record has two encodings");
+        }
+        accepted += usize::from(rebuild.replay(position, payload).is_ok());
+    }
+    drop(rebuild);
+    check_store(&store).expect("recovery accepts only records that leave the data sound");
+    let before = dump(&store);
+    store.reload().expect("values can be decoded");
+    check_store(&store).expect("decoded values are sound");
+    assert_eq!(dump(&store), before, "a value changed when it was encoded and decoded");
+    accepted
+}
+
+/// Generates the payload of a record: changes of any kind, possibly damaged. The input decides everything.
+pub fn generate_records(input: &[u8]) -> Vec<Vec<u8>> {
+    let mut random = CodecRandom::of_input(input);
+    let mut payloads = Vec::new();
+    while !random.is_at_end() && payloads.len() < 64 {
+        let mut payload = Vec::new();
+        for _ in 0..=random.below(3) {
+            let kind = random.below(VARIANTS);
+            with_change(kind, &mut random, &mut |_, change| put(&mut payload, change));
+        }
+        payloads.push(if random.one_in(16) { random.damaged(&payload) } else { payload });
+    }
+    payloads
+}
+
+/// Decodes the payload of a key in a snapshot. Returns whether it is valid; then its value must be sound and the same
+/// after it was encoded and decoded.
+pub fn read_snapshot_key(payload: &[u8]) -> bool {
+    match SnapshotKey::decode(payload, &Hashing::new(SEED)) {
+        Ok(found) => {
+            check_value(&found.entry.value);
+            true
+        }
+        Err(_) => false,
+    }
+}
+
+/// Reads a whole snapshot. Returns whether it is valid; then every value must be sound.
+pub fn read_snapshot_file(bytes: &[u8]) -> bool {
+    let mut store_id = [0; 16];
+    if let Some(found) = bytes.get(12..28) {
+        store_id.copy_from_slice(found);
+    }
+    read_snapshot(bytes, &store_id, &Hashing::new(SEED), &mut |found| check_value(&found.entry.value)).is_ok()
+}
+
+fn check_value(value: &Value) {
+    value.check().expect("a decoded value is sound");
+    let mut bytes = Vec::new();
+    put_value(&mut bytes, value);
+    let again = take_value(&bytes, &Hashing::new(SEED)).expect("an encoded value can be decoded");
+    again.check().expect("a value decoded twice is sound");
+    if let (Value::Stream(stream), Value::Stream(again)) = (value, &again) {
+        assert_eq!(
+            dump_stream(again),
+            dump_stream(stream),
+            "a stream changed when it was encoded and decoded"
+        );
+    }
+}
+
+/// Builds a stream by the operations that the input chooses, damages its encoding, and decodes it. A damaged stream is
+/// refused, or it is sound and stays sound under further operations. Returns the size of the encoding.
+pub fn damage_stream(input: &[u8]) -> usize {
+    let mut driver = StreamDriver::with(CodecRandom::of_input(input), Stream::new());
+    let steps = driver.random.below(128) as usize;
+    driver.run(steps);
+    let value = Value::Stream(Box::new(driver.streams.remove(0)));
+    check_value(&value);
+    let mut bytes = Vec::new();
+    put_value(&mut bytes, &value);
+    let damaged = driver.random.damaged(&bytes);
+    if let Ok(Value::Stream(stream)) = take_value(&damaged, &Hashing::new(SEED)) {
+        stream.check().expect("a decoded stream is sound");
+        let mut later = StreamDriver::with(driver.random, *stream);
+        later.run(30);
+        later.streams[0].check().expect("a decoded stream stays sound");
+    }
+    bytes.len()
+}

@@ -1,0 +1,82 @@
+//! Texts from clients and operators: arguments of commands, glob patterns, settings. The first byte chooses.
+
+mod arguments;
+mod glob;
+mod settings;
+
+pub(crate) const WORDS: &[&[u8]] = &[
+    b"\0COUNT\0",
+    b"\0BLOCK\0",
+    b"\0STREAMS\0",
+    b"\0GROUP\0g\0c",
+    b"\0MAXLEN\0~\0",
+    b"\0MINID\0=\0",
+    b"\0LIMIT\0",
+    b"\0NOMKSTREAM",
+    b"\0IDMP\0",
+    b"\0IDMPAUTO\0",
+    b"\0KEEPREF",
+    b"\0DELREF",
+    b"\0ACKED",
+    b"\0IDS\x001\0",
+    b"\0IDLE\0",
+    b"\0TIME\0",
+    b"\0RETRYCOUNT\0",
+    b"\0FORCE",
+    b"\0JUSTID",
+    b"\0LASTID\0",
+    b"\0CLAIM\0",
+    b"\0NOACK",
+    b"\0MAXCOUNT\0",
+    b"\0MAXSIZE\0",
+    b"\0EX\0",
+    b"\0PXAT\0",
+    b"\0KEEPTTL",
+    b"\0NX",
+    b"\0XX",
+    b"\0GET",
+    b"\0MATCH\0",
+    b"\0TYPE\0",
+    b"\0AUTH\0u\0p",
+    b"\0SETNAME\0",
+    b"\0MKSTREAM",
+    b"\0ENTRIESREAD\0",
+    b"\0FULL",
+    b"\0ADDR\0",
+    b"\0LADDR\0",
+    b"\0SKIPME\0yes",
+    b"1-1",
+    b"5-*",
+    b"(3-2",
+    b"18446744073709551615-18446744073709551615",
+    b"1e308",
+    b"-inf",
+    b"0x1p3",
+    b"*a*a*a*a*a*a*a*b",
+    b"[a-z]",
+    b"[^x]",
+    b"[",
+    b"\\",
+    b"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+    b"?*?",
+    b"=1gb",
+    b"=64mb",
+    b"=yes",
+    b"=no",
+    b"=0",
+    b"=-1",
+    b"=770",
+    b"=127.0.0.1 -::1",
+    b"=always",
+    b"=3600 1",
+];
+
+pub(crate) fn run(input: &[u8]) -> usize {
+    let Some((&kind, text)) = input.split_first() else { return 0 };
+    match kind % 8 {
+        0 => settings::run(text),
+        1 | 2 => glob::run(text),
+        _ => arguments::run(text),
+    }
+    input.len()
+}
