@@ -3,6 +3,7 @@
 //! Changes of an undamaged log fit, except some changes to keys that were removed while the snapshot was taken. After a
 //! gap some changes do not fit, because they refer to lost data.
 
+use millstream_engine::stream::COUNT_MAX;
 use millstream_engine::value::Kind;
 use millstream_engine::{Effect, KeyPlace, Rearrangement, Stream, StreamEffect, Value};
 
@@ -81,6 +82,13 @@ fn stream_effect_fits(stream: &Stream, effect: &StreamEffect<'_>) -> Result<(), 
         }
         StreamEffect::SetId { last_id, .. } if last_id < stream.last_entry_id() => {
             Err(format!("it sets the last id to {last_id}, which is less than the id of an entry"))
+        }
+        StreamEffect::SetId { entries_added: Some(count), .. }
+        | StreamEffect::GroupCreate { entries_read: Some(count), .. }
+        | StreamEffect::GroupSetId { entries_read: Some(count), .. }
+            if count > COUNT_MAX =>
+        {
+            Err(format!("it sets a counter to {count}, which is greater than the maximum"))
         }
         StreamEffect::GroupSetId { group, .. }
         | StreamEffect::ConsumerCreate { group, .. }

@@ -53,7 +53,7 @@ pub use fingerprint::fingerprint;
 pub use frozen_range::FrozenRange;
 pub use group::{Consumer, Group};
 pub use idempotence::{HistoryCounters, HistoryItem, IdempotenceInfo, IdempotenceLimits};
-pub use parts::{BlockParts, Counters, InvalidPart, StreamBuilder};
+pub use parts::{BlockParts, COUNT_MAX, Counters, InvalidPart, StreamBuilder};
 pub use release::{ClaimSink, IdleClaim, NackOptions, OwnRelease, PriorDelivery};
 pub use rows::{PendingQuery, PendingRow};
 pub use value::{SHORT_TEXT, StoredValue, ValueRef, is_packed};

@@ -61,7 +61,7 @@ impl fmt::Display for InvalidPart {
 impl std::error::Error for InvalidPart {}
 
 /// Greatest accepted counter value, so low that counting up never overflows.
-const COUNT_MAX: u64 = 3 << 62;
+pub const COUNT_MAX: u64 = 3 << 62;
 
 impl Stream {
     /// Returns what the stream stores besides its entries, its groups and its producer history.

@@ -47,7 +47,10 @@ fn logged(changes: &[(&[u8], Effect<'_>)]) -> SimDisk {
 fn intact_record_that_does_not_fit_is_refused_with_its_offset() {
     let append = |ms| StreamEffect::Append { id: StreamId::new(ms, 0), fields: &[b"a", b"b"] };
     let ack = StreamEffect::Ack { group: b"g", ids: &[StreamId::new(1, 0)] };
-    let cases: [(Effect<'_>, &str); 4] = [
+    let group =
+        StreamEffect::GroupCreate { group: b"g", last_id: StreamId::MIN, entries_read: Some(u64::MAX) };
+    let cases: [(Effect<'_>, &str); 5] = [
+        (Effect::Stream(group), "it sets a counter to 18446744073709551615"),
         (Effect::Stream(ack), "group \"g\", which does not exist"),
         (Effect::Stream(append(5)), "the last id is 5-0"),
         (Effect::ListPush { end: ListEnd::Head, values: &[b"x"] }, "the key has a Stream"),
