@@ -24,6 +24,7 @@ pub mod value;
 pub use effect::{ClaimedRow, Effect, KeyPlace, ListEnd, Rearrangement, ReleasedRow, StreamEffect};
 pub use id::StreamId;
 pub use keyspace::Keyspace;
+pub use memory::allocation_bytes;
 pub use refusal::Refusal;
 pub use request::{
     Addition, BlockLimits, Exactness, GroupStart, IdSpec, Idempotence, NackMode, ReadFrom, References, Trim,

@@ -1,9 +1,10 @@
-//! Estimates the real size of an allocation. Most memory figures use it, so they are comparable.
+//! Estimates the real size of an allocation. All memory figures use it, so they are comparable.
 
 /// Estimates how many bytes the allocator uses for a request of `bytes`. Assumes a usual 64-bit malloc: it
 /// adds a header of 8 bytes, rounds up to a multiple of 16 and uses at least 32 bytes. A request of 0 bytes
 /// allocates nothing.
-pub(crate) const fn allocation_bytes(bytes: usize) -> usize {
+#[inline]
+pub const fn allocation_bytes(bytes: usize) -> usize {
     const HEADER: usize = 8;
     const ALIGNMENT: usize = 16;
     const SMALLEST: usize = 32;

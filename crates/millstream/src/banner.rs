@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 
 use anstyle::{AnsiColor, Style};
 use millstream_server::Running;
+use millstream_server::memory::{Available, Source, human};
 use millstream_server::settings::Id;
 
 /// Prints the banner to standard error.
@@ -15,6 +16,7 @@ pub(crate) fn print(running: &Running) {
         tls_addresses: running.tls_addresses(),
         unix_socket: running.settings().text(Id::UnixSocket),
         data: data(running),
+        memory: memory(running.settings().number(Id::MaxMemory).unsigned_abs(), Available::read()),
         removed: running.recovered().map_or(String::new(), |recovered| removed(recovered.removed())),
         io_threads: running.settings().number(Id::IoThreads),
         has_password: !running.settings().is_empty(Id::RequirePass),
@@ -37,6 +39,7 @@ struct Banner<'a> {
     /// Path of the Unix socket. Empty if there is none.
     unix_socket: String,
     data: String,
+    memory: String,
     /// Files that recovery removed. Empty if it removed none.
     removed: String,
     io_threads: i64,
@@ -65,6 +68,24 @@ fn data(running: &Running) -> String {
     format!("{}, {sync} ({found}{cut})", settings.text(Id::Dir))
 }
 
+/// Describes the memory limit, and what share of the memory it is. A limit of 0 is no limit.
+fn memory(limit: u64, available: Option<Available>) -> String {
+    let limited = match limit {
+        0 => "not limited (maxmemory 0)".to_owned(),
+        limit => format!("at most {} (maxmemory)", human(limit)),
+    };
+    let Some(available) = available.filter(|available| available.bytes > 0) else { return limited };
+    let of = match available.source {
+        Source::ControlGroup => "the control group",
+        Source::Machine => "the machine",
+    };
+    let percent = limit.saturating_mul(100).div_ceil(available.bytes);
+    match (limit, human(available.bytes)) {
+        (0, total) => format!("{limited}; {of} has {total}"),
+        (_, total) => format!("{limited}, {percent} % of the {total} of {of}"),
+    }
+}
+
 /// Lists the names of removed files, at most [`NAMES_MAX`] of them.
 fn removed<'a>(names: impl Iterator<Item = &'a str>) -> String {
     let names: Vec<&str> = names.collect();
@@ -88,6 +109,7 @@ impl Banner<'_> {
         let rows = [
             ("listening", format!("{} ({threads}, pid {})", self.listening(), std::process::id())),
             ("data", self.data.clone()),
+            ("memory", self.memory.clone()),
             ("removed", self.removed.clone()),
             ("try", painted(COMMAND, &self.example())),
             ("stop", "Ctrl-C".to_owned()),
@@ -137,6 +159,7 @@ mod tests {
             tls_addresses: &[],
             unix_socket: unix_socket.into(),
             data: "./d, synced before every reply (new)".into(),
+            memory: "at most 1.00G (maxmemory)".into(),
             removed: String::new(),
             io_threads: 1,
             has_password: false,
@@ -157,6 +180,19 @@ mod tests {
             text.contains("data       ./d, synced before every reply (new)\n") && !text.contains('\u{1b}'),
             "{text}"
         );
+    }
+
+    #[test]
+    fn the_banner_shows_the_memory_limit_and_its_share() {
+        let group = Available { bytes: 512 << 20, source: Source::ControlGroup };
+        let machine = Some(Available { bytes: 2 << 30, source: Source::Machine });
+        assert_eq!(
+            memory(group.percent(80), Some(group)),
+            "at most 409.60M (maxmemory), 80 % of the 512.00M of the control group"
+        );
+        assert_eq!(memory(0, machine), "not limited (maxmemory 0); the machine has 2.00G");
+        assert_eq!(memory(1 << 30, None), "at most 1.00G (maxmemory)");
+        assert!(plain(&banner(&[], "/s")).contains("memory     at most 1.00G (maxmemory)\n"));
     }
 
     #[test]

@@ -175,8 +175,8 @@ mod tests {
 
     #[test]
     fn unsupported_values_are_rejected() {
-        let refused = toml("maxmemory = 1000").err().unwrap();
-        assert!(refused.starts_with("m.toml: maxmemory 1000: "), "{refused}");
-        assert!(toml("maxmemory = 0").is_ok());
+        let refused = toml("maxmemory-policy = 'allkeys-lru'").err().unwrap();
+        assert!(refused.starts_with("m.toml: maxmemory-policy allkeys-lru: "), "{refused}");
+        assert!(toml("maxmemory-policy = 'noeviction'").is_ok());
     }
 }

@@ -17,11 +17,16 @@ mod work;
 use std::error::Error;
 use std::process::ExitCode;
 
+use millstream_server::memory::CountingAllocator;
 use millstream_server::{Server, Settings};
 
 use crate::cli::Invocation;
 use crate::ops::Failure;
 use crate::ops::output::note;
+
+/// Counts the memory in use, for `maxmemory` and INFO.
+#[global_allocator]
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 fn main() -> ExitCode {
     let result = match cli::parse() {

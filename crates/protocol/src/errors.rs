@@ -302,6 +302,8 @@ texts! {
     TOO_MANY_WATCHED_KEYS = "ERR too many keys: a client can watch at most 65536";
     /// EXEC after a command that could not be queued.
     EXEC_ABORTED = "EXECABORT Transaction discarded because of previous errors.";
+    /// A command that adds data while more memory is in use than `maxmemory`.
+    OUT_OF_MEMORY = "OOM command not allowed when used memory > 'maxmemory'.";
     /// A command that cannot be queued in a transaction.
     NOT_IN_TRANSACTION = "ERR Command not allowed inside a transaction";
 

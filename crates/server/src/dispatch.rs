@@ -1,8 +1,8 @@
 //! The steps that every request goes through, from its arguments to its reply.
 //!
 //! ```text
-//! find in the table -> check arity -> check that DEBUG is allowed -> check password -> check CLIENT PAUSE
-//!    -> queue, if in MULTI -> check free disk space, if it writes
+//! find in the table -> check arity -> check that DEBUG is allowed -> check password -> check maxmemory
+//!    -> check CLIENT PAUSE -> queue, if in MULTI -> check free disk space, if it writes
 //!    -> lock its keys, unless the previous command locked them -> parse and run -> serve blocked readers -> count
 //! ```
 //!
@@ -107,12 +107,19 @@ impl<'d> CommandContext<'d> {
         if !self.session.authenticated && !spec.flags.contains(Flags::NO_AUTH) && self.needs_password() {
             return Err(reject(errors::NO_AUTH));
         }
+        let in_transaction = self.session.transaction.is_some();
+        if (in_transaction || spec.flags.contains(Flags::DENYOOM))
+            && self.server.is_above_maxmemory()
+            && self.is_refused_above_maxmemory(spec)
+        {
+            return Err(reject(errors::OUT_OF_MEMORY));
+        }
         if self.server.pause.may_be_active()
             && let Some(until_ns) = self.paused_until_ns(spec)
         {
             return Ok(Admission::Pause { until_ns });
         }
-        if self.session.transaction.is_none() || transactions::runs_inside_multi(spec) {
+        if !in_transaction || transactions::runs_inside_multi(spec) {
             return Ok(Admission::Run(spec));
         }
         if spec.flags.contains(Flags::NO_MULTI) {
@@ -128,6 +135,22 @@ impl<'d> CommandContext<'d> {
             "yes" => true,
             "local" => self.session.client.is_local(),
             _ => false,
+        }
+    }
+
+    /// Returns whether the command is refused because more memory is in use than `maxmemory`.
+    ///
+    /// In a transaction, EXEC decides about XADD and SET, because the same transaction may acknowledge entries. Above the
+    /// limit, only a small transaction takes more commands.
+    #[cold]
+    fn is_refused_above_maxmemory(&self, spec: &CommandSpec) -> bool {
+        let grows = spec.flags.contains(Flags::DENYOOM);
+        match &self.session.transaction {
+            None => grows,
+            Some(_) if transactions::runs_inside_multi(spec) => false,
+            Some(transaction) => {
+                (grows && !transactions::is_decided_by_exec(spec)) || !transaction.is_small()
+            }
         }
     }
 

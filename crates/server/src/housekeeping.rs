@@ -1,5 +1,6 @@
-//! Periodic work of the server: closes idle clients, samples counters for rates, checks the log, the clock and the
-//! TLS files. The store's timekeeper thread calls it. The timekeeper itself removes expired keys.
+//! Periodic work of the server: closes idle clients and those that use too much memory, samples counters for rates,
+//! checks the log, the memory, the clock and the TLS files. The store's timekeeper thread calls it. The timekeeper
+//! itself removes expired keys.
 
 use std::io;
 use std::sync::Arc;
@@ -10,10 +11,13 @@ use std::time::Instant;
 use millstream_store::log::LogError;
 
 use crate::drift::DriftMonitor;
+use crate::memory;
+use crate::memory_monitor::{Evicted, MemoryMonitor};
 use crate::persistence::SnapshotPurpose;
 use crate::registry::flags;
 use crate::settings::Id;
 use crate::state::Server;
+use crate::stats::Event;
 
 /// Seconds between two looks at the modification times of the TLS files.
 const TLS_FILES_SECONDS: u64 = 60;
@@ -24,21 +28,48 @@ pub(crate) fn start(server: &Arc<Server>) -> io::Result<Option<JoinHandle<()>>> 
     let weak = Arc::downgrade(server);
     let (mut drift, mut is_refusing) = (DriftMonitor::default(), false);
     let mut seconds = 0_u64;
+    let (mut memory_monitor, mut evicted) = (MemoryMonitor::default(), Evicted::default());
+    // The data that was loaded can exceed the limit.
+    log(memory_monitor.check(memory::used_bytes(), maxmemory(server)));
     server.store.start_timekeeper_with(move |_, is_second| {
         let Some(server) = weak.upgrade().filter(|server| !server.shutdown.has_begun()) else { return };
         server.stats.sample(Instant::now());
+        memory::refresh();
+        evicted.add(evict_clients(&server));
         if is_second {
+            log(memory_monitor.check(memory::used_bytes(), maxmemory(&server)));
+            log(evicted.report());
             close_idle(&server);
             check_log(&server, &mut is_refusing);
             seconds += 1;
             if seconds.is_multiple_of(TLS_FILES_SECONDS) {
                 check_tls_files(&server);
             }
-            if let Some(message) = drift.check(server.store.clock_behind_wall_ms()) {
-                eprintln!("millstream: {message}");
-            }
+            log(drift.check(server.store.clock_behind_wall_ms()));
         }
     })
+}
+
+/// Logs a message, if there is one.
+fn log(message: Option<String>) {
+    if let Some(message) = message {
+        eprintln!("millstream: {message}");
+    }
+}
+
+fn maxmemory(server: &Server) -> u64 {
+    server.settings.number(Id::MaxMemory).unsigned_abs()
+}
+
+/// Closes the clients that use most memory if all together use more than `maxmemory-clients`. Returns how many were
+/// closed, and their memory in bytes.
+fn evict_clients(server: &Server) -> (u64, u64) {
+    let Some(bytes_max) = server.client_bytes_max() else { return (0, 0) };
+    let (closed, freed) = server.clients.evict(bytes_max);
+    if closed > 0 {
+        server.stats.note_many(Event::EvictedClient, closed);
+    }
+    (closed, freed)
 }
 
 /// Takes a snapshot when one is due. Logs when the server starts to refuse writes, and when it accepts them again.

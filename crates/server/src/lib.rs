@@ -19,7 +19,7 @@
 //! snapshots   housekeeping          taking snapshots; periodic work
 //! state                             Server: what all threads share
 //! tls                               certificates and their reload, handshakes, encrypted sockets
-//! settings stats registry slowlog pause persistence shutdown …   parts of Server, independent of each other
+//! settings stats registry memory slowlog pause persistence shutdown …   parts of Server, independent of each other
 //! ```
 //!
 //! ```no_run
@@ -47,6 +47,8 @@ pub mod fuzzing;
 mod housekeeping;
 mod io_thread;
 mod listen;
+pub mod memory;
+mod memory_monitor;
 mod pause;
 mod persistence;
 mod registry;

@@ -14,6 +14,9 @@ use millstream_protocol::commands::UnblockReason;
 use millstream_protocol::errors::CommandError;
 use parking_lot::{Mutex, RwLock};
 
+/// Approximate memory of a connection that holds no data, in bytes.
+const CONNECTION_BYTES: usize = 2048;
+
 /// Every connected client.
 #[derive(Default)]
 pub(crate) struct Registry {
@@ -51,7 +54,7 @@ pub(crate) struct Client {
     pub(crate) queued: AtomicI64,
     /// Number of keys it watches.
     pub(crate) watched: AtomicUsize,
-    /// Bytes received and not run yet.
+    /// Bytes of the requests received and not run yet.
     pub(crate) input_bytes: AtomicUsize,
     /// Bytes of replies not sent yet.
     pub(crate) output_bytes: AtomicUsize,
@@ -159,6 +162,39 @@ impl Registry {
         self.clients.read().len()
     }
 
+    /// Returns the memory of all clients together, in bytes.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        self.clients.read().values().map(|client| client.memory_bytes() as u64).sum()
+    }
+
+    /// Closes clients until the others use at most `bytes_max`, those that use most first. Clients with CLIENT NO-EVICT
+    /// count, but are not closed. Returns how many were closed, and their memory in bytes.
+    pub(crate) fn evict(&self, bytes_max: u64) -> (u64, u64) {
+        if self.memory_bytes() <= bytes_max {
+            return (0, 0);
+        }
+        let mut clients: Vec<_> = self
+            .all()
+            .into_iter()
+            // Its connection is about to be closed.
+            .filter(|client| !client.is_killed())
+            .map(|client| (client.memory_bytes() as u64, client))
+            .collect();
+        let mut used: u64 = clients.iter().map(|(bytes, _)| bytes).sum();
+        clients.retain(|(_, client)| !client.has(flags::NO_EVICT));
+        clients.sort_by_key(|(bytes, _)| *bytes);
+        let (mut closed, mut freed) = (0, 0);
+        while used > bytes_max
+            && let Some((bytes, client)) = clients.pop()
+        {
+            client.kill();
+            used -= bytes;
+            freed += bytes;
+            closed += 1;
+        }
+        (closed, freed)
+    }
+
     /// Returns the number of blocked clients.
     pub(crate) fn blocked_count(&self) -> usize {
         self.blocked.load(Ordering::Relaxed)
@@ -206,6 +242,19 @@ impl Client {
         } else {
             self.flags.fetch_and(!flag, Ordering::Relaxed);
         }
+    }
+
+    /// Returns about how much memory it uses, in bytes: its connection, and everything that it decides the size of.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let counts = [
+            &self.input_bytes,
+            &self.output_bytes,
+            &self.queued_bytes,
+            &self.watched_bytes,
+            &self.blocked_bytes,
+            &self.tls_bytes,
+        ];
+        counts.iter().map(|count| count.load(Ordering::Relaxed)).sum::<usize>() + CONNECTION_BYTES
     }
 
     /// Returns the table index of the command it ran last, or `usize::MAX` if it has run none.
@@ -350,6 +399,28 @@ mod tests {
             assert!(!is_local(addr, false), "{addr}");
         }
         assert!(is_local("/run/millstream.sock:0", true));
+    }
+
+    #[test]
+    fn clients_that_use_most_memory_are_evicted_first() {
+        let registry = Registry::default();
+        let add = |bytes: usize| {
+            let client = registry.add(info(), 0, 100).unwrap();
+            client.input_bytes.store(bytes, Ordering::Relaxed);
+            client
+        };
+        let (small, large, exempt, middle) = (add(1000), add(50_000), add(90_000), add(20_000));
+        exempt.set(flags::NO_EVICT, true);
+        let total = registry.memory_bytes();
+        assert_eq!(total, 161_000 + 4 * CONNECTION_BYTES as u64);
+        // At the limit, no client is closed.
+        assert_eq!(registry.evict(total), (0, 0));
+        assert_eq!(registry.evict(total - 1), (1, 50_000 + CONNECTION_BYTES as u64));
+        assert!(large.is_killed() && !middle.is_killed());
+        // A client that is about to be closed does not count again.
+        assert_eq!(registry.evict(total - 50_000 - CONNECTION_BYTES as u64), (0, 0));
+        assert_eq!(registry.evict(0).0, 2);
+        assert!(small.is_killed() && middle.is_killed() && !exempt.is_killed());
     }
 
     #[test]

@@ -16,6 +16,7 @@ use crate::descriptors;
 use crate::housekeeping;
 use crate::io_thread::IoThread;
 use crate::listen::{ListenError, Listeners, addresses};
+use crate::memory;
 use crate::settings::{Id, Settings};
 use crate::shutdown::listen_for_signals;
 use crate::state::{Server, policy};
@@ -86,12 +87,17 @@ impl Server {
             _ => Some(Tls::configure(&settings).map_err(StartError::Tls)?),
         };
         limit_clients(&settings);
+        memory::refresh();
+        let startup_bytes = memory::used_bytes();
         let (store, recovered) = open_store(&settings)?;
         let tls = tls.map(Tls::start).transpose().map_err(StartError::Threads)?;
         let tls = tls.map(|tls| (tls, addresses(&listeners.tls)));
         let store = Arc::new(store);
-        let server = Arc::new(Server::new(settings, addresses(&listeners.tcp), tls, store, COMMANDS.len()));
+        let mut server = Server::new(settings, addresses(&listeners.tcp), tls, store, COMMANDS.len());
+        server.startup_bytes = startup_bytes;
+        let server = Arc::new(server);
         server.apply_store_settings();
+        memory::refresh();
         let threads = (0..server.settings.size(Id::IoThreads))
             .map(|number| IoThread::start(number, &server))
             .collect::<io::Result<Vec<_>>>()

@@ -54,6 +54,19 @@ pub(crate) struct Transaction {
     pub(crate) memory_bytes: usize,
 }
 
+/// Above `maxmemory`, a transaction that has this many bytes takes no more commands.
+const SMALL_TRANSACTION_BYTES: usize = 1024 * 1024;
+/// A transaction with fewer commands is small however long they are. A dead letter and the acknowledgement of its
+/// message are two commands.
+const SMALL_TRANSACTION_COMMANDS: usize = 2;
+
+impl Transaction {
+    /// Whether another command can be queued above `maxmemory`.
+    pub(crate) fn is_small(&self) -> bool {
+        self.memory_bytes < SMALL_TRANSACTION_BYTES || self.commands.len() < SMALL_TRANSACTION_COMMANDS
+    }
+}
+
 /// A command that is queued for EXEC.
 pub(crate) struct Queued {
     /// Its index in the table.

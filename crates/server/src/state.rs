@@ -9,6 +9,7 @@ use millstream_store::log::Policy;
 use millstream_store::{Store, monotonic_ns};
 use parking_lot::Mutex;
 
+use crate::memory;
 use crate::pause::Pause;
 use crate::persistence::Persistence;
 use crate::registry::Registry;
@@ -24,6 +25,10 @@ pub(crate) const NANOS_PER_MILLI: u64 = 1_000_000;
 /// would close even the connection of the operator who wants to raise it. Redis has a buffer of this size per client
 /// that its limit does not count.
 const SMALL_REPLY_BYTES: usize = 16 << 10;
+
+/// The smallest effective `maxmemory-clients`, in bytes, as in Redis. Otherwise a small limit would close even the
+/// connection of the operator who wants to raise it.
+const CLIENT_BYTES_MAX_MIN: u64 = 128 << 10;
 
 /// The state that all threads of a server share.
 pub struct Server {
@@ -51,6 +56,8 @@ pub struct Server {
     pub(crate) tls: Option<Tls>,
     /// Forty hexadecimal digits, new at each start.
     pub(crate) run_id: String,
+    /// Bytes in use before the data was loaded.
+    pub(crate) startup_bytes: u64,
     /// Locked while settings are changed.
     settings_change: Mutex<()>,
     started_ns: u64,
@@ -79,6 +86,7 @@ impl Server {
             tls_addresses: tls_addresses.unwrap_or_default(),
             tls,
             run_id: random_hex(40),
+            startup_bytes: 0,
             settings_change: Mutex::new(()),
             started_ns: monotonic_ns(),
             settings,
@@ -122,6 +130,24 @@ impl Server {
     /// Returns an error if the log cannot take a change of about `bytes` bytes.
     pub(crate) fn check_writable(&self, bytes: u64) -> Result<(), CommandError> {
         self.store.check_writable(bytes).map_err(|error| errors::not_writable(&error.to_string()))
+    }
+
+    /// Returns whether more memory is in use than `maxmemory`. Called for every command that adds data.
+    #[inline]
+    pub(crate) fn is_above_maxmemory(&self) -> bool {
+        let limit = self.settings.number(Id::MaxMemory).unsigned_abs();
+        limit != 0 && memory::used_bytes() > limit
+    }
+
+    /// Returns how much memory all clients together may use, in bytes; `None`: no limit.
+    pub(crate) fn client_bytes_max(&self) -> Option<u64> {
+        let limit = self.settings.number(Id::MaxMemoryClients);
+        let bytes = match limit {
+            0.. => limit.unsigned_abs(),
+            // Negative: a share of `maxmemory`.
+            _ => self.settings.number(Id::MaxMemory).unsigned_abs() / 100 * limit.unsigned_abs(),
+        };
+        (bytes != 0).then_some(bytes.max(CLIENT_BYTES_MAX_MIN))
     }
 
     /// Changes all of these settings, or none of them if one is invalid. Returns those that changed.

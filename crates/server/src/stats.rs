@@ -112,10 +112,12 @@ pub(crate) enum Event {
     OutputLimitClose,
     /// A client sent a wrong password.
     AuthFailure,
+    /// A connection was closed because all clients together used more memory than `maxmemory-clients`.
+    EvictedClient,
 }
 
 impl Event {
-    const COUNT: usize = Event::AuthFailure as usize + 1;
+    const COUNT: usize = Event::EvictedClient as usize + 1;
 }
 
 /// All counters of the server.
@@ -149,7 +151,12 @@ impl Stats {
 
     /// Counts an event.
     pub(crate) fn note(&self, event: Event) {
-        self.events[event as usize].fetch_add(1, Ordering::Relaxed);
+        self.note_many(event, 1);
+    }
+
+    /// Counts an event that happened `count` times.
+    pub(crate) fn note_many(&self, event: Event, count: u64) {
+        self.events[event as usize].fetch_add(count, Ordering::Relaxed);
     }
 
     /// Counts an error reply whose first word is `code`.

@@ -6,6 +6,7 @@ mod certificates;
 mod clock;
 mod durable;
 mod hostile;
+mod memory;
 mod process;
 #[path = "../differential/random.rs"]
 mod random;

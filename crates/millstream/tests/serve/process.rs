@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -56,6 +56,15 @@ impl Server {
         command.args(["-c", &script, env!("CARGO_BIN_EXE_millstream")]).args(flags);
         command.current_dir(&dir.path).stdin(Stdio::null()).stderr(Stdio::piped());
         Server::spawn(command, Some(dir))
+    }
+
+    /// Starts a server in a folder that outlives it, in the control group with this `cgroup.procs`.
+    pub(crate) fn start_in_group(dir: &TempDir, procs: &Path, flags: &[&str]) -> Server {
+        let mut command = Command::new("sh");
+        let script = "echo $$ > \"$1\" && shift && exec \"$0\" serve --port 0 \"$@\"";
+        command.args(["-c", script, env!("CARGO_BIN_EXE_millstream")]).arg(procs).args(flags);
+        command.current_dir(&dir.path).stdin(Stdio::null()).stderr(Stdio::piped());
+        Server::spawn(command, None)
     }
 
     /// Starts the process and waits until it prints its address.

@@ -31,7 +31,7 @@ pub const PLAIN_ARGS_MAX: usize = 32;
 /// Maximum length in bytes of a short argument. Its length has at most three digits.
 const SHORT_BYTES_MAX: u64 = 999;
 /// Maximum capacity of the list of spans between requests; a larger list is shrunk.
-const SPANS_KEPT_MAX: usize = 1024;
+const SPANS_KEPT_MAX: usize = 256;
 
 /// Limits on what a client may send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -187,6 +187,23 @@ enum State {
 pub(super) type Span = (usize, usize);
 
 impl Decoder {
+    /// Frees most of the memory of the request that [`next`](Self::next) has decoded, once its arguments are not needed any
+    /// more. Otherwise a client that has sent one large request would keep this memory while it is idle.
+    pub fn release(&mut self) {
+        if let State::Complete { .. } = self.state
+            && self.memory_bytes() > SPANS_KEPT_MAX * size_of::<Span>()
+        {
+            self.begin();
+            self.spans.shrink_to(SPANS_KEPT_MAX);
+            self.unquoted.shrink_to(0);
+        }
+    }
+
+    /// Returns the memory that the request which is being decoded takes in this decoder, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        self.spans.capacity() * size_of::<Span>() + self.unquoted.capacity()
+    }
+
     /// Returns a decoder for a new connection.
     pub fn new(limits: Limits) -> Decoder {
         Decoder {
@@ -289,9 +306,6 @@ impl Decoder {
         self.position = 0;
         self.scanned = 0;
         self.spans.clear();
-        if self.spans.capacity() > SPANS_KEPT_MAX {
-            self.spans.shrink_to(SPANS_KEPT_MAX);
-        }
         self.unquoted.clear();
     }
 

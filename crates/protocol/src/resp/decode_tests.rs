@@ -228,13 +228,27 @@ fn announced_sizes_are_not_allocated() {
 }
 
 #[test]
-fn large_list_of_spans_is_shrunk() {
+fn memory_of_a_large_request_is_counted_and_released() {
     let input = [&b"*100000\r\n"[..], &b"$1\r\nx\r\n".repeat(100_000)].concat();
     let mut decoder = Decoder::new(Limits::default());
     assert_eq!(decoder.next(&input), Ok(Some(input.len())));
     assert_eq!(decoder.args(&input).len(), 100_000);
-    assert_eq!(decoder.next(b""), Ok(None));
-    assert!(decoder.spans.capacity() <= 2 * SPANS_KEPT_MAX);
+    assert!(decoder.memory_bytes() >= 100_000 * size_of::<Span>());
+    decoder.release();
+    assert!(decoder.memory_bytes() <= SPANS_KEPT_MAX * size_of::<Span>());
+    assert_eq!(decoder.next(&input), Ok(Some(input.len())));
+    // An incomplete request keeps its memory.
+    decoder.release();
+    assert_eq!(decoder.next(&input[..input.len() - 1]), Ok(None));
+    decoder.release();
+    assert!(decoder.memory_bytes() >= 99_999 * size_of::<Span>());
+    assert_eq!(decoder.next(&input), Ok(Some(input.len())));
+    assert_eq!(decoder.args(&input).len(), 100_000);
+    // An inline request is unquoted into a buffer of the decoder.
+    let inline = format!("ECHO \"{}\"\r\n", "x".repeat(60_000));
+    assert_eq!(decoder.next(inline.as_bytes()), Ok(Some(inline.len())));
+    decoder.release();
+    assert!(decoder.memory_bytes() <= SPANS_KEPT_MAX * size_of::<Span>());
 }
 
 /// The input arrives byte by byte. `scanned` shows from where the decoder would scan again.

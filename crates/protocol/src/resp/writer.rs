@@ -142,6 +142,15 @@ impl Writer {
         self.bulk(itoa::Buffer::new().format(number));
     }
 
+    /// Writes a floating-point number: a double in RESP3, a bulk string in RESP2.
+    pub fn double(&mut self, number: f64) {
+        if self.resp3 {
+            self.buf.extend_from_slice(format!(",{number}\r\n").as_bytes());
+        } else {
+            self.bulk_display(number);
+        }
+    }
+
     /// Writes a value in its `Display` form as a bulk string.
     pub fn bulk_display(&mut self, value: impl fmt::Display) {
         if self.is_full() {

@@ -143,8 +143,6 @@ fn describe(client: &Client, context: &CommandContext<'_>) -> String {
     let input = number(&client.input_bytes);
     let output = number(&client.output_bytes);
     let queued = number(&client.queued_bytes);
-    let keys = number(&client.watched_bytes) + number(&client.blocked_bytes);
-    let tls = number(&client.tls_bytes);
     let mut line = String::new();
     let _ = writeln!(
         line,
@@ -162,7 +160,7 @@ fn describe(client: &Client, context: &CommandContext<'_>) -> String {
         client.db.load(Ordering::Relaxed),
         client.queued.load(Ordering::Relaxed),
         number(&client.watched),
-        input + output + queued + keys + tls + size_of::<Client>(),
+        client.memory_bytes(),
         context.commands.get(client.last_command()).map_or("NULL", |spec| spec.name),
         client.resp.load(Ordering::Relaxed),
         labels.lib_name,

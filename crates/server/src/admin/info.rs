@@ -10,8 +10,10 @@ use millstream_protocol::args::Args;
 use millstream_protocol::commands::ArgList;
 use millstream_store::Txn;
 
+use super::memory::MemoryUsage;
 use super::{persistence, process};
 use crate::command::{Call, CommandSpec, DONE, Reply};
+use crate::memory::{self, human};
 use crate::settings::Id;
 use crate::state::Server;
 use crate::stats::{Event, Totals};
@@ -159,21 +161,25 @@ impl InfoWriter<'_, '_> {
         self.line("total_blocking_keys_on_nokey", self.txn.blocking_group_key_count());
     }
 
-    /// The server does not count its allocations, so `used_memory` is the resident memory.
     fn memory(&mut self) {
-        let memory = process::memory();
-        self.bytes("used_memory", memory.resident);
-        self.bytes("used_memory_rss", memory.resident);
-        self.bytes("used_memory_peak", memory.peak);
-        let percent = 100.0 * memory.resident as f64 / memory.peak.max(1) as f64;
-        self.line("used_memory_peak_perc", format!("{percent:.2}%"));
-        self.bytes("total_system_memory", process::system_memory());
+        let usage = MemoryUsage::now(self.server);
+        self.bytes("used_memory", usage.used);
+        self.bytes("used_memory_rss", usage.resident);
+        self.bytes("used_memory_peak", usage.peak);
+        self.line("used_memory_peak_perc", format!("{:.2}%", usage.peak_percent()));
+        self.line("used_memory_overhead", usage.overhead());
+        self.line("used_memory_startup", usage.startup);
+        self.line("used_memory_dataset", usage.dataset());
+        self.line("used_memory_dataset_perc", format!("{:.2}%", usage.dataset_percent()));
+        self.bytes("total_system_memory", memory::machine_bytes());
         self.bytes("used_memory_lua", 0);
         self.bytes("used_memory_scripts", 0);
-        self.bytes("maxmemory", 0);
+        self.bytes("maxmemory", self.server.settings.number(Id::MaxMemory).unsigned_abs());
         self.line("maxmemory_policy", "noeviction");
-        self.line("mem_fragmentation_ratio", "1.00");
-        self.zeros(&["mem_clients_slaves", "mem_clients_normal"]);
+        self.line("mem_fragmentation_ratio", format!("{:.2}", usage.fragmentation()));
+        self.line("mem_fragmentation_bytes", usage.fragmentation_bytes());
+        self.line("mem_clients_slaves", 0);
+        self.line("mem_clients_normal", usage.clients);
         self.line("mem_allocator", "libc");
         self.line("active_defrag_running", 0);
         self.line("lazyfree_pending_objects", self.server.store.unreclaimed());
@@ -192,7 +198,9 @@ impl InfoWriter<'_, '_> {
         self.line("rejected_connections", totals.of(Event::RejectedConnection));
         self.zeros(&["sync_full", "sync_partial_ok", "sync_partial_err"]);
         self.line("expired_keys", totals.expired_keys);
-        self.zeros(&["evicted_keys", "evicted_clients", "keyspace_hits", "keyspace_misses"]);
+        self.line("evicted_keys", 0);
+        self.line("evicted_clients", totals.of(Event::EvictedClient));
+        self.zeros(&["keyspace_hits", "keyspace_misses"]);
         self.zeros(&["pubsub_channels", "pubsub_patterns", "latest_fork_usec", "total_forks"]);
         self.line("client_query_buffer_limit_disconnections", totals.of(Event::QueryLimitClose));
         self.line("client_output_buffer_limit_disconnections", totals.of(Event::OutputLimitClose));
@@ -255,18 +263,6 @@ impl InfoWriter<'_, '_> {
     }
 }
 
-/// Formats a number of bytes with a unit: `1.50M`.
-fn human(bytes: u64) -> String {
-    let mut value = bytes as f64;
-    for unit in ["B", "K", "M", "G"] {
-        if value < 1024.0 {
-            return if unit == "B" { format!("{bytes}B") } else { format!("{value:.2}{unit}") };
-        }
-        value /= 1024.0;
-    }
-    format!("{value:.2}T")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -281,12 +277,5 @@ mod tests {
         assert!(!is_requested(&[b"server", b"nonsense"], "Clients", true));
         assert!(counts_keys(&[]) && counts_keys(&[b"persistence", b"keyspace"]) && counts_keys(&[b"all"]));
         assert!(!counts_keys(&[b"persistence", b"server"]));
-    }
-
-    #[test]
-    fn bytes_are_formatted_with_a_unit() {
-        assert_eq!(human(0), "0B");
-        assert_eq!(human(1536), "1.50K");
-        assert_eq!(human(3 << 30), "3.00G");
     }
 }

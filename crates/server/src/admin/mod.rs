@@ -5,6 +5,7 @@ pub(crate) mod client;
 pub(crate) mod config;
 pub(crate) mod control;
 pub(crate) mod info;
+pub(crate) mod memory;
 mod persistence;
 mod process;
 pub(crate) mod saving;

@@ -1,32 +1,8 @@
-//! Memory and processor time of this process, and information about the operating system.
+//! Processor time of this process, and information about the operating system.
 //!
 //! All of it is read from `/proc`, except the total processor time. Without `/proc`, the other numbers are 0.
 
 use std::fs;
-
-/// Memory of this process, in bytes.
-pub(super) struct ProcessMemory {
-    pub(super) resident: u64,
-    /// Greatest resident memory since the process started.
-    pub(super) peak: u64,
-}
-
-pub(super) fn memory() -> ProcessMemory {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let kilobytes = |name: &str| {
-        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
-        line.split_whitespace().next()?.parse::<u64>().ok()
-    };
-    let bytes = |name| kilobytes(name).unwrap_or(0) * 1024;
-    ProcessMemory { resident: bytes("VmRSS:"), peak: bytes("VmHWM:") }
-}
-
-/// Returns the machine's memory in bytes.
-pub(super) fn system_memory() -> u64 {
-    let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let total = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"));
-    total.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) * 1024
-}
 
 /// Returns the processor seconds used in kernel mode and in user mode. Their sum is exact; their ratio comes from
 /// counters in clock ticks.
@@ -55,10 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn process_has_memory_and_system_has_a_name() {
-        let memory = memory();
-        assert!(memory.resident > 0 && memory.peak >= memory.resident);
-        assert!(system_memory() > memory.resident);
+    fn system_has_a_name() {
         assert!(system_name().starts_with("Linux "));
         assert!(cpu_seconds().1 >= 0.0);
     }

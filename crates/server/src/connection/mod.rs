@@ -176,6 +176,7 @@ impl Connection {
                 self.awaited_position = None;
             }
             if self.awaited_position.is_some() && !output.is_empty() {
+                self.session.client.output_bytes.store(output.buf.capacity(), Ordering::Relaxed);
                 self.output.keep(&mut output.buf, 0);
                 output.buf = spare_buffer();
             } else if self.write_first(stream, output).is_err() {
@@ -269,6 +270,9 @@ impl Connection {
                 argv => context.run(argv, out, &mut open),
             };
             drop(decoded);
+            if !context.is_short {
+                decoder.release();
+            }
             let mut yields = false;
             match after {
                 AfterRequest::Continue => used += size,
@@ -312,7 +316,14 @@ impl Connection {
     /// Publishes the state that CLIENT LIST shows.
     fn publish(&self) {
         self.session.publish();
-        self.session.client.input_bytes.store(self.input.bytes.len(), Ordering::Relaxed);
+        self.publish_input();
+    }
+
+    /// Publishes how much memory the requests that have not run take. An incomplete request with many short arguments
+    /// takes more in the decoder than in the buffer.
+    fn publish_input(&self) {
+        let bytes = self.input.bytes.capacity() + self.decoder.memory_bytes();
+        self.session.client.input_bytes.store(bytes, Ordering::Relaxed);
     }
 
     fn poll_read(

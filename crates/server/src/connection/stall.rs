@@ -55,6 +55,7 @@ impl Connection {
             },
         }
         if is_wanted {
+            self.session.client.output_bytes.store(out.buf.capacity(), Ordering::Relaxed);
             self.output.keep(&mut out.buf, 0);
         }
         self.defer_replies();
@@ -121,7 +122,10 @@ impl Connection {
             while self.input.bytes.len() < READ_AHEAD_BYTES_MAX {
                 match ready!(self.poll_read(cx, stream, input)) {
                     Ok(0) | Err(_) => return Poll::Ready(()),
-                    Ok(count) => self.input.bytes.extend_from_slice(&input[..count]),
+                    Ok(count) => {
+                        self.input.bytes.extend_from_slice(&input[..count]);
+                        self.publish_input();
+                    }
                 }
             }
             Poll::Pending

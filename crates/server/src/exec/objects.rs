@@ -1,4 +1,4 @@
-//! Commands about how values are stored: OBJECT and MEMORY.
+//! Commands about how values are stored: OBJECT and MEMORY USAGE.
 
 use millstream_engine::value::Layout;
 use millstream_protocol::args::Args;
@@ -51,27 +51,6 @@ pub(crate) fn memory_usage(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_
     }
     args.finish()?;
     number(out, txn.memory_bytes(key).map(|bytes| bytes as u64));
-    DONE
-}
-
-/// Counts only locked keys. The command table makes the command lock everything.
-pub(crate) fn memory_stats(txn: &mut Txn<'_>, out: &mut Writer, _: ArgList<'_>) -> Reply {
-    let (keys, bytes) = txn.totals();
-    let pairs = [
-        ("keys.count", keys),
-        ("keys.bytes-per-key", bytes.checked_div(keys).unwrap_or(0)),
-        ("dataset.bytes", bytes),
-    ];
-    out.map(pairs.len());
-    for (name, number) in pairs {
-        out.bulk(name);
-        out.uint(number);
-    }
-    DONE
-}
-
-pub(crate) fn memory_doctor(_: &mut Txn<'_>, out: &mut Writer, _: ArgList<'_>) -> Reply {
-    out.verbatim("No problems found: the server frees memory as soon as data is deleted.");
     DONE
 }
 

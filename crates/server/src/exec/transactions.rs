@@ -4,11 +4,16 @@
 //! lock. So no other client can change a watched key after the check, or see the effects of only some commands.
 //! Blocked readers that the commands make ready are served before the lock is released.
 
-use millstream_protocol::args::Args;
-use millstream_protocol::commands::ArgList;
-use millstream_protocol::errors;
+use std::collections::BTreeSet;
 
-use crate::command::{Call, CommandSpec, DONE, Reply, bytes_of, reply_ok};
+use millstream_engine::StreamId;
+use millstream_protocol::args::Args;
+use millstream_protocol::commands::{ArgList, Xack, Xackdel};
+use millstream_protocol::errors;
+use millstream_protocol::ids::Ids;
+use millstream_store::Txn;
+
+use crate::command::{Call, CommandSpec, DONE, Flags, Reply, bytes_of, reply_ok};
 use crate::session::{Session, Transaction, Watch};
 use crate::state::Server;
 
@@ -62,6 +67,11 @@ pub(crate) fn exec(call: &mut Call<'_, '_, '_>, _: ArgList<'_>) -> Reply {
     }
     context.batch.saw_data = true;
     let mut txn = server.store.lock_all(context.session.db, context.batch.now_ms);
+    if server.is_above_maxmemory() && !may_exceed_maxmemory(&transaction, context.commands, &txn) {
+        drop(txn);
+        context.session.unwatch(server);
+        return Err(errors::exec_aborted_because(&errors::OUT_OF_MEMORY));
+    }
     // The watch ends now, but the store can remove it only when nothing is locked.
     let watch = context.session.watch.take();
     if watch.as_ref().is_some_and(Watch::is_dirty) {
@@ -78,6 +88,54 @@ pub(crate) fn exec(call: &mut Call<'_, '_, '_>, _: ArgList<'_>) -> Reply {
         watch.end(server);
     }
     DONE
+}
+
+/// Whether the command is queued above `maxmemory` although it adds data, because EXEC decides about it.
+pub(crate) fn is_decided_by_exec(spec: &CommandSpec) -> bool {
+    matches!(spec.name, "xadd" | "set")
+}
+
+/// Returns whether a transaction may run while more memory is in use than `maxmemory`.
+///
+/// It may if it adds nothing. It also may if all that it adds are entries and strings, and it acknowledges at least as
+/// many pending entries. So a worker can acknowledge a message together with its dead letter, or with the key that marks
+/// it as processed.
+#[cold]
+fn may_exceed_maxmemory(transaction: &Transaction, commands: &[CommandSpec], txn: &Txn<'_>) -> bool {
+    let mut added = 0;
+    let mut acknowledged = BTreeSet::new();
+    for queued in &transaction.commands {
+        let (spec, argv) = (&commands[queued.command], queued.args.argv());
+        match spec.name {
+            "xack" | "xackdel" => note_acknowledged(spec, &argv, txn, &mut acknowledged),
+            _ if is_decided_by_exec(spec) => added += 1,
+            _ if spec.flags.contains(Flags::DENYOOM) => return false,
+            _ => {}
+        }
+    }
+    added <= acknowledged.len()
+}
+
+/// Adds the pending entries that XACK or XACKDEL acknowledges: key, group and id. An entry counts once, and an invalid
+/// command acknowledges nothing.
+fn note_acknowledged(
+    spec: &CommandSpec,
+    argv: ArgList<'_>,
+    txn: &Txn<'_>,
+    acknowledged: &mut BTreeSet<(Vec<u8>, Vec<u8>, StreamId)>,
+) {
+    let parsed = match spec.name {
+        "xack" => Xack::parse(argv).and_then(|cmd| {
+            let mut ids = Ids::new();
+            cmd.read_ids(&mut ids).map(|()| (cmd.key, cmd.group, ids.to_vec()))
+        }),
+        _ => Xackdel::parse(argv)
+            .and_then(|cmd| Ok((cmd.key, cmd.group, cmd.request()?.parse_ids()?.to_vec()))),
+    };
+    let Ok((key, group, ids)) = parsed else { return };
+    let Ok(Some(found)) = txn.group(key, group) else { return };
+    let pending = ids.into_iter().filter(|id| found.pending().get(*id).is_some());
+    acknowledged.extend(pending.map(|id| (key.to_vec(), group.to_vec(), id)));
 }
 
 pub(crate) fn watch(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>) -> Reply {

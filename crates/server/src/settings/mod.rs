@@ -204,8 +204,8 @@ mod tests {
             assert!(error.ends_with(&format!(" - {expected}")), "{error}");
         };
         rejects(&[("port", "7000")], SettingError::Immutable);
-        assert_eq!(settings.change(&[("maxmemory", "0")]), Ok(vec![Id::MaxMemory]));
-        rejects(&[("maxmemory", "1gb")], SettingError::Immutable);
+        assert_eq!(settings.change(&[("maxmemory-policy", "noeviction")]), Ok(vec![Id::MaxMemoryPolicy]));
+        rejects(&[("maxmemory-policy", "allkeys-lru")], SettingError::NotOneOf(&["noeviction"]));
         rejects(&[("appendonly", "no")], SettingError::Immutable);
         rejects(&[("timeout", "1"), ("timeout", "2")], SettingError::Repeated);
         assert_eq!(settings.change(&[("sky", "blue")]), Err(errors::unknown_setting(b"sky")));

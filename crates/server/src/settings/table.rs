@@ -56,7 +56,7 @@ macro_rules! settings {
         pub static SETTINGS: &[Setting] = {
             use Changeable::{Anytime, AtStart, Never};
             use DefaultValue::{Fixed, HalfTheCores};
-            use ValueType::{Bytes, Choice, Number, OutputLimit, Permissions, Text, YesNo};
+            use ValueType::{Bytes, Choice, ClientMemory, MemoryLimit, Number, OutputLimit, Permissions, Text, YesNo};
             &[$(Setting {
                 id: Id::$id,
                 name: $name,
@@ -159,8 +159,12 @@ settings! {
                  operating system decides";
     Save, "save", Text, Fixed(""), Never,
         "Redis' schedule of snapshots (always empty: a snapshot is taken when the log has grown enough)";
-    MaxMemory, "maxmemory", Bytes { min: 0, max: ANY_NUMBER }, Fixed("0"), Never,
-        "Memory limit (always 0: not supported)";
+    MaxMemory, "maxmemory", MemoryLimit, Fixed("auto"), Anytime,
+        "Maximum memory of the server; above it, commands that add data are refused; `auto`: 80 % of the limit of the \
+                 control group or of the machine's memory, whichever is less; 0: no limit";
+    MaxMemoryClients, "maxmemory-clients", ClientMemory, Fixed("0"), Anytime,
+        "Maximum memory of all clients together; above it, the server closes the connections that use most; a \
+                 percentage is a share of `maxmemory`; 0: no limit";
     MaxMemoryPolicy, "maxmemory-policy", Choice(&["noeviction"]), Fixed("noeviction"), Never,
         "Which keys are evicted when memory is full (eviction is not supported)";
 }

@@ -2,7 +2,13 @@
 
 use std::fmt;
 
+use crate::memory::Available;
+
 pub(super) const ONE_MIB: i64 = 1024 * 1024;
+
+/// `maxmemory auto` is this share of the memory that the process may use. The rest is for what the server does not
+/// count: fragmentation, thread stacks, and the kernel's buffers of sockets and files.
+const AUTO_PERCENT: u64 = 80;
 
 /// The values that a setting accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +31,11 @@ pub enum ValueType {
         /// The greatest accepted value.
         max: i64,
     },
+    /// A number of bytes, a share of the memory that the process may use, such as `50%`, or `auto`: 80 % of it. The
+    /// share is computed when the setting is set.
+    MemoryLimit,
+    /// A number of bytes, or a share of `maxmemory`, such as `5%`. A share is stored as a negative number.
+    ClientMemory,
     /// Permissions of a file as an octal number, at most 777.
     Permissions,
     /// One of a few words.
@@ -54,6 +65,14 @@ pub enum SettingError {
     NotANumber,
     /// The value is not a number of bytes.
     NotBytes,
+    /// The value is neither a number of bytes nor a share.
+    NotBytesOrPercent,
+    /// The share is more than the whole.
+    PercentTooLarge,
+    /// The value is neither a number of bytes nor a share nor `auto`.
+    NotMemoryLimit,
+    /// The system does not report how much memory the process may use, so a share cannot be computed.
+    UnknownMemory,
     /// The value is not an octal number.
     NotOctal,
     /// The octal number is greater than 777.
@@ -91,6 +110,14 @@ impl fmt::Display for SettingError {
             SettingError::NotYesNo => f.write_str("argument must be 'yes' or 'no'"),
             SettingError::NotANumber => f.write_str("argument couldn't be parsed into an integer"),
             SettingError::NotBytes => f.write_str("argument must be a memory value"),
+            SettingError::NotBytesOrPercent => f.write_str("argument must be a memory or percent value"),
+            SettingError::PercentTooLarge => f.write_str("percentage argument must be less or equal to 100"),
+            SettingError::NotMemoryLimit => {
+                f.write_str("argument must be a memory or percent value, or 'auto'")
+            }
+            SettingError::UnknownMemory => {
+                f.write_str("the system does not report its memory; set a number of bytes, or 0 for no limit")
+            }
             SettingError::NotOctal => f.write_str("argument couldn't be parsed as an octal number"),
             SettingError::NotPermissions => f.write_str("argument must be between 0 and 777 inclusive"),
             SettingError::OutOfRange { min, max } => {
@@ -123,6 +150,8 @@ impl ValueType {
                 within(text.trim().parse().map_err(|_| SettingError::NotANumber)?, min, max)
             }
             ValueType::Bytes { min, max } => within(parse_bytes(text)?, min, max),
+            ValueType::MemoryLimit => parse_memory_limit(text).map(Value::Number),
+            ValueType::ClientMemory => parse_client_memory(text).map(Value::Number),
             ValueType::Permissions => parse_permissions(text).map(Value::Number),
             ValueType::Choice(words) => parse_choice(text, words).map(Value::Text),
             ValueType::OutputLimit => parse_output_limit(text).map(Value::Number),
@@ -135,6 +164,7 @@ impl ValueType {
             ValueType::YesNo => String::from(if number == 0 { "no" } else { "yes" }),
             ValueType::Permissions => format!("{number:o}"),
             ValueType::OutputLimit => format!("normal {number} 0 0"),
+            ValueType::ClientMemory if number < 0 => format!("{}%", number.unsigned_abs()),
             _ => number.to_string(),
         }
     }
@@ -147,6 +177,8 @@ impl ValueType {
             ValueType::Number { .. } => "N",
             ValueType::Permissions => "OCTAL",
             ValueType::Bytes { .. } | ValueType::OutputLimit => "BYTES",
+            ValueType::MemoryLimit => "BYTES|N%|auto",
+            ValueType::ClientMemory => "BYTES|N%",
             ValueType::Choice(_) => "WORD",
         }
     }
@@ -195,6 +227,38 @@ fn parse_bytes(text: &str) -> Result<i64, SettingError> {
     };
     let number: i64 = digits.parse().map_err(|_| SettingError::NotBytes)?;
     number.checked_mul(factor).ok_or(SettingError::NotBytes)
+}
+
+/// Parses a share, such as `5%`. Returns `None` if the text is none.
+fn parse_percent(text: &str) -> Option<Result<u64, SettingError>> {
+    let percent: u64 = text.trim().strip_suffix('%')?.parse().ok()?;
+    Some(if percent <= 100 { Ok(percent) } else { Err(SettingError::PercentTooLarge) })
+}
+
+/// Parses a limit of memory. `auto` is no limit if the system does not report its memory.
+fn parse_memory_limit(text: &str) -> Result<i64, SettingError> {
+    if let Ok(bytes) = parse_bytes(text) {
+        return Ok(bytes);
+    }
+    let is_auto = text.trim().eq_ignore_ascii_case("auto");
+    let percent = match parse_percent(text) {
+        _ if is_auto => AUTO_PERCENT,
+        // Zero bytes would be no limit.
+        Some(Ok(0)) | None => return Err(SettingError::NotMemoryLimit),
+        Some(percent) => percent?,
+    };
+    match Available::read() {
+        Some(available) => Ok(i64::try_from(available.percent(percent)).unwrap_or(i64::MAX)),
+        None if is_auto => Ok(0),
+        None => Err(SettingError::UnknownMemory),
+    }
+}
+
+fn parse_client_memory(text: &str) -> Result<i64, SettingError> {
+    match parse_percent(text) {
+        Some(percent) => percent.map(|percent| -(percent as i64)),
+        None => parse_bytes(text).map_err(|_| SettingError::NotBytesOrPercent),
+    }
 }
 
 /// Parses a number of bytes, or a list of client classes with three numbers each.
@@ -263,6 +327,35 @@ mod tests {
         assert_eq!(ValueType::YesNo.parse("YES"), Ok(Value::Number(1)));
         assert_eq!(ValueType::YesNo.parse("no"), Ok(Value::Number(0)));
         assert_eq!(ValueType::YesNo.parse("true"), Err(SettingError::NotYesNo));
+    }
+
+    #[test]
+    fn memory_limit_is_a_size_a_share_or_auto() {
+        let limit = |text| parse_memory_limit(text);
+        assert_eq!(limit("0"), Ok(0));
+        assert_eq!(limit("100mb"), Ok(100 << 20));
+        let all = limit("100%").unwrap();
+        assert!(all > 0);
+        assert_eq!(limit("auto"), limit("80%"));
+        assert!((all / 2 - 1..=all / 2).contains(&limit("50%").unwrap()));
+        assert_eq!(limit("101%"), Err(SettingError::PercentTooLarge));
+        for bad in ["", "0%", "-1", "%", "automatic", "1.5gb"] {
+            assert_eq!(limit(bad), Err(SettingError::NotMemoryLimit), "{bad}");
+        }
+    }
+
+    #[test]
+    fn memory_of_clients_is_a_size_or_a_share() {
+        let limit = |text| parse_client_memory(text);
+        assert_eq!(limit("1mb"), Ok(1 << 20));
+        assert_eq!(limit("5%"), Ok(-5));
+        assert_eq!(limit("0%"), Ok(0));
+        assert_eq!(ValueType::ClientMemory.show(-5), "5%");
+        assert_eq!(ValueType::ClientMemory.show(5), "5");
+        assert_eq!(limit("101%"), Err(SettingError::PercentTooLarge));
+        for bad in ["", "auto", "%", "-5"] {
+            assert_eq!(limit(bad), Err(SettingError::NotBytesOrPercent), "{bad}");
+        }
     }
 
     #[test]

@@ -21,6 +21,9 @@ stream clients and tools need. The other commands behave as in Redis 7.4.
 - **Deleting entries frees memory.** The server rewrites a block when most of its entries are deleted.
   In `XINFO STREAM`, `radix-tree-keys` and `radix-tree-nodes` are the number of blocks.
 - **`MEMORY USAGE` is complete**: it counts everything that belongs to a key, including pending entries.
+- **Memory is limited by default**: `maxmemory` is `auto`, 80 % of the memory of the control group or the machine. Redis
+  has no limit. The only policy is `noeviction`. Above the limit, a transaction of XADD or SET runs if it acknowledges
+  at least as many pending entries; Redis refuses it. docs/memory.md describes the limit.
 - **`SCAN` returns a key exactly once** if the key exists during the whole iteration.
 - **A request has at most 1,048,576 arguments**; Redis allows 2,147,483,647. The error text is the same.
 - **An inline command that contains a control byte other than a tab closes the connection** with a protocol error.

@@ -8,7 +8,7 @@ use millstream_store::Txn;
 use super::{
     ANY_TIME, NONDETERMINISTIC, NONDETERMINISTIC_ORDER, READ, READ_FAST, WRITE, WRITE_FAST, container, help,
 };
-use crate::admin::{acl, config, control, info, saving};
+use crate::admin::{acl, config, control, info, memory, saving};
 use crate::command::Run::{self, Call, Data};
 use crate::command::{Categories, CommandSpec, DONE, Flags, Group, Reply, command, key, reply_ok};
 use crate::exec::{keys, objects};
@@ -207,7 +207,7 @@ pub(in crate::table) const COMMANDS: &[CommandSpec] = &[
         .tips(EVERY_NODE)
         .text("LATENCY RESET [event [event ...]]", "Removes the samples of latency events."),
     container("memory", "4.0.0").text("MEMORY", "Returns information about memory."),
-    command("memory|doctor", "4.0.0", 2, Flags::NONE, Data(objects::memory_doctor))
+    command("memory|doctor", "4.0.0", 2, Flags::NONE, Call(memory::doctor))
         .tips(SPECIAL_OF_SHARDS)
         .text("MEMORY DOCTOR", "Explains memory problems."),
     help("memory|help", "4.0.0", "MEMORY HELP"),
@@ -215,10 +215,10 @@ pub(in crate::table) const COMMANDS: &[CommandSpec] = &[
         .tips(ALL_SHARDS)
         .note("has no effect")
         .text("MEMORY PURGE", "Returns unused memory to the operating system."),
-    command("memory|stats", "4.0.0", 2, Flags::NONE, Data(objects::memory_stats))
+    command("memory|stats", "4.0.0", 2, Flags::NONE, Call(memory::stats))
         .locks_everything()
         .tips(SPECIAL_OF_SHARDS)
-        .note("only the number of keys and the bytes that they use")
+        .note("without the fields about the parts of Redis that this server does not have")
         .text("MEMORY STATS", "Returns statistics about memory."),
     command("memory|usage", "4.0.0", -3, READ, Data(objects::memory_usage))
         .keys(&[key("RO", 2)])

@@ -1,0 +1,102 @@
+//! Says when the server logs that memory is short: at the moments that matter, not for every refused command.
+
+use std::mem;
+
+use crate::memory::human;
+
+/// After this many seconds at or below the limit, the server logs that it accepts data again.
+const BELOW_SECONDS: u32 = 10;
+
+/// Watches whether more memory is in use than `maxmemory`.
+#[derive(Default)]
+pub(crate) struct MemoryMonitor {
+    /// Whether the last line said that the server refuses commands.
+    is_refusing: bool,
+    /// Number of checks since then in a row that found memory at or below the limit.
+    below: u32,
+}
+
+impl MemoryMonitor {
+    /// Called once a second. Returns a line to log if the state has changed. A limit of 0 is no limit.
+    pub(crate) fn check(&mut self, used: u64, limit: u64) -> Option<String> {
+        if limit != 0 && used > limit {
+            self.below = 0;
+            let is_new = !mem::replace(&mut self.is_refusing, true);
+            return is_new.then(|| {
+                format!(
+                    "{} of memory are in use, more than maxmemory ({}): the server refuses commands that add data; \
+                     trim or delete streams, or raise maxmemory",
+                    human(used),
+                    human(limit)
+                )
+            });
+        }
+        self.below += u32::from(self.is_refusing);
+        if self.below < BELOW_SECONDS {
+            return None;
+        }
+        *self = MemoryMonitor::default();
+        Some(format!("{} of memory are in use: the server accepts commands that add data again", human(used)))
+    }
+}
+
+/// The clients that were closed because of `maxmemory-clients` since the last line about them.
+#[derive(Default)]
+pub(crate) struct Evicted {
+    clients: u64,
+    bytes: u64,
+}
+
+impl Evicted {
+    /// Adds a number of clients and their memory in bytes.
+    pub(crate) fn add(&mut self, (clients, bytes): (u64, u64)) {
+        self.clients += clients;
+        self.bytes += bytes;
+    }
+
+    /// Called once a second. Returns a line to log if clients were closed.
+    pub(crate) fn report(&mut self) -> Option<String> {
+        let Evicted { clients, bytes } = mem::take(self);
+        (clients > 0).then(|| {
+            format!(
+                "the server closed {clients} clients that used {} of memory, because all clients together used more \
+                 than maxmemory-clients",
+                human(bytes)
+            )
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_change_of_state_is_logged_once() {
+        let mut monitor = MemoryMonitor::default();
+        assert_eq!(monitor.check(100, 100), None);
+        assert_eq!(monitor.check(100, 0), None);
+        let line = monitor.check(3 << 20, 2 << 20).unwrap();
+        assert!(line.starts_with("3.00M of memory are in use, more than maxmemory (2.00M)"), "{line}");
+        assert_eq!(monitor.check(4 << 20, 2 << 20), None);
+        // Memory that is below the limit for a moment only is no change.
+        for _ in 0..BELOW_SECONDS - 1 {
+            assert_eq!(monitor.check(1 << 20, 2 << 20), None);
+        }
+        assert_eq!(monitor.check(3 << 20, 2 << 20), None);
+        let lines: Vec<String> = (0..3 * BELOW_SECONDS).filter_map(|_| monitor.check(1 << 20, 0)).collect();
+        assert_eq!(lines, ["1.00M of memory are in use: the server accepts commands that add data again"]);
+    }
+
+    #[test]
+    fn evicted_clients_are_reported_together() {
+        let mut evicted = Evicted::default();
+        assert_eq!(evicted.report(), None);
+        evicted.add((1, 1 << 20));
+        evicted.add((2, 1 << 20));
+        assert!(
+            evicted.report().unwrap().starts_with("the server closed 3 clients that used 2.00M of memory")
+        );
+        assert_eq!(evicted.report(), None);
+    }
+}
