@@ -149,6 +149,8 @@ texts! {
     TIMEOUT_OUT_OF_RANGE = "ERR timeout is out of range";
     /// A command with BLOCK or a timeout that names more than `BLOCKING_KEYS_MAX` keys.
     TOO_MANY_BLOCKING_KEYS = "ERR too many keys: a command that can block accepts at most 65536";
+    /// A glob pattern that is longer than `PATTERN_BYTES_MAX`.
+    PATTERN_TOO_LONG = "ERR the pattern is too long: a pattern has at most 4096 bytes";
     /// A database number that does not exist.
     DB_OUT_OF_RANGE = "ERR DB index is out of range";
 

@@ -7,7 +7,18 @@
 //! ```
 //!
 //! A set without its closing bracket extends to the end of the pattern. The matcher backtracks to the last `*` only,
-//! so its time is at most proportional to the pattern's length times the text's length.
+//! so its time is at most proportional to the pattern's length times the text's length. Clients choose both. So the commands
+//! that take a pattern [`check`] its length.
+
+use crate::errors::{self, CommandError};
+
+/// Maximum length in bytes of a pattern that a client may send.
+pub const PATTERN_BYTES_MAX: usize = 4096;
+
+/// Returns a pattern that a client has sent, or an error if it is too long.
+pub fn check(pattern: &[u8]) -> Result<&[u8], CommandError> {
+    if pattern.len() > PATTERN_BYTES_MAX { Err(errors::PATTERN_TOO_LONG) } else { Ok(pattern) }
+}
 
 /// Returns whether the pattern matches the whole text.
 pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
@@ -127,6 +138,14 @@ mod tests {
         assert_eq!(matching("\\*"), "*");
         assert_eq!(matching("\\"), "\\");
         assert_eq!(matching("\\[a\\]"), "[a]");
+    }
+
+    #[test]
+    fn the_length_of_a_pattern_is_limited() {
+        let longest = [b'*'; PATTERN_BYTES_MAX];
+        assert_eq!(check(&longest), Ok(&longest[..]));
+        assert_eq!(check(&[b'*'; PATTERN_BYTES_MAX + 1]), Err(errors::PATTERN_TOO_LONG));
+        assert!(errors::PATTERN_TOO_LONG.to_string().ends_with(&format!(" {PATTERN_BYTES_MAX} bytes")));
     }
 
     #[test]

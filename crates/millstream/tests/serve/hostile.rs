@@ -135,6 +135,30 @@ fn keys_fields_and_members_that_are_chosen_to_collide_take_no_longer_than_others
     assert!(began.elapsed() < TIMEOUT, "{:?}", began.elapsed());
 }
 
+/// A key of 200 KB and a pattern of 100 KB took 15 seconds.
+#[test]
+fn patterns_that_are_too_long_are_refused() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    for (bytes, is_accepted) in [(4096, true), (4097, false), (100_000, false)] {
+        client.send(request(&["SET", &"a".repeat(2 * bytes), "v"]));
+        client.expect("+OK\r\n");
+        let pattern = format!("*{}b", "a".repeat(bytes - 2));
+        for (args, empty) in [
+            (&["KEYS"][..], "*0\r\n"),
+            (&["SCAN", "0", "MATCH"], "*2\r\n$1\r\n0\r\n*0\r\n"),
+            (&["CONFIG", "GET", "nothing"], "*0\r\n"),
+            (&["COMMAND", "LIST", "FILTERBY", "PATTERN"], "*0\r\n"),
+        ] {
+            client.send(request(&[args, &[&*pattern]].concat()));
+            client.expect(match is_accepted {
+                true => empty,
+                false => "-ERR the pattern is too long: a pattern has at most 4096 bytes\r\n",
+            });
+        }
+    }
+}
+
 #[test]
 fn announced_sizes_do_not_allocate_memory_in_advance() {
     let server = Server::start(&[]);

@@ -3,6 +3,7 @@
 use super::{Arg, ArgList};
 use crate::args::Args;
 use crate::errors::{self, CommandError};
+use crate::glob;
 
 /// Which commands COMMAND LIST returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +31,9 @@ impl<'a> CommandFilter<'a> {
                 () => return Err(errors::SYNTAX),
             };
             filter = kind(args.next()?);
+        }
+        if let CommandFilter::Pattern(pattern) = filter {
+            glob::check(pattern)?;
         }
         args.finish()?;
         Ok(filter)

@@ -3,6 +3,7 @@
 use super::{Arg, ArgList};
 use crate::args::Args;
 use crate::errors::{self, CommandError};
+use crate::glob;
 
 /// Number of keys that a call scans without COUNT.
 const DEFAULT_COUNT: u64 = 10;
@@ -31,7 +32,7 @@ impl<'a> Scan<'a> {
                 let count = args.next_i64()?;
                 scan.count = u64::try_from(count).ok().filter(|&count| count > 0).ok_or(errors::SYNTAX)?;
             } else if args.keyword_before("MATCH", 1) {
-                scan.pattern = Some(args.next()?);
+                scan.pattern = Some(glob::check(args.next()?)?);
             } else if args.keyword_before("TYPE", 1) {
                 scan.type_name = Some(args.next()?);
             } else {

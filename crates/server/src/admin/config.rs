@@ -10,6 +10,7 @@ use crate::settings::{Id, SETTINGS};
 
 pub(crate) fn get(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>) -> Reply {
     let patterns = Args::of_subcommand(argv).rest();
+    patterns.iter().try_for_each(|pattern| glob::check(pattern).map(|_| ()))?;
     let matches =
         |name: &str| patterns.iter().any(|pattern| glob::matches_ignoring_case(pattern, name.as_bytes()));
     let found: Vec<_> = SETTINGS.iter().filter(|setting| matches(setting.name)).collect();

@@ -174,6 +174,7 @@ pub(crate) fn swapdb(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> 
 
 pub(crate) fn keys(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
     let [pattern] = Args::of_command(argv).exactly()?;
+    let pattern = glob::check(pattern)?;
     let list = out.array_deferred(txn.key_count() as usize);
     let mut matching = 0;
     txn.visit_keys(|key| {
