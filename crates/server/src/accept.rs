@@ -12,10 +12,11 @@ use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::task::JoinSet;
 
+use crate::audit::AuditKind;
 use crate::connection::Connection;
 use crate::io_thread::IoThreadHandle;
 use crate::listen::{Listeners, UnixSocket};
-use crate::registry::{Client, ConnectionInfo};
+use crate::registry::{Client, ConnectionInfo, TooManyClients};
 use crate::settings::Id;
 use crate::state::Server;
 use crate::stats::Event;
@@ -106,8 +107,9 @@ impl Acceptor {
         if self.is_protected_from(addr) {
             return reject(&stream, &errors::PROTECTED_MODE);
         }
-        let Some(client) = self.register(tcp_info(&stream, addr)) else {
-            return reject(&stream, &errors::MAX_CLIENTS);
+        let client = match self.register(tcp_info(&stream, addr)) {
+            Ok(client) => client,
+            Err(error) => return reject(&stream, &error),
         };
         set_socket_options(&stream, &self.server);
         self.start(client, stream, TcpStream::into_std, TcpStream::from_std, Connection::serve);
@@ -119,7 +121,7 @@ impl Acceptor {
         if self.is_protected_from(addr) {
             return;
         }
-        let Some(client) = self.register(tcp_info(&stream, addr)) else { return };
+        let Ok(client) = self.register(tcp_info(&stream, addr)) else { return };
         set_socket_options(&stream, &self.server);
         self.start(client, stream, TcpStream::into_std, TcpStream::from_std, Connection::serve_tls);
     }
@@ -129,23 +131,42 @@ impl Acceptor {
         let addr = format!("{path}:0");
         let info =
             ConnectionInfo { addr: addr.clone(), laddr: addr, fd: stream.as_raw_fd(), by_unix_socket: true };
-        let Some(client) = self.register(info) else { return reject(&stream, &errors::MAX_CLIENTS) };
+        let client = match self.register(info) {
+            Ok(client) => client,
+            Err(error) => return reject(&stream, &error),
+        };
         self.start(client, stream, UnixStream::into_std, UnixStream::from_std, Connection::serve);
     }
 
-    /// Whether protected mode rejects this client.
+    /// Whether protected mode rejects this client. Logs it if so.
     fn is_protected_from(&self, addr: SocketAddr) -> bool {
-        !addr.ip().to_canonical().is_loopback() && is_protected(&self.server)
+        let is_protected = !addr.ip().to_canonical().is_loopback() && is_protected(&self.server);
+        if is_protected {
+            self.server.audit(AuditKind::Refused, &addr.to_string(), None, "protected mode");
+        }
+        is_protected
     }
 
-    /// Registers a client, unless `maxclients` clients are connected.
-    fn register(&self, info: ConnectionInfo) -> Option<Arc<Client>> {
-        let server = &self.server;
-        let client = server.clients.add(info, server.uptime_ms(), server.settings.size(Id::MaxClients));
-        if client.is_none() {
+    /// Registers a client, or returns an error if too many clients are connected.
+    fn register(&self, info: ConnectionInfo) -> Result<Arc<Client>, CommandError> {
+        let (server, addr) = (&self.server, info.addr.clone());
+        let clients_max = server.settings.size(Id::MaxClients);
+        let added = server.clients.add(info, server.uptime_ms(), clients_max, server.requires_login());
+        let (kind, what) = match added {
+            Ok(_) => (AuditKind::Connected, ""),
+            Err(TooManyClients::All) => (AuditKind::Refused, "maxclients"),
+            Err(TooManyClients::LoggedOut) => {
+                (AuditKind::Refused, "too many clients that have not logged in")
+            }
+        };
+        server.audit(kind, &addr, None, what);
+        added.map_err(|too_many| {
             server.stats.note(Event::RejectedConnection);
-        }
-        client
+            match too_many {
+                TooManyClients::All => errors::MAX_CLIENTS,
+                TooManyClients::LoggedOut => errors::MAX_LOGGED_OUT_CLIENTS,
+            }
+        })
     }
 
     /// Starts a client's connection on an I/O thread. The socket moves from the accepting runtime to the runtime of that
@@ -182,7 +203,7 @@ fn tcp_info(stream: &TcpStream, addr: SocketAddr) -> ConnectionInfo {
 
 /// Whether only clients of this machine may connect: protected mode is on and no password is set.
 fn is_protected(server: &Server) -> bool {
-    server.settings.is_on(Id::ProtectedMode) && server.settings.is_empty(Id::RequirePass)
+    server.settings.is_on(Id::ProtectedMode) && !server.requires_login()
 }
 
 /// Sends an error, unless that would block. The caller then drops the socket, which closes it.

@@ -70,7 +70,7 @@ impl<'d> CommandContext<'d> {
         let after = match self.admit(argv) {
             Err(rejection) => {
                 *open = None;
-                self.reject(rejection, argv, out);
+                self.reject(rejection, out);
                 AfterRequest::Continue
             }
             Ok(Admission::Pause { until_ns }) => return AfterRequest::Pause { until_ns },
@@ -104,7 +104,8 @@ impl<'d> CommandContext<'d> {
         if spec.flags.contains(Flags::PROTECTED) && !self.may_debug() {
             return Err(reject(errors::DEBUG_NOT_ALLOWED));
         }
-        if !self.session.authenticated && !spec.flags.contains(Flags::NO_AUTH) && self.needs_password() {
+        if !self.session.authenticated && !spec.flags.contains(Flags::NO_AUTH) && self.server.requires_login()
+        {
             return Err(reject(errors::NO_AUTH));
         }
         let in_transaction = self.session.transaction.is_some();
@@ -154,10 +155,6 @@ impl<'d> CommandContext<'d> {
         }
     }
 
-    fn needs_password(&self) -> bool {
-        !self.server.settings.is_empty(Id::RequirePass)
-    }
-
     /// If CLIENT PAUSE delays the command, returns the uptime at which the pause ends. CLIENT UNPAUSE is never delayed,
     /// so that an operator can end a pause.
     fn paused_until_ns(&self, spec: &CommandSpec) -> Option<u64> {
@@ -172,15 +169,10 @@ impl<'d> CommandContext<'d> {
     /// Replies with an error. In a transaction, the EXEC that follows will fail. If EXEC itself is rejected, the
     /// transaction ends.
     #[cold]
-    fn reject(&mut self, rejection: Rejection, argv: &[&[u8]], out: &mut Writer) {
+    fn reject(&mut self, rejection: Rejection, out: &mut Writer) {
         let Rejection { spec, error } = rejection;
         if let Some(spec) = spec {
             self.stats.commands[spec.index()].rejected.add(1);
-        } else if is_http(argv) {
-            // A web page can make a browser send such a request. Lines after the first could be commands and must
-            // not run.
-            self.session.close = true;
-            return;
         }
         self.session.abort_transaction();
         let error = if spec.is_some_and(|spec| spec.name == "exec") {
@@ -312,10 +304,4 @@ impl<'d> CommandContext<'d> {
         *open = Some(server.store.lock_nothing(self.session.db, self.batch.now_ms));
         false
     }
-}
-
-/// Whether a request is the beginning of an HTTP request, whose body could contain commands.
-fn is_http(argv: &[&[u8]]) -> bool {
-    let first = argv.first().copied().unwrap_or_default();
-    first.eq_ignore_ascii_case(b"POST") || first.eq_ignore_ascii_case(b"Host:")
 }

@@ -36,7 +36,7 @@ impl CommandRunner {
         let connect = |_| {
             let (addr, laddr) = (String::from("127.0.0.1:1"), String::from("127.0.0.1:2"));
             let info = ConnectionInfo { addr, laddr, fd: 0, by_unix_socket: false };
-            let client = server.clients.add(info, 0, 16).expect("the limit is higher");
+            let client = server.clients.add(info, 0, 16, false).expect("the limit is higher");
             (Session::new(client, &server), None)
         };
         CommandRunner { clients: (0..clients).map(connect).collect(), server }

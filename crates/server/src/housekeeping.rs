@@ -1,6 +1,6 @@
-//! Periodic work of the server: closes idle clients and those that use too much memory, samples counters for rates,
-//! checks the log, the memory, the clock and the TLS files. The store's timekeeper thread calls it. The timekeeper
-//! itself removes expired keys.
+//! Periodic work of the server: closes idle clients, those that do not log in and those that use too much memory, writes
+//! the audit log, samples counters for rates, checks the log, the memory, the clock and the TLS files. The store's
+//! timekeeper thread calls it. The timekeeper itself removes expired keys.
 
 use std::io;
 use std::sync::Arc;
@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use millstream_store::log::LogError;
 
+use crate::audit::AuditKind;
 use crate::drift::DriftMonitor;
 use crate::memory;
 use crate::memory_monitor::{Evicted, MemoryMonitor};
@@ -36,10 +37,12 @@ pub(crate) fn start(server: &Arc<Server>) -> io::Result<Option<JoinHandle<()>>> 
         server.stats.sample(Instant::now());
         memory::refresh();
         evicted.add(evict_clients(&server));
+        write_audit_log(&server.audit_log.take_lines(server.uptime_ms()));
         if is_second {
             log(memory_monitor.check(memory::used_bytes(), maxmemory(&server)));
             log(evicted.report());
             close_idle(&server);
+            close_logged_out(&server);
             check_log(&server, &mut is_refusing);
             seconds += 1;
             if seconds.is_multiple_of(TLS_FILES_SECONDS) {
@@ -106,6 +109,28 @@ fn check_log(server: &Arc<Server>, is_refusing: &mut bool) {
 fn check_tls_files(server: &Server) {
     if server.tls.as_ref().is_some_and(|tls| tls.files_have_changed(&server.settings)) {
         server.reload_tls("a TLS file has changed");
+    }
+}
+
+/// Writes lines of the audit log.
+pub(crate) fn write_audit_log(lines: &[String]) {
+    lines.iter().for_each(|line| eprintln!("millstream: {line}"));
+}
+
+/// Closes clients that have not logged in within `login-timeout`.
+fn close_logged_out(server: &Server) {
+    let timeout_ms = server.settings.number(Id::LoginTimeout).unsigned_abs() * 1000;
+    if timeout_ms == 0 || server.clients.logged_out_count() == 0 || !server.requires_login() {
+        return;
+    }
+    let now_ms = server.uptime_ms();
+    for client in server.clients.all() {
+        let is_late = client.logged_out_ms(now_ms).is_some_and(|logged_out_ms| logged_out_ms >= timeout_ms);
+        if is_late && !client.is_killed() {
+            server.stats.note(Event::LoginTimeoutClose);
+            server.audit(AuditKind::LoginTimeout, &client.addr, None, "");
+            client.kill();
+        }
     }
 }
 

@@ -16,6 +16,7 @@ use tokio::runtime::Handle;
 use crate::deferred_replies;
 use crate::state::Server;
 use crate::stats::ThreadStats;
+use crate::turns;
 
 /// Maximum bytes per read from a socket.
 pub(crate) const INPUT_BYTES: usize = 64 * 1024;
@@ -100,6 +101,7 @@ impl IoThread {
                 Ok(runtime) => {
                     drop(sender.send(Ok(runtime.handle().clone())));
                     runtime.spawn(deferred_replies::run_flush_task(Arc::clone(&for_thread)));
+                    runtime.spawn(turns::run_turn_task());
                     runtime.block_on(for_thread.shutdown.begun());
                 }
             }

@@ -15,7 +15,8 @@
 //! table                             one row per command: its properties and the function that runs it
 //! exec   admin   blocked            commands on data; commands on the server; clients in a blocking command
 //! command   io_thread               CommandSpec, Call, Outcome; threads and their buffers
-//! session   deferred_replies        state of a connection; replies held until the log is durable
+//! session   deferred_replies   turns   state of a connection; replies held until the log is durable; turns of clients
+//!                                   that have not logged in
 //! snapshots   housekeeping          taking snapshots; periodic work
 //! state                             Server: what all threads share
 //! tls                               certificates and their reload, handshakes, encrypted sockets
@@ -34,6 +35,7 @@
 mod accept;
 mod admin;
 mod args;
+mod audit;
 mod blocked;
 mod command;
 mod connection;
@@ -62,6 +64,7 @@ mod state;
 mod stats;
 mod table;
 mod tls;
+mod turns;
 mod version;
 
 pub use listen::ListenError;

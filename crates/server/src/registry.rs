@@ -24,6 +24,17 @@ pub(crate) struct Registry {
     last_id: AtomicU64,
     /// The number of blocked clients. Shared with the clients, which update it.
     blocked: Arc<AtomicUsize>,
+    /// The number of clients that have not logged in. Shared with the clients, which update it.
+    logged_out: Arc<AtomicUsize>,
+}
+
+/// Why a client was not registered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TooManyClients {
+    /// `maxclients` clients are connected already.
+    All,
+    /// Nearly `maxclients` clients are connected, and many of them have not logged in.
+    LoggedOut,
 }
 
 /// A connected client, as other threads see it.
@@ -66,13 +77,20 @@ pub(crate) struct Client {
     pub(crate) blocked_bytes: AtomicUsize,
     /// Approximate bytes of its TLS session. 0 if it connected without TLS.
     pub(crate) tls_bytes: AtomicUsize,
+    /// Since when it must log in, in milliseconds of the server's uptime; [`LOGGED_IN`] if it need not.
+    login_due_since_ms: AtomicU64,
     last_command: AtomicUsize,
     is_killed: AtomicBool,
     blocked_call: Mutex<BlockedCall>,
     /// The number of blocked clients of the whole server.
     blocked: Arc<AtomicUsize>,
+    /// The number of clients of the whole server that have not logged in.
+    logged_out: Arc<AtomicUsize>,
     waker: OnceLock<Waker>,
 }
+
+/// Value of [`Client::login_due_since_ms`] for a client that has logged in or need not.
+const LOGGED_IN: u64 = u64::MAX;
 
 /// The client's last blocking command and its result.
 #[derive(Default)]
@@ -131,20 +149,42 @@ pub(crate) struct ConnectionInfo {
 }
 
 impl Registry {
-    /// Registers a client. Returns `None` if `max` clients are connected already.
-    pub(crate) fn add(&self, info: ConnectionInfo, uptime_ms: u64, max: usize) -> Option<Arc<Client>> {
+    /// Registers a client, unless too many clients are connected already: `max`, or, once nine tenths of `max` are
+    /// connected, a tenth of `max` that have not logged in. So clients that do not know the password cannot keep out
+    /// those that do.
+    pub(crate) fn add(
+        &self,
+        info: ConnectionInfo,
+        uptime_ms: u64,
+        max: usize,
+        must_log_in: bool,
+    ) -> Result<Arc<Client>, TooManyClients> {
         let mut clients = self.clients.write();
         if clients.len() >= max {
-            return None;
+            return Err(TooManyClients::All);
+        }
+        let is_nearly_full = clients.len().saturating_mul(10) >= max.saturating_mul(9);
+        if must_log_in && is_nearly_full && self.logged_out_count().saturating_mul(10) >= max {
+            return Err(TooManyClients::LoggedOut);
         }
         let id = self.last_id.fetch_add(1, Ordering::Relaxed) + 1;
-        let client = Arc::new(Client::new(id, info, uptime_ms, Arc::clone(&self.blocked)));
+        let client =
+            Client::new(id, info, uptime_ms, Arc::clone(&self.blocked), Arc::clone(&self.logged_out));
+        let client = Arc::new(client);
+        client.set_logged_in(!must_log_in, uptime_ms);
         clients.insert(id, Arc::clone(&client));
-        Some(client)
+        Ok(client)
     }
 
     pub(crate) fn remove(&self, id: u64) {
-        self.clients.write().remove(&id);
+        if let Some(client) = self.clients.write().remove(&id) {
+            client.set_logged_in(true, 0);
+        }
+    }
+
+    /// Returns the number of clients that have not logged in, although they must.
+    pub(crate) fn logged_out_count(&self) -> usize {
+        self.logged_out.load(Ordering::Relaxed)
     }
 
     /// Returns the client with this id.
@@ -202,7 +242,13 @@ impl Registry {
 }
 
 impl Client {
-    fn new(id: u64, info: ConnectionInfo, uptime_ms: u64, blocked: Arc<AtomicUsize>) -> Client {
+    fn new(
+        id: u64,
+        info: ConnectionInfo,
+        uptime_ms: u64,
+        blocked: Arc<AtomicUsize>,
+        logged_out: Arc<AtomicUsize>,
+    ) -> Client {
         Client {
             id,
             addr: info.addr,
@@ -223,10 +269,12 @@ impl Client {
             watched_bytes: AtomicUsize::new(0),
             blocked_bytes: AtomicUsize::new(0),
             tls_bytes: AtomicUsize::new(0),
+            login_due_since_ms: AtomicU64::new(LOGGED_IN),
             last_command: AtomicUsize::new(usize::MAX),
             is_killed: AtomicBool::new(false),
             blocked_call: Mutex::default(),
             blocked,
+            logged_out,
             waker: OnceLock::new(),
         }
     }
@@ -264,6 +312,23 @@ impl Client {
 
     pub(crate) fn set_last_command(&self, index: usize) {
         self.last_command.store(index, Ordering::Relaxed);
+    }
+
+    /// Records whether the client is logged in. Only the connection's thread calls this, and the registry.
+    pub(crate) fn set_logged_in(&self, is_logged_in: bool, uptime_ms: u64) {
+        let since_ms = if is_logged_in { LOGGED_IN } else { uptime_ms.min(LOGGED_IN - 1) };
+        let was_logged_in = self.login_due_since_ms.swap(since_ms, Ordering::Relaxed) == LOGGED_IN;
+        match (was_logged_in, is_logged_in) {
+            (true, false) => drop(self.logged_out.fetch_add(1, Ordering::Relaxed)),
+            (false, true) => drop(self.logged_out.fetch_sub(1, Ordering::Relaxed)),
+            _ => {}
+        }
+    }
+
+    /// Returns for how long the client has had to log in and has not, in milliseconds; `None` if it is logged in.
+    pub(crate) fn logged_out_ms(&self, uptime_ms: u64) -> Option<u64> {
+        let since_ms = self.login_due_since_ms.load(Ordering::Relaxed);
+        (since_ms != LOGGED_IN).then(|| uptime_ms.saturating_sub(since_ms))
     }
 
     /// Asks the connection's thread to close the connection.
@@ -377,20 +442,52 @@ mod tests {
     #[test]
     fn client_ids_rise_and_the_limit_holds() {
         let registry = Registry::default();
-        let first = registry.add(info(), 0, 2).unwrap();
-        let second = registry.add(info(), 0, 2).unwrap();
+        let first = registry.add(info(), 0, 2, false).unwrap();
+        let second = registry.add(info(), 0, 2, false).unwrap();
         assert_eq!((first.id, second.id), (1, 2));
-        assert!(registry.add(info(), 0, 2).is_none());
+        assert!(registry.add(info(), 0, 2, false).is_err());
         registry.remove(1);
-        assert_eq!(registry.add(info(), 0, 2).unwrap().id, 3);
+        assert_eq!(registry.add(info(), 0, 2, false).unwrap().id, 3);
         assert_eq!(registry.all().iter().map(|client| client.id).collect::<Vec<_>>(), [2, 3]);
+    }
+
+    #[test]
+    fn clients_that_have_not_logged_in_cannot_take_the_last_tenth_of_places() {
+        let registry = Registry::default();
+        let add = |must_log_in| registry.add(info(), 5, 20, must_log_in);
+        // While the server is not nearly full, any number of clients may be logged out.
+        let mut clients: Vec<_> = (0..18).map(|_| add(true).unwrap()).collect();
+        assert_eq!(registry.logged_out_count(), 18);
+        assert_eq!(add(true).err(), Some(TooManyClients::LoggedOut));
+        assert!(add(false).is_ok());
+        clients.iter().skip(1).for_each(|client| client.set_logged_in(true, 6));
+        // One of 19 is logged out: another one makes a tenth of 20.
+        assert_eq!(registry.logged_out_count(), 1);
+        clients.push(add(true).unwrap());
+        assert_eq!(add(false).err(), Some(TooManyClients::All));
+        registry.remove(clients[1].id);
+        assert_eq!(add(true).err(), Some(TooManyClients::LoggedOut));
+        registry.remove(clients[0].id);
+        assert_eq!(registry.logged_out_count(), 1);
+        assert!(add(true).is_ok());
+    }
+
+    #[test]
+    fn time_since_a_client_must_log_in_is_known() {
+        let registry = Registry::default();
+        let client = registry.add(info(), 100, 1, true).unwrap();
+        assert_eq!(client.logged_out_ms(150), Some(50));
+        client.set_logged_in(true, 160);
+        assert_eq!(client.logged_out_ms(170), None);
+        client.set_logged_in(false, 180);
+        assert_eq!((client.logged_out_ms(190), registry.logged_out_count()), (Some(10), 1));
     }
 
     #[test]
     fn clients_of_the_unix_socket_and_of_loopback_addresses_are_local() {
         let is_local = |addr: &str, by_unix_socket| {
             let info = ConnectionInfo { addr: addr.into(), by_unix_socket, ..info() };
-            Registry::default().add(info, 0, 1).unwrap().is_local()
+            Registry::default().add(info, 0, 1, false).unwrap().is_local()
         };
         for addr in ["127.0.0.1:5", "127.9.9.9:5", "[::1]:5", "[::ffff:127.0.0.1]:5"] {
             assert!(is_local(addr, false), "{addr}");
@@ -405,7 +502,7 @@ mod tests {
     fn clients_that_use_most_memory_are_evicted_first() {
         let registry = Registry::default();
         let add = |bytes: usize| {
-            let client = registry.add(info(), 0, 100).unwrap();
+            let client = registry.add(info(), 0, 100, false).unwrap();
             client.input_bytes.store(bytes, Ordering::Relaxed);
             client
         };
@@ -426,7 +523,7 @@ mod tests {
     #[test]
     fn result_of_an_ended_call_is_ignored() {
         let registry = Registry::default();
-        let client = registry.add(info(), 0, 1).unwrap();
+        let client = registry.add(info(), 0, 1, false).unwrap();
         let first = client.begin_blocking();
         assert!(!client.has_result());
         assert_eq!(client.take_result(), None);
@@ -444,7 +541,7 @@ mod tests {
     #[test]
     fn unblock_needs_a_call_without_result_and_a_reply_replaces_it() {
         let registry = Registry::default();
-        let client = registry.add(info(), 0, 1).unwrap();
+        let client = registry.add(info(), 0, 1, false).unwrap();
         assert!(!client.unblock(UnblockReason::Error));
         let call = client.begin_blocking();
         assert!(client.is_blocked_in(call) && client.has(flags::BLOCKED));

@@ -98,6 +98,7 @@ impl Server {
         let server = Arc::new(server);
         server.apply_store_settings();
         memory::refresh();
+        warn_if_open(&server);
         let threads = (0..server.settings.size(Id::IoThreads))
             .map(|number| IoThread::start(number, &server))
             .collect::<io::Result<Vec<_>>>()
@@ -156,6 +157,7 @@ impl Running {
             });
             let ended = joined.await.is_ok_and(|ended| ended.is_ok());
             let closed = server.store.close().map_err(io::Error::other);
+            housekeeping::write_audit_log(&server.audit_log.take_last_lines());
             accepted.and(if ended { closed } else { Err(io::Error::other("the timekeeper thread panicked")) })
         })
     }
@@ -173,6 +175,18 @@ fn reload_on_hangup(server: &Arc<Server>) -> io::Result<Option<tokio::task::Join
             server.reload_tls("SIGHUP");
         }
     })))
+}
+
+/// Logs a warning if every machine that reaches the server can use it.
+fn warn_if_open(server: &Server) {
+    let is_reachable = |address: &&SocketAddr| !address.ip().to_canonical().is_loopback();
+    let Some(address) = server.addresses.iter().find(is_reachable) else { return };
+    if !server.requires_login() && !server.settings.is_on(Id::ProtectedMode) {
+        eprintln!(
+            "millstream: warning: every client that can reach {address} has full access, because protected-mode is \
+             off and no password is set; set requirepass, or bind only to 127.0.0.1"
+        );
+    }
 }
 
 /// Makes sure that there are descriptors for `maxclients` clients. If the system allows fewer, lowers the setting.

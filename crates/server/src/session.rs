@@ -7,7 +7,6 @@ use millstream_store::WatchFlag;
 
 use crate::args::OwnedArgs;
 use crate::registry::{Client, flags};
-use crate::settings::Id;
 use crate::state::Server;
 
 /// A connection's state between commands.
@@ -26,8 +25,21 @@ pub(crate) struct Session {
     pub(crate) transaction: Option<Transaction>,
     /// The keys that WATCH has named.
     pub(crate) watch: Option<Watch>,
-    /// Whether to close the connection after the replies are sent.
-    pub(crate) close: bool,
+    /// Number of failed logins on this connection.
+    pub(crate) failed_logins: u32,
+    /// What the connection does after the reply to the current command.
+    pub(crate) after_reply: AfterReply,
+}
+
+/// What a connection does after the reply to a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AfterReply {
+    /// It runs the next request.
+    Continue,
+    /// Because a login has failed, it waits before it sends the reply, and runs no requests meanwhile.
+    Delay,
+    /// It closes, once the replies are sent.
+    Close,
 }
 
 /// Which commands get a reply.
@@ -84,6 +96,10 @@ pub(crate) struct Watch {
     pub(crate) memory_bytes: usize,
 }
 
+/// The only user.
+pub(crate) const DEFAULT_USER: &str = "default";
+/// A connection is closed after this many failed logins.
+const FAILED_LOGINS_MAX: u32 = 5;
 /// Approximate memory of a watched key, in bytes, without the text of the key, which is stored twice.
 const WATCHED_KEY_BYTES: usize = 100;
 
@@ -93,11 +109,12 @@ impl Session {
             client,
             db: 0,
             resp3: false,
-            authenticated: server.settings.is_empty(Id::RequirePass),
+            authenticated: !server.requires_login(),
             reply: ReplyMode::On,
             transaction: None,
             watch: None,
-            close: false,
+            failed_logins: 0,
+            after_reply: AfterReply::Continue,
         }
     }
 
@@ -108,6 +125,16 @@ impl Session {
         transaction.memory_bytes += args.memory_bytes();
         transaction.writes |= writes;
         transaction.commands.push(Queued { command, args });
+    }
+
+    /// Returns the name of the user that the client is logged in as.
+    pub(crate) fn user(&self) -> &str {
+        DEFAULT_USER
+    }
+
+    /// Whether so many logins have failed that the connection must be closed.
+    pub(crate) fn has_too_many_failed_logins(&self) -> bool {
+        self.failed_logins >= FAILED_LOGINS_MAX
     }
 
     /// Whether the command that has just run gets a reply. Called once per command.

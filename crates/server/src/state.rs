@@ -9,6 +9,7 @@ use millstream_store::log::Policy;
 use millstream_store::{Store, monotonic_ns};
 use parking_lot::Mutex;
 
+use crate::audit::{AuditKind, AuditLog};
 use crate::memory;
 use crate::pause::Pause;
 use crate::persistence::Persistence;
@@ -42,6 +43,8 @@ pub struct Server {
     pub(crate) stats: Stats,
     /// The slow commands.
     pub(crate) slowlog: Slowlog,
+    /// The audit log.
+    pub(crate) audit_log: AuditLog,
     /// The state of CLIENT PAUSE.
     pub(crate) pause: Pause,
     /// The state of snapshots.
@@ -79,6 +82,7 @@ impl Server {
             clients: Registry::default(),
             stats,
             slowlog: Slowlog::default(),
+            audit_log: AuditLog::default(),
             pause: Pause::default(),
             persistence,
             shutdown: Shutdown::default(),
@@ -117,6 +121,23 @@ impl Server {
     pub(crate) fn instant_at(&self, uptime_ns: u64) -> Instant {
         let left_ns = uptime_ns.saturating_sub(self.uptime_ns());
         Instant::now() + Duration::from_nanos(left_ns)
+    }
+
+    /// Returns whether clients must log in before they can run commands.
+    pub(crate) fn requires_login(&self) -> bool {
+        !self.settings.is_empty(Id::RequirePass)
+    }
+
+    /// Adds an event to the audit log, unless `audit-log` excludes it. For the arguments see [`AuditLog::note`].
+    pub(crate) fn audit(&self, kind: AuditKind, addr: &str, user: Option<&str>, what: &str) {
+        let is_wanted = match &*self.settings.text(Id::AuditLog) {
+            "no" => false,
+            "no-connections" => !matches!(kind, AuditKind::Connected | AuditKind::LoggedIn),
+            _ => true,
+        };
+        if is_wanted {
+            self.audit_log.note(kind, addr, user, what, self.uptime_ms());
+        }
     }
 
     /// Returns the maximum length of a reply, in bytes.

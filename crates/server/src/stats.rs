@@ -114,10 +114,14 @@ pub(crate) enum Event {
     AuthFailure,
     /// A connection was closed because all clients together used more memory than `maxmemory-clients`.
     EvictedClient,
+    /// A connection was closed after too many failed logins.
+    FailedLoginsClose,
+    /// A connection was closed because the client did not log in in time.
+    LoginTimeoutClose,
 }
 
 impl Event {
-    const COUNT: usize = Event::EvictedClient as usize + 1;
+    const COUNT: usize = Event::LoginTimeoutClose as usize + 1;
 }
 
 /// All counters of the server.

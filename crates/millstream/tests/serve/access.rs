@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
 
 use crate::process::{Client, Server, TempDir, eventually, request};
 
@@ -51,6 +52,124 @@ fn unauthenticated_requests_are_limited_in_size() {
     let mut late = server.connect();
     late.send(request(&["AUTH", "secret"]) + &request(&["SET", "k", &"x".repeat(20_000)]));
     late.expect("+OK\r\n+OK\r\n");
+}
+
+const WRONG_PASS: &str = "-WRONGPASS invalid username-password pair or user is disabled.\r\n";
+
+#[test]
+fn failed_logins_are_delayed_and_logged_and_the_fifth_closes_the_connection() {
+    let server = Server::start(&["--requirepass", "secret"]);
+    let mut admin = server.connect();
+    admin.call("AUTH secret", "+OK\r\n");
+    let mut guesser = server.connect();
+    let began = Instant::now();
+    guesser.send("HELLO 3 AUTH default guess-1\r\nAUTH guess-2\r\nAUTH guess-3 guess-4\r\n");
+    guesser.send("PING\r\nAUTH guess-5\r\nAUTH guess-6\r\nAUTH secret\r\n");
+    // Other clients do not wait.
+    admin.call("PING", "+PONG\r\n");
+    guesser.expect(&WRONG_PASS.repeat(3));
+    guesser.expect("-NOAUTH Authentication required.\r\n");
+    guesser.expect(&WRONG_PASS.repeat(2));
+    guesser.expect_closed();
+    assert!(began.elapsed() >= Duration::from_millis(500), "{:?}", began.elapsed());
+    let stats = admin.ask(&["INFO stats"]);
+    assert!(stats.contains("acl_access_denied_auth:5\r\nfailed_login_disconnections:1\r\n"), "{stats}");
+
+    // A client that is logged in cannot guess in a transaction.
+    admin.send(format!("MULTI\r\n{}AUTH secret\r\nEXEC\r\n", "AUTH default guess-7\r\n".repeat(8)));
+    admin.expect(&format!("+OK\r\n{}*9\r\n{}", "+QUEUED\r\n".repeat(9), WRONG_PASS.repeat(9)));
+    admin.expect_closed();
+
+    server.signal("-TERM");
+    let log = server.wait().0;
+    let lines: Vec<&str> = log.lines().filter(|line| line.contains("event=failed-login")).collect();
+    assert_eq!(lines.len(), 2, "{log}");
+    assert!(lines[0].contains("address=\"127.0.0.1:") && lines[0].ends_with("user=\"default\""), "{log}");
+    assert!(lines[1].ends_with("address=\"127.0.0.1\" more=13"), "{log}");
+    assert!(!log.contains("guess") && !log.contains("secret"), "{log}");
+}
+
+#[test]
+fn clients_that_do_not_log_in_in_time_are_disconnected() {
+    let server = Server::start(&["--requirepass", "secret", "--login-timeout", "100"]);
+    let (mut silent, mut client, mut reset) = (server.connect(), server.connect(), server.connect());
+    client.call("AUTH secret", "+OK\r\n");
+    reset.call("AUTH secret", "+OK\r\n");
+    reset.call("RESET", "+RESET\r\n");
+    silent.call("PING", "-NOAUTH Authentication required.\r\n");
+    assert!(client.ask(&["INFO clients"]).contains("unauthenticated_clients:2\r\n"));
+    client.call("CONFIG SET login-timeout 1", "+OK\r\n");
+    silent.expect_closed();
+    reset.expect_closed();
+    eventually("the connections are gone", || {
+        client.ask(&["INFO clients"]).contains("unauthenticated_clients:0\r\n")
+    });
+    assert!(client.ask(&["INFO stats"]).contains("login_timeout_disconnections:2\r\n"));
+}
+
+#[test]
+fn clients_that_have_not_logged_in_cannot_take_the_last_places() {
+    let server = Server::start(&["--requirepass", "secret", "--maxclients", "10"]);
+    let mut clients: Vec<Client> = (0..9).map(|_| server.connect()).collect();
+    let mut last = server.connect();
+    last.expect("-ERR max number of clients that have not logged in reached\r\n");
+    last.expect_closed();
+    clients.iter_mut().for_each(|client| client.call("AUTH secret", "+OK\r\n"));
+    let mut last = server.connect();
+    last.call("AUTH secret", "+OK\r\n");
+}
+
+/// The server held 0.4 MB of replies for each such client.
+#[test]
+fn a_client_that_has_not_logged_in_must_read_its_replies() {
+    let server = Server::start(&["--requirepass", "secret", "--login-timeout", "0"]);
+    let mut greedy = server.connect();
+    let requests = "HELLO\r\n".repeat(1000);
+    // The server closes the connection when the buffers of the sockets are full.
+    while greedy.stream.write_all(requests.as_bytes()).is_ok() {}
+    let mut client = server.connect();
+    client.call("AUTH secret", "+OK\r\n");
+    let stats = client.ask(&["INFO stats"]);
+    assert!(stats.contains("client_output_buffer_limit_disconnections:1\r\n"), "{stats}");
+}
+
+#[test]
+fn administrative_commands_are_logged_without_secrets() {
+    let server = Server::start(&["--enable-debug-command", "yes"]);
+    let (mut admin, mut other) = (server.connect(), server.connect());
+    other.call("PING", "+PONG\r\n");
+    admin.call("CONFIG SET timeout 100 requirepass secret", "+OK\r\n");
+    admin.send("CONFIG SET timeout wrong\r\n");
+    assert!(admin.line().starts_with("-ERR CONFIG SET failed"));
+    admin.call("SELECT 3", "+OK\r\n");
+    for command in ["FLUSHDB", "FLUSHALL ASYNC", "SWAPDB 1 2", "DEBUG SLEEP 0", "CLIENT KILL TYPE NORMAL"] {
+        admin.send(format!("{command}\r\n"));
+        admin.line();
+    }
+    other.expect_closed();
+    admin.call("CONFIG SET audit-log no", "+OK\r\n");
+    admin.call("FLUSHALL", "+OK\r\n");
+    admin.call("CONFIG SET audit-log no-connections", "+OK\r\n");
+    admin.call("SHUTDOWN", "");
+    let log = server.wait().0;
+    let commands: Vec<&str> = log.lines().filter_map(|line| line.split("event=command ").nth(1)).collect();
+    let of_admin = |what: &str| {
+        let address = admin.stream.local_addr().unwrap();
+        format!("address=\"{address}\" user=\"default\" what=\"{what}\"")
+    };
+    let expected = [
+        "CONFIG SET timeout requirepass",
+        "FLUSHDB of database 3",
+        "FLUSHALL",
+        "SWAPDB 1 2",
+        "DEBUG SLEEP",
+        "CLIENT KILL",
+        "CONFIG SET audit-log",
+        "SHUTDOWN",
+    ];
+    assert_eq!(commands, expected.map(of_admin));
+    assert!(log.contains("event=connected address=\"127.0.0.1:"), "{log}");
+    assert!(!log.contains("secret"), "{log}");
 }
 
 #[test]
@@ -129,7 +248,10 @@ fn protected_mode_refuses_clients_from_other_machines() {
     remote.expect_closed();
     server.connect().call("PING", "+PONG\r\n");
 
+    assert!(!server.greeting.contains("warning"), "{}", server.greeting);
     let open = Server::start(&["--bind", "*", "--protected-mode", "no"]);
+    let warning = "warning: every client that can reach 0.0.0.0:";
+    assert!(open.greeting.contains(warning), "{}", open.greeting);
     Client::connect(SocketAddr::new(address, open.port)).call("PING", "+PONG\r\n");
     let guarded = Server::start(&["--bind", "*", "--requirepass", "secret"]);
     Client::connect(SocketAddr::new(address, guarded.port)).call("AUTH secret", "+OK\r\n");

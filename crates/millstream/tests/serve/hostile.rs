@@ -53,12 +53,7 @@ fn malformed_requests_get_an_error_and_close_the_connection() {
 #[test]
 fn binary_data_runs_no_command_behind_a_line_feed() {
     let server = Server::start(&[]);
-    for (start, byte) in [
-        // The start of a TLS connection.
-        (&b"\x16\x03\x01\x00\xf4\x01\x00\x00\xf0\x03\x03"[..], "16"),
-        (b"GET \x00", "00"),
-        (b"\x7fELF", "7f"),
-    ] {
+    for (start, byte) in [(&b"GET \x00"[..], "00"), (b"\x7fELF", "7f")] {
         let mut client = server.connect();
         client.send([start, b"\nSET pwned 1\n"].concat());
         client.expect(&format!("-ERR Protocol error: inline request contains control byte 0x{byte}\r\n"));
@@ -79,14 +74,33 @@ fn empty_requests_are_skipped() {
 }
 
 #[test]
-fn http_requests_close_the_connection() {
+fn clients_that_speak_another_protocol_are_told_so_and_disconnected() {
     let server = Server::start(&[]);
-    for verb in ["POST / HTTP/1.1\r\nHost: x\r\n\r\n", "Host: x\r\nSET a b\r\n"] {
+    let (http, ssh) = ("HTTP, but this port expects RESP", "SSH, but this port expects RESP");
+    let tls = "TLS, but this port expects plain RESP";
+    for (request, reply) in [
+        ("POST /x HTTP/1.1\r\nHost: x\r\n\r\n", http),
+        ("Host: x\r\nSET a b\r\n", http),
+        // With DNS rebinding, a web page can make a browser send a request with any method to this port.
+        ("SET a HTTP/1.1\r\nSET a b\r\n", http),
+        ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", http),
+        ("SSH-2.0-OpenSSH_9.2\r\nSET a b\r\n", ssh),
+        ("\x16\x03\x01\0\u{14}\x01\0\0\u{30}\x03\x03\nSET a b\n", tls),
+    ] {
         let mut client = server.connect();
-        client.send(verb);
+        client.send(request);
+        client.expect(&format!("-ERR Protocol error: this looks like {reply}\r\n"));
         client.expect_closed();
     }
-    server.connect().call("EXISTS a", ":0\r\n");
+    let mut client = server.connect();
+    client.call("EXISTS a", ":0\r\n");
+    // Only inline requests can be HTTP.
+    client.send(request(&["SET", "a", "HTTP/1.1"]));
+    client.expect("+OK\r\n");
+    client.call("SHUTDOWN", "");
+    let log = server.wait().0;
+    assert!(log.contains("event=foreign-protocol address=\"127.0.0.1:"), "{log}");
+    assert!(log.contains("event=foreign-protocol address=\"127.0.0.1\" more=5"), "{log}");
 }
 
 /// Appends an argument to a request.

@@ -30,6 +30,8 @@ const UNAUTHENTICATED_BULK_MAX: u64 = 16 * 1024;
 pub const PLAIN_ARGS_MAX: usize = 32;
 /// Maximum length in bytes of a short argument. Its length has at most three digits.
 const SHORT_BYTES_MAX: u64 = 999;
+/// First byte of a TLS connection: the type of a handshake record.
+const TLS_HANDSHAKE: u8 = 0x16;
 /// Maximum capacity of the list of spans between requests; a larger list is shrunk.
 const SPANS_KEPT_MAX: usize = 256;
 
@@ -86,8 +88,46 @@ pub enum ProtocolError {
     InlineTooLong,
     /// An inline request contains this control byte.
     InlineControlByte(u8),
+    /// The client speaks another protocol.
+    Foreign(ForeignProtocol),
     /// In an inline request, a quote is not closed, or a byte other than white space follows a closing quote.
     UnbalancedQuotes,
+}
+
+/// A protocol that clients send to this port by mistake, or because a web page makes them do it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ForeignProtocol {
+    /// A line of an HTTP request. Lines after it can look like commands and must not run.
+    Http,
+    /// The start of a TLS connection.
+    Tls,
+    /// The version line of SSH.
+    Ssh,
+}
+
+impl ForeignProtocol {
+    /// Returns its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            ForeignProtocol::Http => "HTTP",
+            ForeignProtocol::Tls => "TLS",
+            ForeignProtocol::Ssh => "SSH",
+        }
+    }
+
+    /// Recognizes the protocol by the words of an inline request.
+    fn of_words<'a>(mut words: impl DoubleEndedIterator<Item = &'a [u8]>) -> Option<ForeignProtocol> {
+        let first = words.next()?;
+        // The first line of a request ends with the version, as in `SET /x HTTP/1.1`.
+        let has_version = words.next_back().is_some_and(|last| last.starts_with(b"HTTP/"));
+        if first.starts_with(b"SSH-") {
+            Some(ForeignProtocol::Ssh)
+        } else if first.eq_ignore_ascii_case(b"POST") || first.eq_ignore_ascii_case(b"Host:") || has_version {
+            Some(ForeignProtocol::Http)
+        } else {
+            None
+        }
+    }
 }
 
 impl ProtocolError {
@@ -118,6 +158,13 @@ impl ProtocolError {
             ProtocolError::BulkLineTooLong => "too big bulk count string",
             ProtocolError::InlineTooLong => "too big inline request",
             ProtocolError::InlineControlByte(_) => "inline request contains control byte ",
+            ProtocolError::Foreign(ForeignProtocol::Http) => {
+                "this looks like HTTP, but this port expects RESP"
+            }
+            ProtocolError::Foreign(ForeignProtocol::Tls) => {
+                "this looks like TLS, but this port expects plain RESP"
+            }
+            ProtocolError::Foreign(ForeignProtocol::Ssh) => "this looks like SSH, but this port expects RESP",
             ProtocolError::UnbalancedQuotes => "unbalanced quotes in request",
         }
     }
@@ -424,10 +471,15 @@ impl Decoder {
             [b'\n', ..] => line_end + 1,
             [b'\r', b'\n', ..] => line_end + 2,
             [b'\r'] => return unfinished,
+            _ if buffer[0] == TLS_HANDSHAKE => return Err(ProtocolError::Foreign(ForeignProtocol::Tls)),
             _ => return Err(ProtocolError::InlineControlByte(buffer[line_end])),
         };
         inline::split(&buffer[..line_end], &mut self.unquoted, &mut self.spans)
             .ok_or(ProtocolError::UnbalancedQuotes)?;
+        let words = self.spans.iter().map(|&(from, to)| &self.unquoted[from..to]);
+        if let Some(foreign) = ForeignProtocol::of_words(words) {
+            return Err(ProtocolError::Foreign(foreign));
+        }
         self.state = State::Complete { inline: true };
         Ok(Some(next))
     }

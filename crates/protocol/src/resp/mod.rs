@@ -12,6 +12,6 @@ pub(crate) mod seeded;
 mod template;
 mod writer;
 
-pub use decode::{Decoder, Limits, PLAIN_ARGS_MAX, ProtocolError, RequestArgs};
+pub use decode::{Decoder, ForeignProtocol, Limits, PLAIN_ARGS_MAX, ProtocolError, RequestArgs};
 pub use entry::{EntryEncoder, EntryRun};
 pub use writer::{DeferredLength, Writer};

@@ -14,7 +14,7 @@ use millstream_store::Txn;
 
 use crate::command::{Call, CommandContext, DONE, Reply, reply_ok};
 use crate::registry::{Client, flags};
-use crate::session;
+use crate::session::{self, AfterReply};
 use crate::state::{NANOS_PER_MILLI, Server};
 
 pub(crate) fn id(call: &mut Call<'_, '_, '_>, _: ArgList<'_>) -> Reply {
@@ -73,6 +73,7 @@ pub(crate) fn pause(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>) -> Reply {
     let server = call.context.server;
     let length_ns = timeout_ms.saturating_mul(NANOS_PER_MILLI);
     server.pause.begin(mode, server.uptime_ns().saturating_add(length_ns));
+    call.context.audit("CLIENT PAUSE");
     reply_ok(call.out)
 }
 
@@ -200,10 +201,13 @@ pub(crate) fn kill(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>) -> Reply {
         killed += 1;
         if client.id == this {
             // The reply is sent before the connection is closed.
-            call.context.session.close = true;
+            call.context.session.after_reply = AfterReply::Close;
         } else {
             client.kill();
         }
+    }
+    if killed > 0 {
+        call.context.audit("CLIENT KILL");
     }
     match kill {
         ClientKill::Address(_) if killed == 0 => return Err(errors::NO_SUCH_CLIENT),

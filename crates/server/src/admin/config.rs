@@ -27,6 +27,8 @@ pub(crate) fn set(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>) -> Reply {
     let texts: Vec<String> = pairs.iter().map(|text| String::from_utf8_lossy(text).into_owned()).collect();
     let pairs: Vec<(&str, &str)> = texts.chunks_exact(2).map(|pair| (&*pair[0], &*pair[1])).collect();
     let changed = call.context.server.change_settings(&pairs)?;
+    let names: Vec<&str> = changed.iter().map(|id| id.setting().name).collect();
+    call.context.audit(&format!("CONFIG SET {}", names.join(" ")));
     if changed.contains(&Id::RequirePass) {
         // The client that sets the password knows it, so it stays authenticated.
         call.context.session.authenticated = true;
@@ -36,5 +38,6 @@ pub(crate) fn set(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>) -> Reply {
 
 pub(crate) fn resetstat(call: &mut Call<'_, '_, '_>, _: ArgList<'_>) -> Reply {
     call.context.server.stats.reset();
+    call.context.audit("CONFIG RESETSTAT");
     reply_ok(call.out)
 }

@@ -47,11 +47,15 @@ pub(crate) fn replicaof(_: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) ->
 pub(crate) fn debug(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>) -> Reply {
     match DebugCommand::parse(argv)? {
         DebugCommand::Sleep(duration) => {
+            call.context.audit("DEBUG SLEEP");
             // Sleeps while all keys are locked, so that all clients wait, as in Redis.
             std::thread::sleep(duration);
             reply_ok(call.out)
         }
-        DebugCommand::Reload { save } => saving::reload(call, save),
+        DebugCommand::Reload { save } => {
+            call.context.audit("DEBUG RELOAD");
+            saving::reload(call, save)
+        }
     }
 }
 
@@ -75,6 +79,7 @@ pub(crate) fn slowlog_len(call: &mut Call<'_, '_, '_>, _: ArgList<'_>) -> Reply 
 
 pub(crate) fn slowlog_reset(call: &mut Call<'_, '_, '_>, _: ArgList<'_>) -> Reply {
     call.context.server.slowlog.clear();
+    call.context.audit("SLOWLOG RESET");
     reply_ok(call.out)
 }
 

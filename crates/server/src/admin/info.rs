@@ -152,6 +152,7 @@ impl InfoWriter<'_, '_> {
         let clients = &self.server.clients;
         let (connected, blocked) = (clients.count(), clients.blocked_count());
         self.line("connected_clients", connected);
+        self.line("unauthenticated_clients", clients.logged_out_count());
         self.line("cluster_connections", 0);
         self.line("maxclients", self.server.settings.number(Id::MaxClients));
         self.zeros(&["client_recent_max_input_buffer", "client_recent_max_output_buffer"]);
@@ -205,6 +206,8 @@ impl InfoWriter<'_, '_> {
         self.line("client_query_buffer_limit_disconnections", totals.of(Event::QueryLimitClose));
         self.line("client_output_buffer_limit_disconnections", totals.of(Event::OutputLimitClose));
         self.line("acl_access_denied_auth", totals.of(Event::AuthFailure));
+        self.line("failed_login_disconnections", totals.of(Event::FailedLoginsClose));
+        self.line("login_timeout_disconnections", totals.of(Event::LoginTimeoutClose));
         self.line("total_error_replies", totals.of(Event::Error));
         self.line("total_reads_processed", totals.reads);
         self.line("total_writes_processed", totals.writes);

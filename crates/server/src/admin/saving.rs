@@ -12,6 +12,7 @@ use millstream_protocol::resp::Writer;
 
 use crate::command::{Call, DONE, Outcome, Reply, SlowWork};
 use crate::persistence::{BackgroundSave, SnapshotPurpose};
+use crate::session::AfterReply;
 use crate::state::Server;
 
 pub(crate) fn save(call: &mut Call<'_, '_, '_>, _: ArgList<'_>) -> Reply {
@@ -117,9 +118,10 @@ pub(crate) fn shutdown(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>) -> Reply 
     let ShutdownCommand::Stop(options) = ShutdownCommand::parse(argv)? else {
         return Err(errors::NO_SHUTDOWN);
     };
+    call.context.audit("SHUTDOWN");
     if options.save != Some(true) {
         call.context.server.shutdown.begin();
-        call.context.session.close = true;
+        call.context.session.after_reply = AfterReply::Close;
         return DONE;
     }
     if !options.force {

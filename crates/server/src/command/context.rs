@@ -9,11 +9,12 @@ use millstream_protocol::resp::Writer;
 use millstream_store::{Txn, monotonic_ns};
 
 use super::{Call, CommandSpec, Flags, LongReply, Outcome, Reply, Run};
-use crate::session::Session;
+use crate::audit::AuditKind;
+use crate::session::{AfterReply, Session};
 use crate::settings::Id;
 use crate::slowlog::{self, SlowEntry};
 use crate::state::{NANOS_PER_MILLI, Server};
-use crate::stats::ThreadStats;
+use crate::stats::{Event, ThreadStats};
 
 const NANOS_PER_MICRO: u64 = 1_000;
 /// Maximum number of brief commands in a row that are timed together: reading the clock takes longer than some of them.
@@ -151,6 +152,26 @@ impl CommandContext<'_> {
     pub(crate) fn write_error(&self, error: &CommandError, out: &mut Writer) {
         self.server.stats.note_error(error.code());
         out.error(error.as_bytes());
+    }
+
+    /// Adds an administrative command that has changed something to the audit log. `what` must contain no secrets and
+    /// no data.
+    pub(crate) fn audit(&self, what: &str) {
+        self.server.audit(AuditKind::Command, &self.session.client.addr, Some(self.session.user()), what);
+    }
+
+    /// Counts and logs a failed login. The reply is delayed, and after a few of them the connection is closed.
+    /// `user` is the user's name if that user exists. A name of no user is not logged: it can be a mistyped password.
+    pub(crate) fn note_failed_login(&mut self, user: Option<&str>) {
+        self.server.stats.note(Event::AuthFailure);
+        self.server.audit(AuditKind::FailedLogin, &self.session.client.addr, user, "");
+        self.session.failed_logins += 1;
+        self.session.after_reply = AfterReply::Delay;
+    }
+
+    /// Logs that the client has logged in as the session's user.
+    pub(crate) fn note_login(&self) {
+        self.server.audit(AuditKind::LoggedIn, &self.session.client.addr, Some(self.session.user()), "");
     }
 
     /// Accounts for the time of the untimed commands that ran before this one, unless they are calls of the same

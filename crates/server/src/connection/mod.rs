@@ -13,6 +13,7 @@
 //! next use, and the locks are released as the stack unwinds. Changes that the command has applied stay applied.
 
 mod leftover;
+mod logged_out;
 mod long_reply;
 mod socket;
 mod stall;
@@ -27,13 +28,14 @@ use std::task::{Context, Poll, ready};
 use millstream_protocol::resp::{Decoder, Limits, PLAIN_ARGS_MAX, ProtocolError, RequestArgs, Writer};
 use tokio::io::{AsyncRead, ReadBuf};
 
+use crate::audit::AuditKind;
 use crate::blocked::BlockedClient;
 use crate::command::{Batch, CommandContext, LongReply};
 use crate::deferred_replies;
 use crate::dispatch::AfterRequest;
 use crate::io_thread::{Buffers, INPUT_BYTES, recycle, spare_buffer, with_buffers};
 use crate::registry::Client;
-use crate::session::Session;
+use crate::session::{AfterReply, Session};
 use crate::settings::Id;
 use crate::state::Server;
 use crate::stats::{Event, ThreadStats};
@@ -77,6 +79,8 @@ enum AfterBatch {
     SendLongReply { reply: Box<LongReply>, bytes_max: usize },
     /// Because of CLIENT PAUSE, it runs no commands until the server's uptime is `until_ns`.
     Pause { until_ns: u64 },
+    /// Because a login has failed, it waits before it sends the replies.
+    DelayReplies,
     /// It closes.
     Close,
 }
@@ -112,15 +116,23 @@ impl Connection {
         })
         .await;
         loop {
+            if !self.session.authenticated && !self.begin_turn(&mut stream).await {
+                return;
+            }
             let next = poll_fn(|cx| self.poll_batch(cx, &mut stream)).await;
             if self.awaited_position.is_some() && !self.wait_durable().await {
                 return;
             }
-            if (!self.output.is_empty() || stream.unsent_bytes() > 0) && !self.flush(&mut stream).await {
+            if matches!(next, AfterBatch::DelayReplies) {
+                self.delay_replies().await;
+            }
+            if (!self.output.is_empty() || stream.unsent_bytes() > 0) && !self.send_kept(&mut stream).await {
                 return;
             }
             match next {
                 AfterBatch::Read => {}
+                AfterBatch::DelayReplies if self.session.after_reply == AfterReply::Close => return,
+                AfterBatch::DelayReplies => {}
                 AfterBatch::Yield => {
                     self.turn_bytes = 0;
                     tokio::task::yield_now().await;
@@ -231,6 +243,11 @@ impl Connection {
                 self.server.stats.note(Event::QueryLimitClose);
                 AfterBatch::Close
             }
+            AfterBatch::DelayReplies => {
+                self.output.keep(&mut out.buf, 0);
+                out.buf = spare_buffer();
+                AfterBatch::DelayReplies
+            }
             next => next,
         }
     }
@@ -242,6 +259,8 @@ impl Connection {
         let commands = &COMMANDS;
         let mut context = CommandContext { server, stats, session, batch, commands, is_short: false };
         let reply_bytes_max = server.reply_bytes_max();
+        let flush_bytes =
+            if context.session.authenticated { FLUSH_BYTES } else { logged_out::REPLY_BYTES_PER_TURN };
         // The last request's transaction, kept open: the next request may need the same lock.
         let mut open = None;
         let mut used = 0;
@@ -261,7 +280,7 @@ impl Connection {
                         (&decoded[..], size)
                     }
                     Ok(None) => return (used, AfterBatch::Read),
-                    Err(error) => return (used, reject(server, error, out)),
+                    Err(error) => return (used, reject(server, &context.session.client, error, out)),
                 },
             };
             let after = match argv {
@@ -290,16 +309,20 @@ impl Connection {
             }
             if context.session.authenticated != decoder.limits().authenticated {
                 decoder.set_limits(limits(server, context.session.authenticated));
+                let is_logged_in = context.session.authenticated || !server.requires_login();
+                context.session.client.set_logged_in(is_logged_in, context.batch.uptime_ms);
             }
             if out.is_full() {
                 server.stats.note(Event::OutputLimitClose);
                 out.truncate(mark);
                 return (used, AfterBatch::Close);
             }
-            if context.session.close {
-                return (used, AfterBatch::Close);
+            match context.session.after_reply {
+                AfterReply::Continue => {}
+                AfterReply::Delay => return (used, AfterBatch::DelayReplies),
+                AfterReply::Close => return (used, AfterBatch::Close),
             }
-            if yields || out.len() >= FLUSH_BYTES {
+            if yields || out.len() >= flush_bytes {
                 return (used, AfterBatch::Yield);
             }
         }
@@ -403,7 +426,10 @@ impl Connection {
 }
 
 /// Replies to a request that violates the protocol, and closes the connection.
-fn reject(server: &Server, error: ProtocolError, out: &mut Writer) -> AfterBatch {
+fn reject(server: &Server, client: &Client, error: ProtocolError, out: &mut Writer) -> AfterBatch {
+    if let ProtocolError::Foreign(protocol) = error {
+        server.audit(AuditKind::ForeignProtocol, &client.addr, None, protocol.name());
+    }
     server.stats.note_error(b"ERR");
     out.error(error.reply());
     AfterBatch::Close
@@ -421,23 +447,24 @@ mod tests {
     use crate::registry::ConnectionInfo;
     use crate::settings::Setting;
 
-    /// Starts a server and creates a connection that it does not know of.
-    fn new_connection() -> (Arc<Server>, Connection) {
+    /// Starts a server in memory, and a connection that is not served.
+    fn connection(setting: (&str, &str)) -> (Arc<Server>, Connection) {
         let settings = Settings::new();
-        for (name, value) in [("port", "0"), ("appendonly", "no")] {
+        for (name, value) in [("port", "0"), ("appendonly", "no"), setting] {
             settings.set(Setting::find(name).unwrap().id, value).unwrap();
         }
         let running = Server::start(settings).unwrap();
         let server = Arc::clone(running.server());
         let info = ConnectionInfo { addr: "".into(), laddr: "".into(), fd: 0, by_unix_socket: false };
-        let client = server.clients.add(info, 0, 1).unwrap();
+        let client = server.clients.add(info, 0, 1, server.requires_login()).unwrap();
         let stats = Arc::clone(server.stats.of_thread(0));
-        (Arc::clone(&server), Connection::new(server, stats, client))
+        let connection = Connection::new(Arc::clone(&server), stats, client);
+        (server, connection)
     }
 
     #[test]
     fn only_a_batch_with_requests_counts_as_one_that_needs_no_sync() {
-        let (server, mut connection) = new_connection();
+        let (server, mut connection) = connection(("timeout", "0"));
         let is_noted = || deferred_replies::serves_clients_without_sync(server.uptime_ms());
         // After a blocking command, the connection runs the requests that have arrived meanwhile: usually none.
         connection.run(b"", &mut Writer::new(false));
@@ -450,7 +477,7 @@ mod tests {
     /// Otherwise a client that sends faster than the server reads would keep the thread for itself.
     #[tokio::test]
     async fn connection_yields_although_the_socket_has_more_bytes() {
-        let (server, mut connection) = new_connection();
+        let (server, mut connection) = connection(("timeout", "0"));
         let (mut client, served) = std::os::unix::net::UnixStream::pair().unwrap();
         served.set_nonblocking(true).unwrap();
         let mut served = tokio::net::UnixStream::from_std(served).unwrap();
@@ -465,6 +492,27 @@ mod tests {
         let mut reply = [0; 7];
         io::Read::read_exact(&mut client, &mut reply).unwrap();
         assert_eq!(&reply, b"+PONG\r\n");
+        server.shutdown.begin();
+    }
+
+    #[test]
+    fn client_that_has_not_logged_in_runs_few_requests_per_turn() {
+        let (server, mut connection) = connection(("requirepass", "secret"));
+        let mut out = Writer::new(false);
+        let error = b"-NOAUTH Authentication required.\r\n";
+        let next = connection.run(&b"PING\r\n".repeat(1000), &mut out);
+        assert!(matches!(next, AfterBatch::Yield) && connection.input.runnable);
+        let replies = logged_out::REPLY_BYTES_PER_TURN.div_ceil(error.len());
+        assert_eq!(out.buf, error.repeat(replies));
+        assert_eq!(connection.input.bytes, b"PING\r\n".repeat(1000 - replies));
+
+        // After the login, requests run in one batch again.
+        connection.input.bytes.clear();
+        connection.run(b"AUTH secret\r\n", &mut out);
+        out.truncate(0);
+        connection.run(&b"PING\r\n".repeat(1000), &mut out);
+        assert_eq!(out.buf, b"+PONG\r\n".repeat(1000));
+        assert_eq!(server.clients.logged_out_count(), 0);
         server.shutdown.begin();
     }
 }

@@ -9,14 +9,10 @@ use millstream_store::Txn;
 use super::transactions;
 use crate::command::{Call, DONE, Outcome, Reply, reply_ok};
 use crate::registry::flags;
-use crate::session::ReplyMode;
+use crate::session::{AfterReply, DEFAULT_USER, ReplyMode};
 use crate::settings::Id;
 use crate::state::Server;
-use crate::stats::Event;
 use crate::version::REDIS_VERSION;
-
-/// The only user that exists.
-const DEFAULT_USER: &[u8] = b"default";
 
 pub(crate) fn ping(_: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
     match *Args::of_command(argv).rest() {
@@ -43,13 +39,15 @@ pub(crate) fn auth(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>) -> Reply {
 }
 
 fn authenticate(call: &mut Call<'_, '_, '_>, auth: Auth<'_>) -> Result<(), CommandError> {
-    let server = call.context.server;
-    let known = auth.user.is_none_or(|user| user == DEFAULT_USER);
-    if !known || !is_password_right(server, auth.password) {
-        server.stats.note(Event::AuthFailure);
+    let known = auth.user.is_none_or(|user| user == DEFAULT_USER.as_bytes());
+    // In a transaction, a client could try any number of passwords before its connection is closed.
+    let may_try = !call.context.session.has_too_many_failed_logins();
+    if !known || !may_try || !is_password_right(call.context.server, auth.password) {
+        call.context.note_failed_login(known.then_some(DEFAULT_USER));
         return Err(errors::WRONG_PASS);
     }
     call.context.session.authenticated = true;
+    call.context.note_login();
     Ok(())
 }
 
@@ -75,7 +73,7 @@ pub(crate) fn hello(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>) -> Reply {
         authenticate(call, auth)?;
     }
     let session = &mut *call.context.session;
-    if !session.authenticated && !call.context.server.settings.is_empty(Id::RequirePass) {
+    if !session.authenticated && call.context.server.requires_login() {
         return Err(errors::NO_AUTH_HELLO);
     }
     if let Some(name) = hello.checked_name()? {
@@ -118,7 +116,7 @@ pub(crate) fn reset(call: &mut Call<'_, '_, '_>, _: ArgList<'_>) -> Reply {
     session.db = 0;
     session.resp3 = false;
     session.reply = ReplyMode::On;
-    session.authenticated = context.server.settings.is_empty(Id::RequirePass);
+    session.authenticated = !context.server.requires_login();
     session.client.labels.lock().name.clear();
     session.client.set(flags::NO_EVICT | flags::NO_TOUCH, false);
     call.out.resp3 = false;
@@ -128,7 +126,7 @@ pub(crate) fn reset(call: &mut Call<'_, '_, '_>, _: ArgList<'_>) -> Reply {
 
 /// Closes the connection after the reply. Arguments are ignored.
 pub(crate) fn quit(call: &mut Call<'_, '_, '_>, _: ArgList<'_>) -> Reply {
-    call.context.session.close = true;
+    call.context.session.after_reply = AfterReply::Close;
     reply_ok(call.out)
 }
 

@@ -148,15 +148,12 @@ fn keys_expire_move_and_are_listed() {
         ("TYPE d", "+string"),
         ("DBSIZE", ":2"),
         ("PEXPIRE d -1", ":1"),
-        ("SWAPDB 0 1", "+OK"),
-        ("KEYS [a-c]*", "*1 $1 c"),
-        ("SCAN 0 TYPE STRING", "*2 $1 0 *1 $1 c"),
+        ("KEYS [a-c]*", "*1 $1 b"),
+        ("SCAN 0 TYPE STRING", "*2 $1 0 *1 $1 b"),
         ("SCAN 0 MATCH x*", "*2 $1 0 *0"),
-        ("RANDOMKEY", "$1 c"),
-        ("DEL c c none", ":1"),
+        ("RANDOMKEY", "$1 b"),
+        ("DEL b b none", ":1"),
         ("RANDOMKEY", "$-1"),
-        ("FLUSHALL ASYNC", "+OK"),
-        ("DBSIZE", ":0"),
     ];
     check(false, &cases);
 }

@@ -12,7 +12,7 @@ use millstream_protocol::glob;
 use millstream_protocol::resp::Writer;
 use millstream_store::{ExpireIf, Txn};
 
-use crate::command::{DONE, Reply, reply_ok};
+use crate::command::{Call, DONE, Reply, reply_ok};
 
 /// DEL and UNLINK. Both free large values on another thread, so no client waits for it.
 pub(crate) fn del(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
@@ -154,22 +154,25 @@ pub(crate) fn dbsize(txn: &mut Txn<'_>, out: &mut Writer, _: ArgList<'_>) -> Rep
     DONE
 }
 
-pub(crate) fn flushdb(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+pub(crate) fn flushdb(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>) -> Reply {
     check_flush_mode(Args::of_command(argv))?;
-    txn.flush_database();
-    reply_ok(out)
+    call.txn.flush_database();
+    call.context.audit(&format!("FLUSHDB of database {}", call.txn.db()));
+    reply_ok(call.out)
 }
 
-pub(crate) fn flushall(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+pub(crate) fn flushall(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>) -> Reply {
     check_flush_mode(Args::of_command(argv))?;
-    txn.flush_all();
-    reply_ok(out)
+    call.txn.flush_all();
+    call.context.audit("FLUSHALL");
+    reply_ok(call.out)
 }
 
-pub(crate) fn swapdb(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+pub(crate) fn swapdb(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>) -> Reply {
     let (one, other) = parse_swapdb(argv)?;
-    txn.swap_databases(one, other)?;
-    reply_ok(out)
+    call.txn.swap_databases(one, other)?;
+    call.context.audit(&format!("SWAPDB {one} {other}"));
+    reply_ok(call.out)
 }
 
 pub(crate) fn keys(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {

@@ -110,6 +110,12 @@ settings! {
         "Data folder";
     RequirePass, "requirepass", Text, Fixed(""), Anytime,
         "Password that clients must send with AUTH or HELLO; empty: no password is required";
+    LoginTimeout, "login-timeout", Number { min: 0, max: 86_400 }, Fixed("10"), Anytime,
+        "If a password is required, close a connection that has not logged in after this many seconds; 0: never";
+    AuditLog, "audit-log", Choice(&["all", "no-connections", "no"]), Fixed("all"), Anytime,
+        "Which events the server logs on standard error; `all`: connections, logins, failed logins, changes of \
+                 settings and other administrative commands, `no-connections`: all but connections and successful \
+                 logins, `no`: none";
     ProtectedMode, "protected-mode", YesNo, Fixed("yes"), Anytime,
         "While no password is set, reject connections from other machines";
     EnableDebugCommand, "enable-debug-command", Choice(&["no", "local", "yes"]), Fixed("no"), AtStart,

@@ -74,7 +74,7 @@ fn fill(txn: &mut Txn<'_>, group: Group) {
     fn ask(txn: &mut Txn<'_>, words: &[&[u8]]) -> Reply {
         run(txn, &mut Writer::new(false), words)
     }
-    ask(txn, &[b"FLUSHALL"]).unwrap();
+    txn.flush_all();
     for key in NAMES {
         match group {
             Group::Stream => {

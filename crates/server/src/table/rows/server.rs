@@ -159,14 +159,14 @@ pub(in crate::table) const COMMANDS: &[CommandSpec] = &[
             "DEBUG SLEEP seconds | RELOAD [NOSAVE] | LOADAOF",
             "For tests: blocks the server for a time, or loads its data again.",
         ),
-    command("flushall", "1.0.0", -1, WRITE, Data(keys::flushall))
+    command("flushall", "1.0.0", -1, WRITE, Call(keys::flushall))
         .locks_everything()
         .category(Categories::KEYSPACE)
         .category(Categories::DANGEROUS)
         .complexity(ALL_KEYS)
         .tips(ALL_SHARDS)
         .text("FLUSHALL [ASYNC|SYNC]", "Removes every key of every database."),
-    command("flushdb", "1.0.0", -1, WRITE, Data(keys::flushdb))
+    command("flushdb", "1.0.0", -1, WRITE, Call(keys::flushdb))
         .locks_everything()
         .category(Categories::KEYSPACE)
         .category(Categories::DANGEROUS)
@@ -266,7 +266,7 @@ pub(in crate::table) const COMMANDS: &[CommandSpec] = &[
         .complexity("O(N), N being the commands in SLOWLOG")
         .tips(EVERY_NODE)
         .text("SLOWLOG RESET", "Removes all commands from SLOWLOG."),
-    command("swapdb", "4.0.0", 3, WRITE_FAST, Data(keys::swapdb))
+    command("swapdb", "4.0.0", 3, WRITE_FAST, Call(keys::swapdb))
         .locks_everything()
         .category(Categories::KEYSPACE)
         .category(Categories::DANGEROUS)
