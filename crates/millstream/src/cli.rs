@@ -18,7 +18,7 @@ pub(crate) enum Invocation {
         flags: Vec<(Id, String)>,
     },
     /// Run any other command.
-    Tool(Tool),
+    Tool(Box<Tool>),
 }
 
 const ABOUT: &str =
@@ -59,7 +59,9 @@ pub(crate) fn parse() -> Invocation {
             config_path: serve.get_one::<PathBuf>("config").cloned(),
             flags: SETTINGS.iter().filter_map(|setting| flag_value(serve, setting)).collect(),
         },
-        _ => Invocation::Tool(Tool::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())),
+        _ => {
+            Invocation::Tool(Box::new(Tool::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())))
+        }
     }
 }
 

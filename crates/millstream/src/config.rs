@@ -7,6 +7,7 @@ use millstream_server::Settings;
 use millstream_server::settings::{Id, SETTINGS, Setting, ValueType};
 
 use crate::ops::Failure;
+use crate::ops::connection::TOOL_VARIABLES;
 
 const CONFIG_ENV_NAME: &str = "MILLSTREAM_CONFIG";
 const ENV_PREFIX: &str = "MILLSTREAM_";
@@ -66,7 +67,7 @@ fn toml_text(value: &toml::Value) -> Option<String> {
 
 /// Applies environment variables. Rejects a variable whose name looks like a misspelled setting.
 ///
-/// Ignores all other variables with this prefix, and every value that begins with `tcp://`, because other software sets
+/// Ignores the variables of the tools, all other variables with this prefix, and every value that begins with `tcp://`, because other software sets
 /// such variables. For a service called `millstream`, Kubernetes sets `MILLSTREAM_SERVICE_HOST` and
 /// `MILLSTREAM_PORT=tcp://…`.
 fn apply_environment(
@@ -75,7 +76,8 @@ fn apply_environment(
 ) -> Result<(), Failure> {
     for (variable, text) in variables {
         let Some(rest) = variable.strip_prefix(ENV_PREFIX) else { continue };
-        if variable == CONFIG_ENV_NAME || text.starts_with("tcp://") {
+        let is_other = variable == CONFIG_ENV_NAME || TOOL_VARIABLES.contains(&&*variable);
+        if is_other || text.starts_with("tcp://") {
             continue;
         }
         let name = rest.replace('_', "-").to_ascii_lowercase();
@@ -171,6 +173,7 @@ mod tests {
             ("MILLSTREAM_PORT_6379_TCP_ADDR", "10.0.0.1"),
         ];
         assert_eq!(environment(&kubernetes).unwrap().number(Id::Port), 6379);
+        assert!(environment(&TOOL_VARIABLES.map(|name| (name, "x"))).is_ok());
     }
 
     #[test]

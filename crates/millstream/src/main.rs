@@ -31,7 +31,7 @@ static ALLOCATOR: CountingAllocator = CountingAllocator;
 fn main() -> ExitCode {
     let result = match cli::parse() {
         Invocation::Serve { config_path, flags } => config::load(config_path, &flags).and_then(serve),
-        Invocation::Tool(tool) => commands::run(tool, cli::command()),
+        Invocation::Tool(tool) => commands::run(*tool, cli::command()),
     };
     let Err(failure) = result else { return ExitCode::SUCCESS };
     if !failure.is_silent() {

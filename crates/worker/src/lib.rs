@@ -89,7 +89,7 @@ pub mod worker;
 pub use autoscale::Autoscale;
 pub use backend::{Admin, Backend, Error};
 pub use backoff::Backoff;
-pub use connect::{connect, connect_existing};
+pub use connect::{ConnectOptions, connect, connect_existing, is_tls};
 pub use dedupe::Dedupe;
 pub use message::Message;
 pub use names::WorkerName;

@@ -1,16 +1,26 @@
 //! The options common to all tools, and the connection to the store that these options select.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
 use millstream_worker::backend::ErrorKind;
-use millstream_worker::{Admin, Error};
+use millstream_worker::{Admin, ConnectOptions, Error, is_tls};
 
 use super::failure::Failure;
 
 const DEFAULT_URL: &str = "redis://127.0.0.1:6379";
 /// Environment variables that set the URL if `--url` is missing, in order of precedence.
 const URL_VARIABLES: [&str; 2] = ["MILLSTREAM_URL", "REDIS_URL"];
+/// The environment variable with the password for a URL that has none.
+pub(crate) const PASSWORD_VARIABLE: &str = "MILLSTREAM_PASSWORD";
+const CACERT_VARIABLE: &str = "MILLSTREAM_CACERT";
+const CERT_VARIABLE: &str = "MILLSTREAM_CERT";
+const KEY_VARIABLE: &str = "MILLSTREAM_KEY";
+
+/// The environment variables of the tools that could be mistaken for misspelled settings of the server.
+pub(crate) const TOOL_VARIABLES: [&str; 4] =
+    [PASSWORD_VARIABLE, CACERT_VARIABLE, CERT_VARIABLE, KEY_VARIABLE];
 
 /// The options common to all tools.
 #[derive(Args, Clone, Debug, Default)]
@@ -20,6 +30,21 @@ pub(crate) struct CommonOptions {
     /// [env: MILLSTREAM_URL, REDIS_URL] [default: redis://127.0.0.1:6379]
     #[arg(short, long, global = true, value_name = "URL", help_heading = "Common options")]
     url: Option<String>,
+    /// Read the password from this file, if the URL has none [env: MILLSTREAM_PASSWORD is the password itself]
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Common options")]
+    password_file: Option<PathBuf>,
+    /// Certificate of the authority that signed the server's certificate, for rediss:// [env: MILLSTREAM_CACERT]
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Common options")]
+    cacert: Option<PathBuf>,
+    /// Client certificate, for rediss:// [env: MILLSTREAM_CERT]
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Common options")]
+    cert: Option<PathBuf>,
+    /// Private key of the client certificate [env: MILLSTREAM_KEY]
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Common options")]
+    key: Option<PathBuf>,
+    /// Accept any certificate of the server, even that of an attacker
+    #[arg(long, global = true, help_heading = "Common options")]
+    insecure: bool,
     /// Print JSON instead of text
     #[arg(long, global = true, help_heading = "Common options")]
     pub(crate) json: bool,
@@ -28,15 +53,14 @@ pub(crate) struct CommonOptions {
 impl CommonOptions {
     /// Returns the URL of the store: from `--url`, from the environment, or the default.
     pub(crate) fn url(&self) -> String {
-        let from_environment = |name: &str| std::env::var(name).ok().filter(|url| !url.is_empty());
-        let url = self.url.clone().or_else(|| URL_VARIABLES.into_iter().find_map(from_environment));
+        let url = self.url.clone().or_else(|| URL_VARIABLES.into_iter().find_map(variable));
         url.unwrap_or_else(|| DEFAULT_URL.to_owned())
     }
 
     /// Connects to a store that must exist.
     pub(crate) async fn connect(&self) -> Result<Arc<dyn Admin>, Failure> {
         let url = self.url();
-        millstream_worker::connect_existing(&url).await.map_err(|error| {
+        self.options(&url)?.connect_existing(&url).await.map_err(|error| {
             let no_store = error.kind() == ErrorKind::NoStore;
             let failure = cannot_open(&url, error);
             if !no_store {
@@ -49,8 +73,49 @@ impl CommonOptions {
     /// Connects to a store. Creates an embedded store if the folder is missing or empty.
     pub(crate) async fn connect_or_create(&self) -> Result<Arc<dyn Admin>, Failure> {
         let url = self.url();
-        millstream_worker::connect(&url).await.map_err(|error| cannot_open(&url, error))
+        self.options(&url)?.connect(&url).await.map_err(|error| cannot_open(&url, error))
     }
+
+    /// Returns the password and the certificates. Variables for certificates apply only to URLs with TLS.
+    fn options(&self, url: &str) -> Result<ConnectOptions, Failure> {
+        let mut options = ConnectOptions::new();
+        if let Some(password) = self.password()? {
+            options = options.password(password);
+        }
+        let path = |name: &str| variable(name).filter(|_| is_tls(url)).map(PathBuf::from);
+        if let Some(ca) = self.cacert.clone().or_else(|| path(CACERT_VARIABLE)) {
+            options = options.ca_file(ca);
+        }
+        let client = match (&self.cert, &self.key) {
+            (None, None) => (path(CERT_VARIABLE), path(KEY_VARIABLE)),
+            given => (given.0.clone(), given.1.clone()),
+        };
+        options = match client {
+            (Some(certificate), Some(key)) => options.client_certificate(certificate, key),
+            (None, None) => options,
+            _ => {
+                return Err(Failure::Usage(format!(
+                    "a client certificate needs its key: pass both --cert and --key, or set both {CERT_VARIABLE} and {KEY_VARIABLE}"
+                )));
+            }
+        };
+        Ok(if self.insecure { options.insecure() } else { options })
+    }
+
+    fn password(&self) -> Result<Option<String>, Failure> {
+        let Some(path) = &self.password_file else { return Ok(variable(PASSWORD_VARIABLE)) };
+        match std::fs::read_to_string(path) {
+            Ok(text) => Ok(Some(text.trim_end_matches(['\r', '\n']).to_owned())),
+            Err(error) => {
+                Err(Failure::Other(format!("cannot read the password file {}: {error}", path.display())))
+            }
+        }
+    }
+}
+
+/// Returns the value of an environment variable. An empty value counts as none.
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
 fn cannot_open(url: &str, error: Error) -> Failure {

@@ -102,7 +102,7 @@ impl From<Error> for Failure {
                 Failure::Connection(error.to_string())
             }
             ErrorKind::Denied => Failure::Connection(format!(
-                "{error}\npass the correct user name and password in the URL: --url redis://USER:PASSWORD@HOST"
+                "{error}\npass the correct user name and password in the URL (redis://USER:PASSWORD@HOST), or the password with --password-file or MILLSTREAM_PASSWORD"
             )),
             ErrorKind::NotWritable if error.to_string().contains("OOM ") => Failure::Other(format!(
                 "{error}\ntrim or delete streams that are no longer needed, or raise the server's maxmemory"
@@ -117,7 +117,7 @@ impl From<Error> for Failure {
 }
 
 /// Hints for an unreachable server: a lower-case part of the error of the system or the client library, and the hint.
-const CONNECTION_HINTS: [(&str, &str); 7] = [
+const CONNECTION_HINTS: [(&str, &str); 14] = [
     ("connection refused", "start a server with: millstream serve, or choose another store with --url"),
     ("no such file", "start a server with: millstream serve, or choose another store with --url"),
     (
@@ -125,10 +125,29 @@ const CONNECTION_HINTS: [(&str, &str); 7] = [
         "run the command as a user with access to the socket, or choose another store with --url",
     ),
     (
-        "certificate",
-        "the certificate is not trusted: name its certificate authority with --url 'rediss://HOST?ca=FILE'",
+        "not signed by a trusted authority",
+        "name the certificate of the authority that signed it: --cacert FILE or MILLSTREAM_CACERT",
     ),
-    ("corrupt message", "the server does not speak TLS on this port: use redis:// or the port for TLS"),
+    ("certificate has expired", "renew the server's certificate, and check the clock of this machine"),
+    ("is for another host", "use a host name in the URL that the certificate is valid for"),
+    (
+        "may require a client certificate",
+        "pass one with --cert FILE --key FILE; if the port has no TLS, use redis://",
+    ),
+    (
+        "requires a client certificate",
+        "pass one: --cert FILE --key FILE, or MILLSTREAM_CERT and MILLSTREAM_KEY",
+    ),
+    (
+        "rejected the client certificate",
+        "use a client certificate that the server's tls-ca-cert-file has signed",
+    ),
+    ("not speak tls", "use redis:// or the server's port for TLS"),
+    (
+        "may require tls",
+        "use rediss:// or the server's port without TLS, and check that the server is running",
+    ),
+    ("not speak the redis protocol", "check the port, and whether it requires TLS (rediss://)"),
     ("lookup address", "the host does not exist: correct the host name in the URL"),
     ("timed out", "the host does not respond: check the host name, the port and the network"),
 ];

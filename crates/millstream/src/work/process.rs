@@ -14,6 +14,7 @@ use tokio::time::timeout;
 
 use super::console::Console;
 use super::watchdog::Watchdog;
+use crate::ops::connection::PASSWORD_VARIABLE;
 
 /// Maximum time to read the rest of the output of a process that has ended. Its children may keep its standard error
 /// open.
@@ -22,7 +23,7 @@ const OUTPUT_TIMEOUT: Duration = Duration::from_millis(200);
 const LINE_BYTES_MAX: usize = 8 * 1024;
 
 /// Variables that can hold a password of the store. Commands do not inherit them from the worker.
-const SECRET_VARIABLES: [&str; 2] = ["MILLSTREAM_URL", "MILLSTREAM_REQUIREPASS"];
+const SECRET_VARIABLES: [&str; 3] = ["MILLSTREAM_URL", PASSWORD_VARIABLE, "MILLSTREAM_REQUIREPASS"];
 
 /// A shell command that handles messages, and the settings that all of its processes share.
 pub(super) struct Shell {

@@ -21,7 +21,7 @@ impl TlsServer {
     fn start(auth_clients: &str) -> TlsServer {
         let (folder, port) = (new_folder(), free_port());
         let certificates = Certificates::new(&folder);
-        let (flags, authority) = (certificates.flags(), certificates.path("ca.pem"));
+        let (flags, authority) = (certificates.flags("server"), certificates.path("ca.pem"));
         let port_text = port.to_string();
         let mut arguments = vec!["--tls-port", &port_text, "--tls-auth-clients", auth_clients];
         arguments.extend(["--tls-ca-cert-file", &authority]);

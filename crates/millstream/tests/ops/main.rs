@@ -8,6 +8,7 @@ mod groups;
 mod hostile;
 mod pending;
 mod produce;
+mod secure;
 mod streams;
 #[expect(dead_code, reason = "other suites use the rest")]
 #[path = "../support/mod.rs"]

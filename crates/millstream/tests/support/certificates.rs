@@ -57,9 +57,9 @@ impl Certificates {
         self.folder.join(file).display().to_string()
     }
 
-    /// Returns the server's flags for the certificate `server`.
-    pub(crate) fn flags(&self) -> Vec<String> {
-        let (certificate, key) = (self.path("server.pem"), self.path("server.key"));
+    /// Returns the flags of a server with this certificate.
+    pub(crate) fn flags(&self, name: &str) -> Vec<String> {
+        let (certificate, key) = (self.path(&format!("{name}.pem")), self.path(&format!("{name}.key")));
         vec!["--tls-cert-file".to_owned(), certificate, "--tls-key-file".to_owned(), key]
     }
 }

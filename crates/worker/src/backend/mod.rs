@@ -29,7 +29,7 @@ use std::time::Duration;
 pub use embedded::Embedded;
 pub use error::{Error, ErrorKind};
 pub use millstream_engine::StreamId;
-pub use redis::{Certificates, Redis};
+pub use redis::{Redis, ServerOptions};
 pub use types::{
     Acknowledgement, Capability, Claimed, Consumer, ConsumerInfo, Delivery, Entry, Fields, GroupInfo,
     IdOrder, Idempotence, NewDeadLetter, NewEntry, PendingFilter, PendingRow, PendingSummary, Range, Read,

@@ -10,13 +10,14 @@ mod certificates;
 mod peers;
 mod permissions;
 mod servers;
+mod tls;
 
 use std::time::Duration;
 
 use millstream_worker::backend::{Capability, ErrorKind, Idempotence, NewEntry, Read};
 use millstream_worker::{Admin, connect};
 use peers::{PEERS, Peer, REDIS_6_2, REDIS_7_0, REDIS_8_2, VALKEY_9_1};
-use servers::{Cluster, Program, Server, Tls, new_folder};
+use servers::{Cluster, Program, Server, new_folder};
 
 /// Longest wait for a condition on a busy machine.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
@@ -151,31 +152,6 @@ async fn the_backend_survives_a_cluster_failover() {
         })
         .await;
         cases::blocking::read_one(&*backend, stream).await;
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn redis_with_tls_and_password_passes_all_cases() {
-    let Some(tls) = Tls::new() else { return };
-    let arguments = tls.arguments();
-    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let Some(server) = Server::redis_tls(&arguments) else { return };
-    let at = format!("127.0.0.1:{}", server.port);
-    let ca = tls.authority();
-    let backend = connect(&format!("rediss://:secret@{at}/?ca={ca}")).await.unwrap();
-    assert_eq!(backend.location(), format!("rediss://{at}"));
-    cases::all(&*backend).await;
-    let insecure = connect(&format!("rediss://:secret@{at}/#insecure")).await.unwrap();
-    insecure.ping().await.unwrap();
-
-    for denied in ["rediss://:wrong@", "rediss://nobody:secret@", "rediss://"] {
-        let error = connect_error(&format!("{denied}{at}/?ca={ca}")).await;
-        assert_eq!(error.kind(), ErrorKind::Denied, "{denied}: {error}");
-        assert!(!error.to_string().contains("secret"), "{error}");
-    }
-    for unreachable in [format!("rediss://:secret@{at}"), format!("redis://:secret@{at}")] {
-        let error = connect_error(&unreachable).await;
-        assert_eq!(error.kind(), ErrorKind::Unreachable, "{unreachable}: {error}");
     }
 }
 

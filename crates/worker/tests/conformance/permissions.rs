@@ -9,7 +9,7 @@ use millstream_worker::monitor::Monitor;
 use millstream_worker::names::dead_letters_of;
 use millstream_worker::producer::Producer;
 use millstream_worker::redrive::{Destination, Redrive, redrive};
-use millstream_worker::{Admin, Autoscale, Backoff, HandlerError, Message, Worker, connect};
+use millstream_worker::{Admin, Autoscale, Backoff, ConnectOptions, HandlerError, Message, Worker, connect};
 
 use super::peers::{Peer, REDIS_6_2, REDIS_7_0, REDIS_8_2, VALKEY_9_1};
 use super::servers::Server;
@@ -46,6 +46,25 @@ async fn documented_permissions_suffice_on_redis_8_2() {
 #[tokio::test(flavor = "multi_thread")]
 async fn documented_permissions_suffice_on_valkey_9_1() {
     on_peer(&VALKEY_9_1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn user_names_and_passwords_can_have_special_characters() {
+    let Some(server) = Server::peer(&REDIS_7_0, &[]) else { return };
+    let (user, password) = ("wö@rk:er", "p@ss:/?#%&é+");
+    assert_eq!(server.cli(&["ACL", "SETUSER", user, "on", &format!(">{password}"), "~*", "+@all"]), "OK");
+    assert_eq!(server.cli(&["ACL", "SETUSER", "default", "off"]), "OK");
+    let at = format!("127.0.0.1:{}", server.port);
+    let (user, encoded) = ("w%C3%B6%40rk%3Aer", "p%40ss%3A%2F%3F%23%25%26%C3%A9%2B");
+    connect(&format!("redis://{user}:{encoded}@{at}")).await.unwrap();
+    let options = ConnectOptions::new().password(password);
+    options.connect(&format!("redis://{user}@{at}")).await.unwrap();
+    // The password of the URL has precedence.
+    let Err(error) = options.connect(&format!("redis://{user}:other@{at}")).await else {
+        panic!("connected")
+    };
+    assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
+    assert!(!format!("{error} {error:?}").contains("other"), "{error:?}");
 }
 
 async fn on_peer(peer: &'static Peer) {

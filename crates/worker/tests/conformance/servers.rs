@@ -10,7 +10,6 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::TIMEOUT;
-use crate::certificates::Certificates;
 use crate::peers::{Peer, REDIS_7_0};
 
 /// The program of a server.
@@ -47,10 +46,13 @@ impl Server {
         is_installed(peer).then(|| Server::start(Program::Peer(peer), arguments))
     }
 
-    /// Starts Redis 7.0 that accepts only TLS. `None` if it is not installed, which is an error in CI.
-    pub(crate) fn redis_tls(arguments: &[&str]) -> Option<Server> {
-        is_installed(&REDIS_7_0)
-            .then(|| Server::start_at(Program::Peer(&REDIS_7_0), free_port, arguments, true))
+    /// Starts a server that accepts only TLS. `None` if it is not installed, which is an error in CI.
+    pub(crate) fn tls(program: Program, arguments: &[&str]) -> Option<Server> {
+        let is_installed = match program {
+            Program::Peer(peer) => is_installed(peer),
+            Program::Millstream => true,
+        };
+        is_installed.then(|| Server::start_at(program, free_port, arguments, true))
     }
 
     fn start_at(program: Program, port: fn() -> u16, arguments: &[&str], is_tls: bool) -> Server {
@@ -143,18 +145,18 @@ fn spawn(program: Program, port: u16, folder: &Path, arguments: &[String], is_tl
     let mut command = match program {
         Program::Peer(peer) => {
             let mut command = Command::new(peer.program());
-            match is_tls {
-                true => command.args(["--port", "0", "--tls-port", &port]),
-                false => command.args(["--port", &port]),
-            };
             command.args(["--bind", "127.0.0.1", "--save", ""]);
             command
         }
         Program::Millstream => {
             let mut command = Command::new(millstream());
-            command.args(["serve", "--port", &port]);
+            command.arg("serve");
             command
         }
+    };
+    match is_tls {
+        true => command.args(["--port", "0", "--tls-port", &port]),
+        false => command.args(["--port", &port]),
     };
     if !arguments.iter().any(|argument| argument == "--appendonly") {
         command.args(["--appendonly", "no"]);
@@ -281,30 +283,6 @@ impl Cluster {
         for at in [next, owner.expect("a node owns the slot")] {
             assert_eq!(self.nodes[at].cli(&["CLUSTER", "SETSLOT", &slot, "NODE", &id]), "OK");
         }
-    }
-}
-
-/// Certificates, removed on drop.
-pub(crate) struct Tls {
-    certificates: Certificates,
-    _folder: Folder,
-}
-
-impl Tls {
-    /// `None` if redis-server with TLS is missing.
-    pub(crate) fn new() -> Option<Tls> {
-        let folder = is_installed(&REDIS_7_0).then(new_folder)?;
-        Some(Tls { certificates: Certificates::new(folder.path()), _folder: folder })
-    }
-
-    pub(crate) fn authority(&self) -> String {
-        self.certificates.path("ca.pem")
-    }
-
-    pub(crate) fn arguments(&self) -> Vec<String> {
-        let authority = self.authority();
-        let rest = ["--tls-ca-cert-file", &authority, "--tls-auth-clients", "no", "--requirepass", "secret"];
-        self.certificates.flags().into_iter().chain(rest.map(str::to_owned)).collect()
     }
 }
 

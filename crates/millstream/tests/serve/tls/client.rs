@@ -40,7 +40,7 @@ impl TlsServer {
             let mut command = millstream(&dir);
             command.args(["serve", "--appendonly", "no", "--port", &port.to_string()]);
             command.args(["--tls-port", &tls_port.to_string()]);
-            command.args(certificates.flags()).args(&authority).args(flags);
+            command.args(certificates.flags("server")).args(&authority).args(flags);
             match Server::try_spawn(command, Some(dir)) {
                 Ok(server) => return TlsServer { server, tls_port, certificates, _folder: folder },
                 Err(printed) => assert!(printed.contains("in use"), "{printed}"),

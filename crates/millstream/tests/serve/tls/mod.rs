@@ -99,7 +99,7 @@ fn port_zero_beside_tls_port_opens_only_the_tls_port() {
     command.args(["serve", "--appendonly", "no", "--port", "0", "--tls-auth-clients", "no"]);
     // The port of a server that has ended is free.
     let port = tls.tls_port;
-    let flags = tls.certificates.flags();
+    let flags = tls.certificates.flags("server");
     let TlsServer { server, .. } = &tls;
     server.signal("-KILL");
     command.args(["--tls-port", &port.to_string()]).args(flags);

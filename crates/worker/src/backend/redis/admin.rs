@@ -63,7 +63,7 @@ impl Admin for Redis {
                 Link::Cluster(cluster) => {
                     let slots = self.connection.slots().await?.into_iter();
                     let masters: BTreeSet<(String, u16)> =
-                        slots.map(|(_, host, port)| (host, port)).collect();
+                        slots.map(|(_, host, port)| (self.blocking.host(host), port)).collect();
                     for (host, port) in masters {
                         let call = |command| self.call_node(cluster, &host, port, command);
                         scan(pattern, &mut names, call).await?;

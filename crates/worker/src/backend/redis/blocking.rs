@@ -178,7 +178,7 @@ impl BlockingConnections {
 
     /// Returns the host of a node. If the node does not know its own address, it reports an empty host. The host of the
     /// URL is then used.
-    fn host(&self, reported: String) -> String {
+    pub(super) fn host(&self, reported: String) -> String {
         match self.base.addr() {
             ConnectionAddr::Tcp(host, _) | ConnectionAddr::TcpTls { host, .. } if reported.is_empty() => {
                 host.clone()

@@ -3,6 +3,7 @@
 use redis::{ErrorKind as RedisKind, RedisError, ServerError, ServerErrorKind};
 
 use super::super::{Error, ErrorKind};
+use super::tls;
 
 /// The error codes of servers and their kinds. All other codes are [`ErrorKind::Refused`].
 const CODES: &[(&str, ErrorKind)] = &[
@@ -32,6 +33,9 @@ pub(super) fn from_redis(error: RedisError) -> Error {
     {
         return from_server(first).with_source(error);
     }
+    if let Some(text) = tls::describe(&error) {
+        return Error::new(ErrorKind::Unreachable, text).with_source(error);
+    }
     let kind = match error.kind() {
         RedisKind::Io | RedisKind::Parse | RedisKind::ClusterConnectionNotFound => ErrorKind::Unreachable,
         RedisKind::InvalidClientConfig => ErrorKind::BadUrl,
@@ -39,7 +43,14 @@ pub(super) fn from_redis(error: RedisError) -> Error {
         RedisKind::Server(ServerErrorKind::ExecAbort) => ErrorKind::Busy,
         _ => ErrorKind::Refused,
     };
-    Error::new(kind, error.to_string()).with_source(error)
+    let text = match error.kind() {
+        RedisKind::AuthenticationFailed => "the server rejected the user name or the password".to_owned(),
+        RedisKind::Parse => {
+            "the server does not speak the Redis protocol on this port, or requires TLS".to_owned()
+        }
+        _ => error.to_string(),
+    };
+    Error::new(kind, text).with_source(error)
 }
 
 /// Converts an error reply of the server.

@@ -19,6 +19,7 @@ mod probe;
 mod read;
 mod reply;
 mod scripts;
+mod tls;
 mod work;
 
 use std::time::Duration;
@@ -39,6 +40,9 @@ const RELEASED_CONSUMER: &str = "millstream:released";
 /// How often the cluster client retries a call, possibly on another node, before it fails.
 const CLUSTER_RETRIES: u32 = 6;
 
+/// How often the first call is repeated if the server closes a connection with TLS without a reason.
+const TLS_RETRIES: usize = 3;
+
 /// The backend for a server that speaks the Redis protocol, or a cluster of such servers.
 pub struct Redis {
     connection: Connection,
@@ -47,28 +51,36 @@ pub struct Redis {
     location: String,
 }
 
-/// The TLS certificates that [`Redis::connect`] uses.
-#[derive(Clone, Debug, Default)]
-pub struct Certificates {
+/// What [`Redis::connect`] needs in addition to a URL.
+#[derive(Clone, Default)]
+pub struct ServerOptions {
     /// The certificate authority that signs the server's certificate, in PEM. `None` trusts the public
     /// authorities that are built into this program (Mozilla's list), not those of the system.
     pub ca: Option<Vec<u8>>,
     /// The client's certificate and its private key, in PEM. Needed if the server requests them.
     pub client: Option<(Vec<u8>, Vec<u8>)>,
+    /// Whether to accept any certificate of the server.
+    pub insecure: bool,
+    /// The password, if the URL has none.
+    pub password: Option<String>,
 }
 
 impl Redis {
     /// Connects to one server: `redis://[user:password@]host[:port][/database]`, or `rediss://` for TLS.
-    pub async fn connect(url: &str, certificates: Certificates) -> Result<Redis, Error> {
-        let info = connection_info(url, &certificates)?;
+    pub async fn connect(url: &str, options: ServerOptions) -> Result<Redis, Error> {
+        let info = connection_info(url, &options)?;
         let location = display_url("", std::slice::from_ref(&info));
+        Redis::connect_to(info, location).await
+    }
+
+    async fn connect_to(info: ConnectionInfo, location: String) -> Result<Redis, Error> {
         let client = Client::open(info.clone()).map_err(from_redis)?;
         Redis::over(Link::Server(Box::new(ServerConnection::new(client))), info, location).await
     }
 
     /// Connects to a cluster. `urls` names at least one of its nodes, each in the form that [`Redis::connect`] takes.
-    pub async fn connect_cluster(urls: &[String], certificates: Certificates) -> Result<Redis, Error> {
-        let infos = urls.iter().map(|url| connection_info(url, &certificates));
+    pub async fn connect_cluster(urls: &[String], options: ServerOptions) -> Result<Redis, Error> {
+        let infos = urls.iter().map(|url| connection_info(url, &options));
         let infos: Vec<ConnectionInfo> = infos.collect::<Result<_, _>>()?;
         let Some(first) = infos.first().cloned() else {
             return Err(Error::new(
@@ -81,18 +93,33 @@ impl Redis {
             .connection_timeout(CONNECT_TIMEOUT)
             .response_timeout(REPLY_TIMEOUT)
             .tcp_settings(tcp_settings());
-        if matches!(first.addr(), ConnectionAddr::TcpTls { .. }) {
-            builder = builder.certs(certificates.to_tls_certificates());
+        if is_tls(&first) {
+            builder = builder.certs(options.to_tls_certificates());
         }
         let client = builder.build().map_err(from_redis)?;
-        let connection = client.get_async_connection().await.map_err(from_redis)?;
-        Redis::over(Link::Cluster(connection), first, display_url("+cluster", &infos)).await
+        let location = display_url("+cluster", &infos);
+        match client.get_async_connection().await {
+            Ok(connection) => Redis::over(Link::Cluster(connection), first, location).await,
+            // The client of a cluster hides why it cannot connect. The first node shows it.
+            Err(error) => match Redis::connect_to(first, location).await {
+                Ok(_) => Err(from_redis(error)),
+                Err(cause) => Err(cause),
+            },
+        }
     }
 
     async fn over(link: Link, info: ConnectionInfo, location: String) -> Result<Redis, Error> {
         let user = info.redis_settings().username().unwrap_or("default").to_owned();
         let connection = Connection { link, user };
-        connection.command("", redis::cmd("PING")).await?;
+        let mut pinged = connection.command("", redis::cmd("PING")).await;
+        // A server that rejects a client certificate says so and closes the connection. If the client is still sending,
+        // the message can get lost: try again.
+        for _ in 0..TLS_RETRIES {
+            if is_tls(&info) && pinged.as_ref().is_err_and(is_cut_off) {
+                pinged = connection.command("", redis::cmd("PING")).await;
+            }
+        }
+        pinged.map_err(|error| with_hint_about_tls(error, &info))?;
         tracing::debug!(location, user = connection.user, "connected");
         let (blocking, probe) = (BlockingConnections::new(info), FeatureProbe::default());
         Ok(Redis { connection, blocking, probe, location })
@@ -104,7 +131,7 @@ impl Redis {
     }
 }
 
-impl Certificates {
+impl ServerOptions {
     fn to_tls_certificates(&self) -> TlsCertificates {
         let client = self.client.clone();
         let client_tls =
@@ -113,14 +140,46 @@ impl Certificates {
     }
 }
 
-fn connection_info(url: &str, certificates: &Certificates) -> Result<ConnectionInfo, Error> {
+fn connection_info(url: &str, options: &ServerOptions) -> Result<ConnectionInfo, Error> {
     let info: ConnectionInfo = url.parse().map_err(invalid_url)?;
-    let info = info.set_tcp_settings(tcp_settings());
-    if !matches!(info.addr(), ConnectionAddr::TcpTls { .. }) {
-        return Ok(info);
+    // The server can deny CLIENT SETINFO, which would fill its log of denied commands.
+    let mut settings = info.redis_settings().clone().set_skip_set_lib_name();
+    if let Some(password) = options.password.as_ref().filter(|_| settings.password().is_none()) {
+        settings = settings.set_password(password);
     }
-    let client = Client::build_with_tls(info, certificates.to_tls_certificates()).map_err(from_redis)?;
+    let mut info = info.set_tcp_settings(tcp_settings()).set_redis_settings(settings);
+    let ConnectionAddr::TcpTls { host, port, insecure, tls_params } = info.addr().clone() else {
+        return Ok(info);
+    };
+    let insecure = insecure || options.insecure;
+    info = info.set_addr(ConnectionAddr::TcpTls { host, port, insecure, tls_params });
+    let client = Client::build_with_tls(info, options.to_tls_certificates()).map_err(from_redis)?;
     Ok(client.get_connection_info().clone())
+}
+
+fn is_tls(info: &ConnectionInfo) -> bool {
+    matches!(info.addr(), ConnectionAddr::TcpTls { .. })
+}
+
+/// Whether the server closed the connection without a reason.
+fn is_cut_off(error: &Error) -> bool {
+    let text = error.to_string().to_lowercase();
+    error.kind() == ErrorKind::Unreachable
+        && ["reset by peer", "closed", "eof", "broken pipe"].iter().any(|part| text.contains(part))
+}
+
+/// Adds a hint to the error of the first call, if the reason can be that only one side speaks TLS.
+fn with_hint_about_tls(error: Error, info: &ConnectionInfo) -> Error {
+    let is_timeout = error.kind() == ErrorKind::Unreachable && error.to_string().contains("timed out");
+    let hint = match info.addr() {
+        ConnectionAddr::TcpTls { .. } if is_cut_off(&error) => {
+            "the server may require a client certificate, or may not speak TLS on this port"
+        }
+        ConnectionAddr::TcpTls { .. } if is_timeout => "the server may not speak TLS on this port",
+        ConnectionAddr::Tcp(..) if is_cut_off(&error) => "the server may require TLS on this port",
+        _ => return error,
+    };
+    Error::new(error.kind(), format!("{error}; {hint}")).with_source(error)
 }
 
 /// The error for a URL that the client library cannot parse. Omits the URL, which can contain a password.
@@ -144,7 +203,7 @@ fn display_url(scheme_suffix: &str, infos: &[ConnectionInfo]) -> String {
     let hosts: Vec<String> = infos.iter().map(|info| info.addr().to_string()).collect();
     let (mut scheme, mut database) = ("redis", String::new());
     if let Some(info) = infos.first() {
-        if matches!(info.addr(), ConnectionAddr::TcpTls { .. }) {
+        if is_tls(info) {
             scheme = "rediss";
         }
         if matches!(info.addr(), ConnectionAddr::Unix(_)) {
