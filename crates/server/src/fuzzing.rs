@@ -1,4 +1,5 @@
-//! What the fuzzer calls: a server without sockets that runs generated requests. Compiled only with `--cfg fuzzing`.
+//! What the fuzzer calls: a server without sockets that runs generated requests. Compiled only for tests and
+//! with `--cfg fuzzing`.
 
 use std::sync::Arc;
 
@@ -77,7 +78,7 @@ impl CommandRunner {
                 continue;
             }
             match context.run(&argv, &mut out, &mut open) {
-                AfterRequest::Continue => {}
+                AfterRequest::Continue | AfterRequest::Yield => {}
                 AfterRequest::SendLongReply(rest) => {
                     let rest: LongReply = *rest;
                     rest.write_all(&mut out);

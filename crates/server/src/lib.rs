@@ -44,7 +44,7 @@ mod descriptors;
 mod dispatch;
 mod drift;
 mod exec;
-#[cfg(fuzzing)]
+#[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 mod housekeeping;
 mod io_thread;

@@ -22,7 +22,7 @@ use crate::log::{Manifest, TornTail};
 
 pub use salvage::{DamagedKey, LostPositions, SalvageReport, salvage};
 
-#[cfg(fuzzing)]
+#[cfg(any(test, fuzzing))]
 pub(crate) use salvage::salvage_on;
 use survey::{Candidates, Survey};
 
@@ -188,7 +188,7 @@ pub fn check_folder(dir: &Path) -> Result<Report, CheckError> {
 }
 
 /// Checks a folder on any disk.
-#[cfg(fuzzing)]
+#[cfg(any(test, fuzzing))]
 pub(crate) fn check_on(disk: &Arc<dyn Disk>) -> Result<Report, CheckError> {
     check_once(disk, Path::new(""))
 }

@@ -33,7 +33,7 @@ pub mod embedded;
 mod fits;
 #[cfg(test)]
 mod format_tests;
-#[cfg(fuzzing)]
+#[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 mod hashes;
 mod journal;

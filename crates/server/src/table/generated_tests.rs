@@ -3,6 +3,8 @@
 //! Every supported command must accept some of its requests. A failure prints its seed. The fuzzer (fuzz/) runs the same
 //! requests in sequences, and checks that no command panics.
 
+use std::sync::Arc;
+
 use millstream_protocol::commands::{Xread, Xreadgroup};
 use millstream_protocol::errors;
 use millstream_protocol::resp::Writer;
@@ -12,6 +14,7 @@ use super::generate::{Choices, NAMES, request};
 use super::tests::{NOW_MS, empty_store, run};
 use super::*;
 use crate::command::{self, Group, Reply, Run, only_stream};
+use crate::fuzzing::CommandRunner;
 
 const SEEDS: u64 = 400;
 /// Number of requests after which the test data is created again.
@@ -35,6 +38,20 @@ fn every_command_accepts_some_generated_requests() {
             }
         }
         assert_eq!(accepted > 0, !is_unsupported(spec), "{}: {accepted} requests accepted", spec.name);
+    }
+}
+
+/// The fuzzer runs many more, checks the replies, and guides the requests by coverage.
+#[test]
+fn sequences_of_generated_requests_do_not_panic() {
+    for seed in 0..200 {
+        let mut runner = CommandRunner::new(Arc::new(empty_store()), 2);
+        let mut choices = Choices::seeded(seed);
+        for round in 0..20 {
+            let requests: Vec<_> = (0..3).map(|_| CommandRunner::request(&mut choices)).collect();
+            let replies = runner.run(round % 2, &requests);
+            assert!(replies.is_empty() || replies.ends_with(b"\r\n"), "seed {seed}: {requests:?}");
+        }
     }
 }
 

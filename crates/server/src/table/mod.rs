@@ -9,10 +9,6 @@
 mod arguments;
 mod compat;
 #[cfg(any(test, fuzzing))]
-#[cfg_attr(
-    not(fuzzing),
-    expect(dead_code, unreachable_pub, reason = "the fuzzer passes inputs, tests pass seeds")
-)]
 pub(crate) mod generate;
 mod lookup;
 mod render;

@@ -105,7 +105,7 @@ pub fn salvage(dir: &Path, out: &Path) -> Result<SalvageReport, CheckError> {
 }
 
 /// Copies everything intact from one disk to another.
-#[cfg(fuzzing)]
+#[cfg(any(test, fuzzing))]
 pub(crate) fn salvage_on(disk: &Arc<dyn Disk>, out: Arc<dyn Disk>, path: &Path) -> Result<(), CheckError> {
     let candidates = Candidates::find(disk)?;
     check_is_store(path, &candidates)?;

@@ -26,13 +26,11 @@ impl CodecRandom {
     }
 
     /// Returns a source that reads every choice from an input; after its end, every choice is 0.
-    #[cfg(fuzzing)]
     pub(crate) fn of_input(input: &[u8]) -> CodecRandom {
         CodecRandom { state: 0, input: Some(input.iter().rev().copied().collect()) }
     }
 
     /// Returns true if an input has been read to its end.
-    #[cfg(fuzzing)]
     pub(crate) fn is_at_end(&self) -> bool {
         self.input.as_ref().is_some_and(Vec::is_empty)
     }
@@ -80,6 +78,11 @@ impl CodecRandom {
         StreamId::new(self.number(), self.number())
     }
 
+    /// Returns the number of a database. An input mostly chooses databases that exist.
+    fn database(&mut self) -> u32 {
+        if self.input.is_some() && !self.one_in(32) { self.below(2) as u32 } else { self.number() as u32 }
+    }
+
     pub(crate) fn text(&mut self) -> Vec<u8> {
         if self.input.is_some() && !self.one_in(8) {
             return self.pick(&NAMES).to_vec();
@@ -115,7 +118,7 @@ pub(crate) fn with_change(
     random: &mut CodecRandom,
     test: &mut dyn FnMut(&mut CodecRandom, &RecordedChange<'_>),
 ) {
-    let (db, key) = (random.number() as u32, random.text());
+    let (db, key) = (random.database(), random.text());
     let (group, consumer, at_ms) = (random.text(), random.text(), random.number());
     let texts: Vec<Vec<u8>> = (0..2 * random.below(5)).map(|_| random.text()).collect();
     let texts: Vec<&[u8]> = texts.iter().map(|text| &**text).collect();

@@ -24,7 +24,7 @@ mod scan;
 mod segment;
 mod stats;
 /// What the fuzzer needs to make checksums right.
-#[cfg(fuzzing)]
+#[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing {
     pub(crate) use super::frame::{HEADER_BYTES as FRAME_HEADER_BYTES, Salt};
     pub(crate) use super::manifest::NAME as MANIFEST;
