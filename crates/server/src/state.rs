@@ -27,6 +27,8 @@ pub(crate) const NANOS_PER_MILLI: u64 = 1_000_000;
 /// that its limit does not count.
 const SMALL_REPLY_BYTES: usize = 16 << 10;
 
+/// The smallest reserve above `maxmemory`, in bytes.
+const RESERVE_BYTES_MIN: u64 = 16 << 20;
 /// The smallest effective `maxmemory-clients`, in bytes, as in Redis. Otherwise a small limit would close even the
 /// connection of the operator who wants to raise it.
 const CLIENT_BYTES_MAX_MIN: u64 = 128 << 10;
@@ -158,6 +160,13 @@ impl Server {
     pub(crate) fn is_above_maxmemory(&self) -> bool {
         let limit = self.settings.number(Id::MaxMemory).unsigned_abs();
         limit != 0 && memory::used_bytes() > limit
+    }
+
+    /// Returns whether `bytes` more fit into the reserve above `maxmemory` that acknowledgements may use.
+    pub(crate) fn fits_into_reserve(&self, bytes: u64) -> bool {
+        let limit = self.settings.number(Id::MaxMemory).unsigned_abs();
+        let reserve = (limit / 8).max(RESERVE_BYTES_MIN);
+        memory::used_bytes().saturating_add(bytes) <= limit.saturating_add(reserve)
     }
 
     /// Returns how much memory all clients together may use, in bytes; `None`: no limit.

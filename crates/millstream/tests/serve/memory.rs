@@ -179,6 +179,26 @@ fn transactions_above_the_limit_are_small() {
     client.call("XLEN s:dlq", ":1\r\n");
 }
 
+#[test]
+fn dead_letters_use_a_reserve_above_the_limit_and_no_more() {
+    let server = Server::start(&["--appendonly", "no"]);
+    let mut client = server.connect();
+    client.ask(&["XADD s 1-1 a b", "XGROUP CREATE s g 0", "XREADGROUP GROUP g c STREAMS s >"]);
+    // More than the limit and the reserve of 16 MiB.
+    client.send(request(&["SET", "large", &"x".repeat(20 << 20)]));
+    client.expect("+OK\r\n");
+    client.call("CONFIG SET maxmemory 1mb", "+OK\r\n");
+    let transaction = ["MULTI", "XADD s:dlq 1-1 a b", "XACK s g 1-1", "EXEC"];
+    let refused = client.ask(&transaction);
+    assert!(
+        refused.ends_with(&format!("EXECABORT Transaction discarded because of: {}", &OOM[1..])),
+        "{refused}"
+    );
+    client.call("DEL large", ":1\r\n");
+    // Another thread may free the value.
+    eventually("the dead letter fits", || client.ask(&transaction).ends_with("*2\r\n$3\r\n1-1\r\n:1\r\n"));
+}
+
 #[tokio::test]
 async fn a_worker_acknowledges_and_dead_letters_above_the_limit() {
     let server = Server::start(&["--appendonly", "no"]);

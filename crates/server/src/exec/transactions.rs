@@ -67,7 +67,7 @@ pub(crate) fn exec(call: &mut Call<'_, '_, '_>, _: ArgList<'_>) -> Reply {
     }
     context.batch.saw_data = true;
     let mut txn = server.store.lock_all(context.session.db, context.batch.now_ms);
-    if server.is_above_maxmemory() && !may_exceed_maxmemory(&transaction, context.commands, &txn) {
+    if server.is_above_maxmemory() && !may_exceed_maxmemory(&transaction, context.commands, server, &txn) {
         drop(txn);
         context.session.unwatch(server);
         return Err(errors::exec_aborted_because(&errors::OUT_OF_MEMORY));
@@ -99,9 +99,14 @@ pub(crate) fn is_decided_by_exec(spec: &CommandSpec) -> bool {
 ///
 /// It may if it adds nothing. It also may if all that it adds are entries and strings, and it acknowledges at least as
 /// many pending entries. So a worker can acknowledge a message together with its dead letter, or with the key that marks
-/// it as processed.
+/// it as processed. The reserve limits how much memory this can take.
 #[cold]
-fn may_exceed_maxmemory(transaction: &Transaction, commands: &[CommandSpec], txn: &Txn<'_>) -> bool {
+fn may_exceed_maxmemory(
+    transaction: &Transaction,
+    commands: &[CommandSpec],
+    server: &Server,
+    txn: &Txn<'_>,
+) -> bool {
     let mut added = 0;
     let mut acknowledged = BTreeSet::new();
     for queued in &transaction.commands {
@@ -113,7 +118,7 @@ fn may_exceed_maxmemory(transaction: &Transaction, commands: &[CommandSpec], txn
             _ => {}
         }
     }
-    added <= acknowledged.len()
+    added == 0 || (added <= acknowledged.len() && server.fits_into_reserve(transaction.memory_bytes as u64))
 }
 
 /// Adds the pending entries that XACK or XACKDEL acknowledges: key, group and id. An entry counts once, and an invalid
