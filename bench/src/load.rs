@@ -52,24 +52,44 @@ pub(crate) struct Repeated<'a, A> {
 
 impl<A: AsRef<str>> Repeated<'_, A> {
     pub(crate) fn run(&self, server: &Server) -> Result<Speed, Failure> {
-        measured(server, self.ops, || self.drive(&server.address))
+        let numbers = [self.clients, self.pipeline, self.random_below].map(|number| number.to_string());
+        let [clients, pipeline, random_below] = numbers.each_ref().map(String::as_str);
+        let mut arguments = vec!["-c", clients, "-P", pipeline, "-r", random_below];
+        arguments.extend(self.command.iter().map(AsRef::as_ref));
+        measured(server, self.ops, || drive(server, self.ops, &arguments))
     }
+}
 
-    fn drive(&self, address: &str) -> Result<ClientFigures, Failure> {
-        let (host, port) = address.rsplit_once(':').ok_or("the server's address has no port")?;
-        let output = Command::new("redis-benchmark")
-            .args(["-h", host, "-p", port, "--csv", "-n", &self.ops.to_string()])
-            .args(["-c", &self.clients.to_string(), "-P", &self.pipeline.to_string()])
-            .args(["-r", &self.random_below.to_string()])
-            .args(self.command.iter().map(AsRef::as_ref))
-            .output()
-            .map_err(|e| format!("cannot run redis-benchmark: {e}"))?;
-        let text = String::from_utf8_lossy(&output.stdout);
-        parse_csv(&text).filter(|_| output.status.success()).ok_or_else(|| {
-            let errors = String::from_utf8_lossy(&output.stderr);
-            format!("redis-benchmark failed: {}{}", text.trim(), errors.trim()).into()
-        })
-    }
+/// Clients that connect, send PING, disconnect, and connect again.
+pub(crate) fn reconnecting(server: &Server, ops: u64, clients: u64) -> Result<Speed, Failure> {
+    let arguments = ["-k", "0", "-c", &clients.to_string(), "PING"];
+    measured(server, ops, || drive(server, ops, &arguments))
+}
+
+fn drive(server: &Server, ops: u64, arguments: &[&str]) -> Result<ClientFigures, Failure> {
+    let output = redis_benchmark(server)?
+        .args(["--csv", "-n", &ops.to_string()])
+        .args(arguments)
+        .output()
+        .map_err(|e| format!("cannot run redis-benchmark: {e}"))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    parse_csv(&text).filter(|_| output.status.success()).ok_or_else(|| {
+        let errors = String::from_utf8_lossy(&output.stderr);
+        format!("redis-benchmark failed: {}{}", text.trim(), errors.trim()).into()
+    })
+}
+
+/// Returns the command for a load on this server.
+pub(crate) fn redis_benchmark(server: &Server) -> Result<Command, Failure> {
+    let (host, port) = server.address.rsplit_once(':').ok_or("the server's address has no port")?;
+    let mut command = Command::new("redis-benchmark");
+    match &server.tls {
+        None => command.args(["-h", host, "-p", port]),
+        Some(tls) => {
+            command.args(["-h", host, "-p", &tls.port.to_string(), "--tls", "--cacert"]).arg(&tls.authority)
+        }
+    };
+    Ok(command)
 }
 
 /// Parses the last line of `--csv`: "test","rps","avg","min","p50","p95","p99","max".

@@ -51,8 +51,17 @@ pub(crate) struct Server {
     /// Time from its start to its reply to PING; zero if it was already running.
     pub(crate) answered_after: Duration,
     password: Option<&'static str>,
+    /// Its port for TLS, which `redis-benchmark` then uses.
+    pub(crate) tls: Option<TlsPort>,
     /// `None` if it was already running.
     process: Option<Process>,
+}
+
+/// A server's port for TLS.
+pub(crate) struct TlsPort {
+    pub(crate) port: u16,
+    /// File with the certificate of the authority that signed the server's.
+    pub(crate) authority: PathBuf,
 }
 
 /// A server process that this program started.
@@ -107,6 +116,25 @@ impl Server {
         Server::launch(&program.name, Protocol::Redis, path, arguments, folder, port, Some(PASSWORD))
     }
 
+    /// Starts a program with a second port, for TLS, and without persistence. Clients need no certificate.
+    pub(crate) fn start_tls(program: &Program, options: &Options) -> Result<Server, Failure> {
+        let Place::Path(path) = &program.place else { return Err(not_ours(&program.name)) };
+        let (port, tls_port) = (free_port()?, free_port()?);
+        let folder = fresh_folder(port, options)?;
+        make_certificate(&folder)?;
+        let in_folder = |name: &str| folder.join(name).to_string_lossy().into_owned();
+        let mut arguments = arguments(is_millstream(path), port, &folder, Persistence::Off);
+        arguments.extend(["--tls-port".to_owned(), tls_port.to_string()]);
+        arguments.extend(["--tls-auth-clients".to_owned(), "no".to_owned()]);
+        for (setting, name) in [("cert", "server.pem"), ("key", "server.key"), ("ca-cert", "server.pem")] {
+            arguments.extend([format!("--tls-{setting}-file"), in_folder(name)]);
+        }
+        let authority = folder.join("server.pem");
+        let mut server = Server::launch(&program.name, Protocol::Redis, path, arguments, folder, port, None)?;
+        server.tls = Some(TlsPort { port: tls_port, authority });
+        Ok(server)
+    }
+
     /// Starts the subject under a wrapper program. The wrapper gets the arguments `before`, then the server's command
     /// line.
     pub(crate) fn start_under(
@@ -157,6 +185,7 @@ impl Server {
             address,
             answered_after: Duration::ZERO,
             password,
+            tls: None,
             process: Some(process),
         };
         server.wait_until_it_answers(Duration::from_millis(2))?;
@@ -179,6 +208,7 @@ impl Server {
             address: address.into(),
             answered_after: Duration::ZERO,
             password: None,
+            tls: None,
             process: None,
         };
         server.connect()?.call(&["PING"])?;
@@ -302,6 +332,21 @@ impl Drop for Server {
             let _ = process.child.wait();
             let _ = fs::remove_dir_all(&process.folder);
         }
+    }
+}
+
+/// Makes a key and a certificate for 127.0.0.1 that is its own authority.
+fn make_certificate(folder: &Path) -> Result<(), Failure> {
+    let made = Command::new("openssl")
+        .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"])
+        .args(["-keyout", "server.key", "-out", "server.pem", "-days", "2", "-subj", "/CN=127.0.0.1"])
+        .args(["-addext", "subjectAltName=IP:127.0.0.1"])
+        .current_dir(folder)
+        .output()
+        .map_err(|e| format!("cannot run openssl, which makes the certificate: {e}"))?;
+    match made.status.success() {
+        true => Ok(()),
+        false => Err(format!("openssl failed: {}", String::from_utf8_lossy(&made.stderr).trim()).into()),
     }
 }
 

@@ -1,5 +1,5 @@
-//! Targets: how many times better than its peers Millstream must be, how much the log may cost, and how long an attack
-//! may stall other clients.
+//! Targets: how many times better than its peers Millstream must be, how much the log and TLS may cost, and how long an
+//! attack may stall other clients.
 //!
 //! Most targets refer to redis-server 7.0.15 only. If a workload has several variants, each of them must meet the
 //! target.
@@ -10,14 +10,15 @@ use crate::table::{Row, Table};
 /// The peers that a target refers to.
 #[derive(Clone, Copy, PartialEq)]
 enum Against {
-    /// redis-server 7.0.15; for the cost of the log, Millstream without persistence.
+    /// redis-server 7.0.15; for the cost of the log, Millstream without persistence; for that of TLS, Millstream without
+    /// TLS.
     Baseline,
     /// Each peer by itself.
     EveryPeer,
 }
 
 /// The names of the baseline.
-const BASELINE: [&str; 2] = ["redis", "millstream off"];
+const BASELINE: [&str; 3] = ["redis", "millstream off", "millstream plain"];
 
 /// A target for one figure of one row.
 struct Target {
@@ -59,6 +60,10 @@ const fn bytes(row: &'static str, part: f64) -> Target {
 
 const fn log_cost(row: &'static str) -> Target {
     target("What the log costs", row, "cpu_us_per_op", Goal::Percent(15.0))
+}
+
+const fn tls(row: &'static str) -> Target {
+    target("TLS", row, "ops_per_second", Goal::Times(0.85))
 }
 
 const fn always(row: &'static str, column: &'static str, times: f64) -> Target {
@@ -177,6 +182,8 @@ const TARGETS: &[Target] = &[
     stall("xrange-unread", "xadd_worst_ms"),
     stall("pipelines", "ping_worst_ms"),
     stall("pipelines", "xadd_worst_ms"),
+    tls("tls-ping-p16"),
+    tls("tls-xadd-short-p16"),
 ];
 
 /// A measured figure and its target.

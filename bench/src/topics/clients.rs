@@ -4,8 +4,7 @@
 
 use std::io::Write;
 use std::net::TcpStream;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::Failure;
 use crate::hostile::{command, connect, connect_and_log_in, wait_until_blocked};
@@ -13,6 +12,7 @@ use crate::options::{Options, Program};
 use crate::report::Report;
 use crate::server::Server;
 use crate::table::{Column, Compare, Layout, Row, Sample, Table};
+use crate::topics::settled;
 use crate::wire::Connection;
 
 pub(crate) static TABLE: Table = Table {
@@ -186,19 +186,4 @@ fn connected(admin: &mut Connection) -> Result<f64, Failure> {
     let info = admin.call_text(&["INFO", "clients"])?;
     let count = info.lines().find_map(|line| line.strip_prefix("connected_clients:"));
     Ok(count.ok_or("INFO has no connected_clients")?.trim().parse()?)
-}
-
-/// Waits until the resident memory has not changed for a while, and returns it.
-fn settled(server: &Server, options: &Options) -> Result<u64, Failure> {
-    let pause = options.sized(Duration::from_millis(200), Duration::from_millis(20));
-    let deadline = Instant::now() + Duration::from_secs(10);
-    let mut last = server.resident_bytes()?;
-    loop {
-        thread::sleep(pause);
-        let now = server.resident_bytes()?;
-        if now == last || Instant::now() > deadline {
-            return Ok(now);
-        }
-        last = now;
-    }
 }

@@ -11,9 +11,12 @@ pub(crate) mod recovery;
 pub(crate) mod scans;
 pub(crate) mod speed;
 pub(crate) mod start;
+pub(crate) mod tls;
 pub(crate) mod workers;
 
 use std::borrow::Borrow;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use crate::Failure;
 use crate::options::{Options, Program};
@@ -91,6 +94,15 @@ pub(crate) const TOPICS: &[Topic] = &[
             attacks::run(options, report)
         },
     },
+    Topic {
+        name: "tls",
+        parts: &[
+            part(&tls::TABLE, tls::rows),
+            part(&tls::MEMORY, tls::memory_rows),
+            part(&tls::HANDSHAKES, tls::handshake_rows),
+        ],
+        run: tls::run,
+    },
 ];
 
 const fn part(table: &'static Table, rows: fn() -> Vec<(String, String)>) -> Part {
@@ -138,6 +150,21 @@ fn alternate<S: Borrow<Server>>(
 /// Returns the order of the servers in this repetition; each repetition starts with another server.
 fn turns(repetition: usize, servers: usize) -> impl Iterator<Item = usize> {
     (0..servers).map(move |turn| (turn + repetition) % servers)
+}
+
+/// Waits until the resident memory has not changed for a while, and returns it.
+fn settled(server: &Server, options: &Options) -> Result<u64, Failure> {
+    let pause = options.sized(Duration::from_millis(200), Duration::from_millis(20));
+    let deadline = Instant::now() + Duration::from_secs(10);
+    let mut last = server.resident_bytes()?;
+    loop {
+        thread::sleep(pause);
+        let now = server.resident_bytes()?;
+        if now == last || Instant::now() > deadline {
+            return Ok(now);
+        }
+        last = now;
+    }
 }
 
 /// Fails if a load did less work than expected: its figures must not enter a table.

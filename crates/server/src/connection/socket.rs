@@ -12,7 +12,7 @@ use tokio::net::{TcpStream, UnixStream};
 
 use super::Connection;
 use crate::registry::Client;
-use crate::tls::TlsStream;
+use crate::tls::{HandshakeError, TlsStream};
 
 /// Maximum time for a TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -82,6 +82,7 @@ impl Connection {
                 stream.publish_memory(&client);
                 self.serve(stream).await;
             }
+            Err(HandshakeError::NotBegun) => {}
             Err(error) => tls.log_failure(&client.addr, &error),
         }
     }

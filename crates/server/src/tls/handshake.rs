@@ -30,6 +30,8 @@ pub(super) struct HandshakeThread {
 
 /// Why a handshake failed.
 pub(crate) enum HandshakeError {
+    /// The client has closed the connection without sending anything, as a program does that only checks the port.
+    NotBegun,
     /// The socket failed, or the client has closed it.
     Socket(io::Error),
     /// What the client sent is not acceptable.
@@ -39,6 +41,10 @@ pub(crate) enum HandshakeError {
 impl fmt::Display for HandshakeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            HandshakeError::NotBegun => f.write_str("the client sent nothing"),
+            HandshakeError::Socket(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                f.write_str("the client closed the connection")
+            }
             HandshakeError::Socket(error) => error.fmt(f),
             HandshakeError::Tls(error) => error.fmt(f),
         }
@@ -123,8 +129,15 @@ impl HandshakeThread {
             is_closed: false,
             result: Ok(()),
         };
+        let mut has_begun = false;
         while handshake.session.is_handshaking() {
-            receive(&socket, &mut handshake.incoming).await?;
+            match receive(&socket, &mut handshake.incoming).await {
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof && !has_begun => {
+                    return Err(HandshakeError::NotBegun);
+                }
+                received => received?,
+            }
+            has_begun = true;
             handshake = self.advance(handshake).await?;
             send_all(&socket, &handshake.outgoing).await?;
             handshake.outgoing.clear();

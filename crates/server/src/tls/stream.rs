@@ -19,7 +19,7 @@ const ENCRYPTED_BYTES: usize = 64 * 1024;
 /// Size of the thread's buffer. Encryption adds up to 30 bytes to every 16 KiB, and the session's own records.
 const BUFFER_BYTES: usize = ENCRYPTED_BYTES + 4 * 1024;
 /// Approximate memory of an idle session: keys, hashes and the client's certificate.
-const SESSION_BYTES: usize = 6 * 1024;
+const SESSION_BYTES: usize = 9 * 1024;
 
 thread_local! {
     static BUFFER: RefCell<Box<[u8]>> = RefCell::new(vec![0; BUFFER_BYTES].into());
@@ -46,10 +46,12 @@ impl TlsStream {
     pub(super) fn new(
         socket: TcpStream,
         session: Box<UnbufferedServerConnection>,
-        early: Vec<u8>,
-        incoming: Vec<u8>,
+        mut early: Vec<u8>,
+        mut incoming: Vec<u8>,
         is_closed: bool,
     ) -> TlsStream {
+        early.shrink_to_fit();
+        incoming.shrink_to_fit();
         TlsStream {
             socket,
             session,
