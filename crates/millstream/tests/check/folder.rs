@@ -59,11 +59,27 @@ impl Folder {
     /// Creates a folder with these files.
     pub(crate) fn of(files: &Files) -> Folder {
         let folder = Folder::new();
-        fs::create_dir_all(&folder.0).unwrap();
-        for (name, bytes) in files {
-            fs::write(folder.0.join(name), bytes).unwrap();
-        }
+        folder.fill(files);
         folder
+    }
+
+    /// Creates a folder at this path.
+    pub(crate) fn at(path: &str, files: &Files) -> Folder {
+        let folder = Folder::unused(path);
+        folder.fill(files);
+        folder
+    }
+
+    fn fill(&self, files: &Files) {
+        fs::create_dir_all(&self.0).unwrap();
+        for (name, bytes) in files {
+            fs::write(self.0.join(name), bytes).unwrap();
+        }
+    }
+
+    /// Returns a path where nothing exists.
+    pub(crate) fn unused(path: &str) -> Folder {
+        Folder(path.into())
     }
 
     pub(crate) fn path(&self) -> &str {

@@ -73,6 +73,24 @@ fn check_reports_a_folder_without_a_store() {
     );
 }
 
+/// redis-check-aof copied the path into a buffer of fixed size.
+#[test]
+fn check_accepts_long_paths() {
+    let parent = Folder::of(&Files::new());
+    // The longest path that the system accepts has 4,095 bytes, including the name of a file in the folder.
+    let mut path = parent.path().to_owned();
+    while path.len() < 3_900 {
+        path.push('/');
+        path.push_str(&"x".repeat((3_900 - path.len()).clamp(1, 200)));
+    }
+    let folder = Folder::at(&path, &folder::filled(70, true));
+    check(&folder, 0).contains("verdict     sound");
+    let too_long =
+        Folder::unused(&format!("{}{}", parent.path(), format!("/{}", "y".repeat(200)).repeat(21)));
+    too_long.run(&[], 1).contains("File name too long");
+    folder.run(&["--salvage", too_long.path()], 1).contains("File name too long");
+}
+
 #[test]
 fn check_accepts_a_torn_tail() {
     let mut files = folder::filled(70, false);

@@ -4,6 +4,7 @@ mod access;
 #[path = "../support/certificates.rs"]
 mod certificates;
 mod clock;
+mod cve;
 mod durable;
 mod hostile;
 mod memory;

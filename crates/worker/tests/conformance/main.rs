@@ -247,3 +247,37 @@ async fn connect_error(url: &str) -> millstream_worker::Error {
         Err(error) => error,
     }
 }
+
+/// A server that announces more than it sends, or nests arrays without end, must not make a worker allocate memory or
+/// overflow its stack.
+#[tokio::test(flavor = "multi_thread")]
+async fn hostile_replies_are_reported_as_errors() {
+    use std::io::{Read as _, Write as _};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let hostile = [
+        "*1\r\n".repeat(100_000),
+        "%1\r\n".repeat(100_000),
+        "*9223372036854775807\r\n".to_owned(),
+        "*4294967297\r\n:1\r\n".to_owned(),
+        "$9223372036854775807\r\nx".to_owned(),
+        "$-9223372036854775808\r\n".to_owned(),
+        "nonsense\r\n".to_owned(),
+    ];
+    for replies in hostile {
+        let beginning = replies[..20.min(replies.len())].to_owned();
+        let url = format!("redis://{address}");
+        let connecting = tokio::time::timeout(TIMEOUT, connect(&url));
+        let serving = tokio::task::spawn_blocking({
+            let listener = listener.try_clone().unwrap();
+            move || {
+                let (mut socket, _) = listener.accept().unwrap();
+                let _ = socket.read(&mut [0; 4096]);
+                let _ = socket.write_all(replies.as_bytes());
+            }
+        });
+        let (connected, served) = tokio::join!(connecting, serving);
+        served.unwrap();
+        assert!(connected.expect("it ends").is_err(), "{beginning:?}");
+    }
+}

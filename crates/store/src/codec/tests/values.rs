@@ -217,3 +217,35 @@ fn builder_rejects_duplicate_or_unordered_groups_consumers_and_rows() {
     assert!(builder.group(b"g", StreamId::MIN, None).is_err());
     assert!(builder.group(b"h", StreamId::MIN, Some(u64::MAX)).is_err());
 }
+
+/// In Redis, a file in which two consumers owned the same pending entry made the server free the entry twice.
+#[test]
+fn pending_entry_with_two_owners_is_refused() {
+    let (first, second) = (StreamId::new(5, 0), StreamId::new(5, 1));
+    let deliver = |consumer, last| StreamEffect::Deliver {
+        group: b"g",
+        consumer,
+        last,
+        count: 1,
+        at_ms: 9,
+        pending: true,
+    };
+    let mut stream = Stream::new();
+    for effect in [
+        StreamEffect::Append { id: first, fields: &[b"a", b"1"] },
+        StreamEffect::Append { id: second, fields: &[b"a", b"2"] },
+        StreamEffect::GroupCreate { group: b"g", last_id: StreamId::MIN, entries_read: Some(0) },
+        deliver(b"c", first),
+        deliver(b"d", second),
+    ] {
+        stream.apply(&effect, BlockLimits::default());
+    }
+    let mut bytes = bytes_of(&Value::Stream(Box::new(stream)));
+    assert!(take_value(&bytes, &hashing()).is_ok());
+    // The second row: same milliseconds, sequence number greater by 1, consumer 1, same time, delivered once.
+    let row = [0b0000_0110, 1, 1];
+    let at = bytes.windows(3).rposition(|window| window == row).expect("the row is encoded");
+    bytes[at + 1] = 0;
+    let error = take_value(&bytes, &hashing()).map(drop).unwrap_err();
+    assert!(error.to_string().contains("pending"), "{error}");
+}
