@@ -531,6 +531,11 @@ pub fn not_writable(reason: &str) -> CommandError {
     CommandError::composed(&[b"MISCONF ", reason.as_bytes()])
 }
 
+/// A change that is too large for the log.
+pub fn change_too_large(reason: &str) -> CommandError {
+    CommandError::composed(&[b"ERR ", reason.as_bytes()])
+}
+
 /// A snapshot that could not be taken, or data that could not be loaded again.
 pub fn not_saved(reason: &str) -> CommandError {
     CommandError::composed(&[b"ERR ", reason.as_bytes()])

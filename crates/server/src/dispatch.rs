@@ -14,7 +14,7 @@ use millstream_store::Txn;
 
 use crate::blocked::BlockedClient;
 use crate::command::{
-    self, CommandContext, CommandSpec, Flags, LockScope, LongReply, Outcome, bytes_of, only_stream,
+    self, CommandContext, CommandSpec, Flags, LockScope, LongReply, Outcome, change_bytes, only_stream,
 };
 use crate::exec::transactions;
 use crate::settings::Id;
@@ -249,13 +249,14 @@ impl<'d> CommandContext<'d> {
         }
     }
 
-    /// Returns an error if the command writes and the log cannot take its change, for example because the disk is full.
+    /// Returns an error if the command writes and the log cannot take its change, for example because the disk is full or
+    /// the change is too large.
     #[inline(always)]
     fn check_writable(&self, spec: &CommandSpec, argv: &[&[u8]]) -> Result<(), CommandError> {
         if !spec.flags.contains(Flags::WRITE) {
             return Ok(());
         }
-        let bytes = if self.is_short { 0 } else { bytes_of(argv) };
+        let bytes = if self.is_short { 0 } else { change_bytes(spec, argv) };
         self.server.check_writable(bytes)
     }
 

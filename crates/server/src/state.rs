@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use millstream_protocol::errors::{self, CommandError};
-use millstream_store::log::Policy;
+use millstream_store::log::{LogError, Policy};
 use millstream_store::{Store, monotonic_ns};
 use parking_lot::Mutex;
 
@@ -152,7 +152,7 @@ impl Server {
 
     /// Returns an error if the log cannot take a change of about `bytes` bytes.
     pub(crate) fn check_writable(&self, bytes: u64) -> Result<(), CommandError> {
-        self.store.check_writable(bytes).map_err(|error| errors::not_writable(&error.to_string()))
+        self.store.check_writable(bytes).map_err(|error| not_writable(&error))
     }
 
     /// Returns whether more memory is in use than `maxmemory`. Called for every command that adds data.
@@ -227,6 +227,15 @@ impl Server {
         store.string_max_bytes.store(number(Id::ProtoMaxBulkLen), Relaxed);
         store.exact_lag.store(self.settings.is_on(Id::ExactLag), Relaxed);
         self.store.set_policy(policy(&self.settings));
+    }
+}
+
+/// Returns the error reply to a change that the log cannot take.
+#[cold]
+pub(crate) fn not_writable(error: &LogError) -> CommandError {
+    match error {
+        LogError::ChangeTooLarge { .. } => errors::change_too_large(&error.to_string()),
+        _ => errors::not_writable(&error.to_string()),
     }
 }
 

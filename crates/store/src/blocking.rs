@@ -139,6 +139,8 @@ impl Txn<'_> {
                 for id in &reader.queues {
                     self.shard_at_mut(id.shard).blocked.leave(id.queue, reader.number);
                 }
+                // Each reader is a transaction of its own. Together, their records could exceed the limit of one.
+                self.log_many_changes();
             }
         }
         true

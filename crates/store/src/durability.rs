@@ -72,7 +72,8 @@ impl Store {
         self.journal().map_or(Ok(()), Journal::commit)
     }
 
-    /// Returns an error if the disk is nearly full or has failed, so that the caller can refuse a change.
+    /// Returns an error if the disk is nearly full or has failed, or if a change of `bytes` bytes is too large for one
+    /// record of the log, so that the caller can refuse the change.
     ///
     /// `bytes` is the size of the change in the log, or 0 if the reserve of free space is certainly enough for it.
     pub fn check_writable(&self, bytes: u64) -> Result<(), LogError> {

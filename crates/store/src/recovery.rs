@@ -35,6 +35,8 @@ pub struct FolderOptions {
     pub policy: Policy,
     /// Size at which a segment of the log is full and the next one begins.
     pub segment_bytes: u64,
+    /// Maximum bytes of one change, at least 1 MiB. Larger ones are refused.
+    pub change_bytes_max: u64,
     /// Maximum size of blocks of stream entries. Replay uses it too.
     pub block_limits: BlockLimits,
     /// Called regularly with the progress of recovery.
@@ -46,6 +48,7 @@ impl Default for FolderOptions {
         FolderOptions {
             policy: Policy::Always,
             segment_bytes: 64 << 20,
+            change_bytes_max: log::CHANGE_BYTES_MAX,
             block_limits: BlockLimits::default(),
             progress: Box::new(|_| {}),
         }
@@ -57,6 +60,7 @@ impl FolderOptions {
         LogOptions {
             policy: self.policy,
             segment_bytes: self.segment_bytes,
+            change_bytes_max: self.change_bytes_max,
             ..LogOptions::new(random_number)
         }
     }

@@ -26,6 +26,7 @@ use millstream_engine::{Effect, KeyPlace, Refusal, Stream, Value};
 use change::{Change, Consequences, Touched};
 use locked::LockedShards;
 
+use crate::log::LogError;
 use crate::ready::ReadyKeys;
 use crate::record::Record;
 #[cfg(not(test))]
@@ -87,9 +88,7 @@ impl<'s> Txn<'s> {
         if served {
             self.serve_blocked();
         }
-        if self.record.as_ref().is_some_and(|record| record.len() >= SHARED_RECORD_BYTES) {
-            self.log_changes();
-        }
+        self.log_many_changes();
         !served && (self.locked.only_shard().is_some() || self.locked.is_empty())
     }
 
@@ -268,6 +267,22 @@ impl<'s> Txn<'s> {
             }
         }
         record.recycle();
+    }
+
+    /// Returns an error if the record of this transaction is so large that it may not take another change.
+    pub fn check_room(&self) -> Result<(), LogError> {
+        match (&self.record, self.store().journal()) {
+            (Some(record), Some(journal)) => journal.log.check_size(record.len() as u64),
+            _ => Ok(()),
+        }
+    }
+
+    /// Appends the changes so far to the log if they are many. All of them must belong to complete transactions.
+    #[inline]
+    pub(crate) fn log_many_changes(&mut self) {
+        if self.record.as_ref().is_some_and(|record| record.len() >= SHARED_RECORD_BYTES) {
+            self.log_changes();
+        }
     }
 
     /// Watches `key`: every later change to it sets `flag`. Returns false if the owner of `flag` watches `key` already.

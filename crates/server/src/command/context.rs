@@ -13,7 +13,7 @@ use crate::audit::AuditKind;
 use crate::session::{AfterReply, Session};
 use crate::settings::Id;
 use crate::slowlog::{self, SlowEntry};
-use crate::state::{NANOS_PER_MILLI, Server};
+use crate::state::{NANOS_PER_MILLI, Server, not_writable};
 use crate::stats::{Event, ThreadStats};
 
 const NANOS_PER_MICRO: u64 = 1_000;
@@ -83,9 +83,15 @@ impl Batch {
     }
 }
 
-/// Returns the bytes of all arguments: about what the command adds to the log.
-pub(crate) fn bytes_of(argv: &[&[u8]]) -> u64 {
-    argv.iter().map(|arg| arg.len() as u64).sum()
+/// Returns about how many bytes a command adds to the log: those of all arguments. The changes of XREADGROUP to a stream,
+/// at most two, contain the names of group and consumer.
+pub(crate) fn change_bytes(spec: &CommandSpec, argv: &[&[u8]]) -> u64 {
+    let bytes_of = |args: &[&[u8]]| args.iter().map(|arg| arg.len() as u64).sum::<u64>();
+    let names = match spec.name {
+        "xreadgroup" => bytes_of(argv.get(2..4).unwrap_or_default()),
+        _ => 0,
+    };
+    bytes_of(argv).saturating_add(names.saturating_mul(argv.len() as u64))
 }
 
 /// The context in which a command runs: the server, the thread's counters, the connection and its batch.
@@ -127,7 +133,7 @@ impl CommandContext<'_> {
     ) {
         let mark = out.len();
         txn.select(self.session.db);
-        let result = self.call(spec, argv, txn, out);
+        let result = check_room(spec, txn).and_then(|()| self.call(spec, argv, txn, out));
         let failed = result.is_err();
         match result {
             Ok(Outcome::Done | Outcome::Brief) => {}
@@ -227,6 +233,15 @@ impl CommandContext<'_> {
             name: self.session.client.labels.lock().name.clone(),
         };
         self.server.slowlog.note(entry, self.server.settings.size(Id::SlowlogMaxLen));
+    }
+}
+
+/// Returns an error if a queued command writes and the transaction has changed too much already. EXEC has checked the
+/// arguments of all commands, but XREADGROUP, XCLAIM and XAUTOCLAIM can log many more ids than they have arguments.
+fn check_room(spec: &CommandSpec, txn: &Txn<'_>) -> Result<(), CommandError> {
+    match spec.flags.contains(Flags::WRITE) {
+        true => txn.check_room().map_err(|error| not_writable(&error)),
+        false => Ok(()),
     }
 }
 

@@ -17,7 +17,7 @@ mod long_reply;
 mod spec;
 
 pub(crate) use call::{BlockOn, Call, DONE, Outcome, Reply, SlowWork, WorkFn, reply_ok};
-pub(crate) use context::{Batch, CommandContext, bytes_of};
+pub(crate) use context::{Batch, CommandContext, change_bytes};
 pub(crate) use keys::{KeyError, Keys, keys, only_stream};
 pub(crate) use long_reply::{ENCODER, LongReply, UnwrittenEntries};
 pub(crate) use spec::{

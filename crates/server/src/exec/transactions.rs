@@ -13,8 +13,8 @@ use millstream_protocol::errors;
 use millstream_protocol::ids::Ids;
 use millstream_store::Txn;
 
-use crate::command::{Call, CommandSpec, DONE, Flags, Reply, bytes_of, reply_ok};
-use crate::session::{Session, Transaction, Watch};
+use crate::command::{Call, CommandSpec, DONE, Flags, Reply, change_bytes, reply_ok};
+use crate::session::{Queued, Session, Transaction, Watch};
 use crate::state::Server;
 
 /// Maximum number of keys that a client can watch.
@@ -59,7 +59,8 @@ pub(crate) fn exec(call: &mut Call<'_, '_, '_>, _: ArgList<'_>) -> Reply {
     }
     let server = context.server;
     if transaction.writes {
-        let bytes = transaction.commands.iter().map(|queued| bytes_of(&queued.args.argv())).sum();
+        let bytes_of = |queued: &Queued| change_bytes(&context.commands[queued.command], &queued.args.argv());
+        let bytes = transaction.commands.iter().map(bytes_of).fold(0, u64::saturating_add);
         if let Err(error) = server.check_writable(bytes) {
             context.session.unwatch(server);
             return Err(error);

@@ -65,12 +65,20 @@ pub(crate) fn is_store_file(name: &str) -> bool {
 /// positions from overflowing.
 pub(crate) const POSITION_MAX: u64 = 1 << 62;
 
+/// Default of [`LogOptions::change_bytes_max`]. Any stream entry fits.
+///
+/// A record can be larger than what was checked: encoding adds to it, a record can begin with other changes, and some
+/// changes contain ids that are not arguments of a command. So the limit is less than half of what a record can have.
+pub const CHANGE_BYTES_MAX: u64 = 5 << 28;
+
 /// Settings of a log.
 pub struct LogOptions {
     /// Size at which a segment is full and the next one begins.
     pub segment_bytes: u64,
     /// When the log syncs records.
     pub policy: Policy,
+    /// Maximum bytes of one change: [`Log::check_space`] refuses larger ones. At least 1 MiB.
+    pub change_bytes_max: u64,
     /// Free disk space that the log leaves untouched: it refuses writes that would leave less.
     pub reserve_bytes: u64,
     /// Source of the store id and of the salts. Must be unpredictable in production.
@@ -83,6 +91,7 @@ impl LogOptions {
         LogOptions {
             segment_bytes: 64 << 20,
             policy: Policy::Always,
+            change_bytes_max: CHANGE_BYTES_MAX,
             reserve_bytes: 8 << 20,
             random: Box::new(random),
         }
@@ -116,8 +125,15 @@ pub enum LogError {
     Full(String),
     /// The process has no file descriptor left to open a file. No data is lost, and the operation can succeed later.
     Exhausted(String),
-    /// The payload is longer than a record can be.
+    /// The payload is longer than a record can be. This is final, because the change is applied already.
     TooLarge(usize),
+    /// A change was refused before it was applied, because its record could become too large.
+    ChangeTooLarge {
+        /// The size of the change.
+        bytes: u64,
+        /// The maximum size of a change.
+        max: u64,
+    },
     /// [`Log::close`] was called.
     Closed,
 }
@@ -134,6 +150,10 @@ impl fmt::Display for LogError {
             LogError::TooLarge(bytes) => {
                 write!(f, "a transaction of {bytes} bytes is too large for one record of the log")
             }
+            LogError::ChangeTooLarge { bytes, max } => write!(
+                f,
+                "a command or transaction can change at most {max} bytes, and this one changes {bytes}; split it"
+            ),
             LogError::Closed => write!(f, "the log is closed"),
         }
     }

@@ -31,6 +31,7 @@ const FRAME_BYTES: usize = 4 << 10;
 pub struct Log {
     pub(super) disk: Arc<dyn Disk>,
     pub(super) segment_bytes: u64,
+    pub(crate) change_bytes_max: u64,
     pub(crate) reserve_bytes: u64,
     pub(super) policy: AtomicU8,
     pub(super) writer: Mutex<Writer>,
@@ -151,6 +152,7 @@ impl Log {
         Log {
             disk,
             segment_bytes: options.segment_bytes,
+            change_bytes_max: options.change_bytes_max,
             reserve_bytes: options.reserve_bytes,
             policy: AtomicU8::new(options.policy as u8),
             writer: Mutex::new(writer),
@@ -289,7 +291,8 @@ impl Log {
         self.ended.get()
     }
 
-    /// Returns an error if the disk is nearly full, or would be after a write of this many bytes.
+    /// Returns an error if the disk is nearly full, or would be after a write of this many bytes, or if they are too many
+    /// for one record.
     ///
     /// Call it before applying a change.
     #[inline]
@@ -305,6 +308,7 @@ impl Log {
 
     #[cold]
     fn measure_and_check_space(&self, bytes: u64) -> Result<(), LogError> {
+        self.check_size(bytes)?;
         let (free_bytes, reserve) = (self.measure_free_space(), self.reserve_bytes);
         if self.buffer_awaits_space.load(Ordering::Relaxed) {
             return Err(LogError::Full(format!(
@@ -320,6 +324,13 @@ impl Log {
                 "{free_bytes} bytes are free, {reserve} are kept in reserve, and this write needs {bytes}"
             ),
         }))
+    }
+
+    /// Returns an error if a change of this many bytes is too large for one record.
+    #[inline]
+    pub(crate) fn check_size(&self, bytes: u64) -> Result<(), LogError> {
+        let max = self.change_bytes_max;
+        if bytes > max { Err(LogError::ChangeTooLarge { bytes, max }) } else { Ok(()) }
     }
 
     /// Makes a snapshot (or none) current. Only records from `first` on are needed then, and earlier segments are
