@@ -6,6 +6,7 @@
 mod cases;
 #[path = "../../../millstream/tests/support/certificates.rs"]
 mod certificates;
+mod full;
 #[path = "../../../millstream/tests/support/peers.rs"]
 mod peers;
 mod permissions;

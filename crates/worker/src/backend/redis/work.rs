@@ -57,7 +57,7 @@ impl Backend for Redis {
                 commands::add(stream, &entry.fields, once, trim.filter(|_| at + 1 == entries.len()))
             };
             let adds: Vec<Cmd> = entries.iter().enumerate().map(add).collect();
-            self.connection.pipeline(stream, adds).await?.into_iter().map(id).collect()
+            added_ids(self.connection.pipeline(stream, adds).await?.into_iter().map(id).collect())
         })
     }
 
@@ -251,6 +251,25 @@ impl Backend for Redis {
             self.dead_letter_all(consumer, dead_letters).await
         })
     }
+}
+
+/// Returns the ids of added entries. If some were not added, the error says how many were.
+fn added_ids(results: Vec<Result<StreamId, Error>>) -> Result<Vec<StreamId>, Error> {
+    let (count, added) = (results.len(), results.iter().filter(|result| result.is_ok()).count());
+    results.into_iter().collect::<Result<_, Error>>().map_err(|error| {
+        let message = match (added, error.kind()) {
+            (0, ErrorKind::NotWritable) => {
+                format!("the store is full: {error}; nothing was added, so try again when there is space")
+            }
+            (0, _) => return error,
+            _ => format!(
+                "cannot add {} of {count} entries: {error}; the others were added, and a retry would add them again \
+                 unless the producer is idempotent",
+                count - added
+            ),
+        };
+        Error::new(error.kind(), message).with_source(error)
+    })
 }
 
 impl Redis {

@@ -8,7 +8,7 @@ use millstream_worker::backend::{Read, Start, StreamId};
 use super::{TIMEOUT, entry, ids_of, reader, reading};
 use crate::servers::Cluster;
 
-pub(super) async fn all(backend: &dyn Admin) {
+pub(crate) async fn all(backend: &dyn Admin) {
     blocking_reads_time_out(backend).await;
     blocking_reads_return_new_entries(backend).await;
     many_blocked_reads(backend).await;

@@ -7,7 +7,7 @@ use millstream_worker::backend::{ErrorKind, IdOrder, PendingFilter, Range, Strea
 
 use super::{all_rows, entry, kind, make_a_string, reader, reading, wait_until};
 
-pub(super) async fn all(backend: &dyn Admin) {
+pub(crate) async fn all(backend: &dyn Admin) {
     list_streams(backend).await;
     describe_a_stream(backend).await;
     read_ranges(backend).await;

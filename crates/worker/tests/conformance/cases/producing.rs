@@ -8,7 +8,7 @@ use millstream_worker::backend::{
 
 use super::{entry, fields, kind, make_a_string};
 
-pub(super) async fn all(backend: &dyn Admin) {
+pub(crate) async fn all(backend: &dyn Admin) {
     batches(backend).await;
     add_arbitrary_bytes(backend).await;
     add_with_trim(backend).await;
