@@ -94,16 +94,26 @@ impl Source {
 
 /// Opens a connection without logging in.
 pub(crate) fn connect(server: &Server) -> Result<TcpStream, Failure> {
+    connect_to(&server.address)
+}
+
+/// Opens a connection to the port for TLS, without a handshake.
+pub(crate) fn connect_to_tls(server: &Server) -> Result<TcpStream, Failure> {
+    let tls = server.tls.as_ref().ok_or("the server has no port for TLS")?;
+    connect_to(&format!("127.0.0.1:{}", tls.port))
+}
+
+fn connect_to(address: &str) -> Result<TcpStream, Failure> {
     let deadline = Instant::now() + Duration::from_secs(10);
     loop {
-        match TcpStream::connect(&server.address) {
+        match TcpStream::connect(address) {
             Ok(socket) => {
                 socket.set_nodelay(true)?;
                 return Ok(socket);
             }
             // An attack that reconnects can use up the local ports for a moment.
             Err(_) if Instant::now() < deadline => thread::sleep(Duration::from_millis(1)),
-            Err(error) => return Err(format!("cannot connect to {}: {error}", server.address).into()),
+            Err(error) => return Err(format!("cannot connect to {address}: {error}").into()),
         }
     }
 }

@@ -15,6 +15,8 @@ use crate::wire::Connection;
 const START_WITHIN: Duration = Duration::from_secs(300);
 /// More connections than any workload opens.
 const MAX_CLIENTS: &str = "12000";
+/// `maxmemory` of servers with a limit.
+pub(crate) const MEMORY_LIMIT: &str = "64mb";
 /// The password of servers that `start_exposed` starts.
 pub(crate) const PASSWORD: &str = "correct horse battery staple";
 
@@ -57,6 +59,15 @@ pub(crate) struct Server {
     process: Option<Process>,
 }
 
+/// What a server that strangers can reach has in addition.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Extra {
+    Nothing,
+    /// `maxmemory`, set to `MEMORY_LIMIT`.
+    MemoryLimit,
+    TlsPort,
+}
+
 /// A server's port for TLS.
 pub(crate) struct TlsPort {
     pub(crate) port: u16,
@@ -96,10 +107,10 @@ impl Server {
     }
 
     /// Starts a program with settings for a port that strangers can reach: a password, and Millstream's limit of a
-    /// reply on every server. Persistence is off. `settings` are further settings, as arguments.
+    /// reply on every server. Persistence is off.
     pub(crate) fn start_exposed(
         program: &Program,
-        settings: &[&str],
+        extra: Extra,
         options: &Options,
     ) -> Result<Server, Failure> {
         let Place::Path(path) = &program.place else { return Err(not_ours(&program.name)) };
@@ -112,26 +123,28 @@ impl Server {
             let limit = ["--client-output-buffer-limit", "normal", "256mb", "0", "0"];
             arguments.extend(limit.map(str::to_owned));
         }
-        arguments.extend(settings.iter().map(|&setting| setting.to_owned()));
-        Server::launch(&program.name, Protocol::Redis, path, arguments, folder, port, Some(PASSWORD))
+        let mut tls = None;
+        match extra {
+            Extra::Nothing => {}
+            Extra::MemoryLimit => arguments.extend(["--maxmemory", MEMORY_LIMIT].map(str::to_owned)),
+            Extra::TlsPort => tls = Some(add_tls_port(&mut arguments, &folder)?),
+        }
+        let password = Some(PASSWORD);
+        let mut server =
+            Server::launch(&program.name, Protocol::Redis, path, arguments, folder, port, password)?;
+        server.tls = tls;
+        Ok(server)
     }
 
     /// Starts a program with a second port, for TLS, and without persistence. Clients need no certificate.
     pub(crate) fn start_tls(program: &Program, options: &Options) -> Result<Server, Failure> {
         let Place::Path(path) = &program.place else { return Err(not_ours(&program.name)) };
-        let (port, tls_port) = (free_port()?, free_port()?);
+        let port = free_port()?;
         let folder = fresh_folder(port, options)?;
-        make_certificate(&folder)?;
-        let in_folder = |name: &str| folder.join(name).to_string_lossy().into_owned();
         let mut arguments = arguments(is_millstream(path), port, &folder, Persistence::Off);
-        arguments.extend(["--tls-port".to_owned(), tls_port.to_string()]);
-        arguments.extend(["--tls-auth-clients".to_owned(), "no".to_owned()]);
-        for (setting, name) in [("cert", "server.pem"), ("key", "server.key"), ("ca-cert", "server.pem")] {
-            arguments.extend([format!("--tls-{setting}-file"), in_folder(name)]);
-        }
-        let authority = folder.join("server.pem");
+        let tls = add_tls_port(&mut arguments, &folder)?;
         let mut server = Server::launch(&program.name, Protocol::Redis, path, arguments, folder, port, None)?;
-        server.tls = Some(TlsPort { port: tls_port, authority });
+        server.tls = Some(tls);
         Ok(server)
     }
 
@@ -333,6 +346,19 @@ impl Drop for Server {
             let _ = fs::remove_dir_all(&process.folder);
         }
     }
+}
+
+/// Makes a certificate in the folder, and adds the arguments for a TLS port that needs no client certificates.
+fn add_tls_port(arguments: &mut Vec<String>, folder: &Path) -> Result<TlsPort, Failure> {
+    let port = free_port()?;
+    make_certificate(folder)?;
+    let in_folder = |name: &str| folder.join(name).to_string_lossy().into_owned();
+    arguments.extend(["--tls-port".to_owned(), port.to_string()]);
+    arguments.extend(["--tls-auth-clients".to_owned(), "no".to_owned()]);
+    for (setting, name) in [("cert", "server.pem"), ("key", "server.key"), ("ca-cert", "server.pem")] {
+        arguments.extend([format!("--tls-{setting}-file"), in_folder(name)]);
+    }
+    Ok(TlsPort { port, authority: folder.join("server.pem") })
 }
 
 /// Makes a key and a certificate for 127.0.0.1 that is its own authority.

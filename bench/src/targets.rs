@@ -182,6 +182,9 @@ const TARGETS: &[Target] = &[
     stall("xrange-unread", "xadd_worst_ms"),
     stall("pipelines", "ping_worst_ms"),
     stall("pipelines", "xadd_worst_ms"),
+    stall("tls-half-open", "ping_worst_ms"),
+    stall("tls-half-open", "xadd_worst_ms"),
+    stall("memory-full", "ping_worst_ms"),
     tls("tls-ping-p16"),
     tls("tls-xadd-short-p16"),
 ];

@@ -8,15 +8,17 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::Failure;
-use crate::hostile::{Flood, command, connect, connect_and_log_in, drain, wait_until_blocked};
+use crate::hostile::{
+    Flood, command, connect, connect_and_log_in, connect_to_tls, drain, wait_until_blocked,
+};
 use crate::options::{Options, Program};
 use crate::probe::Probe;
 use crate::report::Report;
-use crate::server::{PASSWORD, Server};
+use crate::server::{Extra, PASSWORD, Server};
 use crate::stats::Latencies;
 use crate::table::{Column, Compare, Layout, Row, Sample, Table};
 use crate::topics::clients::{read_blocking, waited_key};
-use crate::topics::turns;
+use crate::topics::{tls, turns};
 
 pub(crate) static TABLE: Table = Table {
     topic: "attacks",
@@ -24,7 +26,8 @@ pub(crate) static TABLE: Table = Table {
     intro: "Every millisecond one client that has logged in sends PING and another sends XADD, without \
             pipelining, while a hostile client does what the row says, for about two seconds or a fixed number \
             of times. Each attack runs on one thread, against a fresh server with persistence off, a password, \
-            and at most 256 MB of unsent replies per client. The attack, the two measuring clients and the \
+            and at most 256 MB of unsent replies per client. A half-open handshake is the first half of a \
+            ClientHello, and then silence. `maxmemory` is 64 MB in the row that fills the memory. The attack, the two measuring clients and the \
             server share the cores of the machine, so compare the lines of a row: they are from the same run. \
             A stall also counts for the requests that would have been sent meanwhile, each with the rest of \
             the time. The target: no stall above 10 ms or twice the stall on redis-server, whichever is more.",
@@ -45,39 +48,51 @@ type Ready<'a> = Box<dyn FnOnce() -> Result<(), Failure> + 'a>;
 struct Attack {
     name: &'static str,
     title: &'static str,
+    extra: Extra,
     /// Does what must be done before the measurement, and returns the attack.
-    prepare: for<'a> fn(&'a Server, &'a Options) -> Result<Ready<'a>, Failure>,
+    prepare: Prepare,
 }
 
 const ATTACKS: &[Attack] = &[
-    Attack { name: "none", title: "no attack", prepare: none },
-    Attack { name: "hash-flood", title: "SADD of 80,000 colliding members, 5 times", prepare: hash_flood },
-    Attack { name: "mget", title: "MGET of 1 MiB 2,500 times, 3 times", prepare: mget },
-    Attack { name: "block-many", title: "XREAD BLOCK on 65,536 keys, 5 times", prepare: block_many },
+    attack("none", "no attack", none),
+    attack("hash-flood", "SADD of 80,000 colliding members, 5 times", hash_flood),
+    attack("mget", "MGET of 1 MiB 2,500 times, 3 times", mget),
+    attack("block-many", "XREAD BLOCK on 65,536 keys, 5 times", block_many),
+    attack("flushall", "FLUSHALL, 200 clients blocked on 500 keys each, 5 times", flush_waited),
+    attack("exec", "EXEC of 100,000 XADDs that wake 200 clients", exec_waited),
+    attack("watch", "WATCH of 60,000 keys, once", watch),
+    attack("auth", "AUTH guesses, 4 connections", auth),
+    attack("garbage", "garbage and reconnect, 4 connections", garbage),
+    attack("tls-hello", "TLS to the plain port, 4 connections", tls_hello),
+    attack("stranger-ping", "PINGs without login, 4 connections", stranger_ping),
+    attack("connects", "5,000 connects per second", connects),
+    attack("keys-glob", "KEYS with a hostile pattern, 10 times", keys_glob),
+    attack("xrange-unread", "XRANGE of 20 MB, 20 clients that do not read", xrange),
+    attack("pipelines", "pipelines of 10,000 XADDs, 4 connections", pipelines),
     Attack {
-        name: "flushall",
-        title: "FLUSHALL, 200 clients blocked on 500 keys each, 5 times",
-        prepare: flush_waited,
+        extra: Extra::TlsPort,
+        ..attack("tls-half-open", "500 half-open TLS handshakes", half_open_handshakes)
     },
-    Attack { name: "exec", title: "EXEC of 100,000 XADDs that wake 200 clients", prepare: exec_waited },
-    Attack { name: "watch", title: "WATCH of 60,000 keys, once", prepare: watch },
-    Attack { name: "auth", title: "AUTH guesses, 4 connections", prepare: auth },
-    Attack { name: "garbage", title: "garbage and reconnect, 4 connections", prepare: garbage },
-    Attack { name: "tls-hello", title: "TLS to the plain port, 4 connections", prepare: tls_hello },
-    Attack { name: "stranger-ping", title: "PINGs without login, 4 connections", prepare: stranger_ping },
-    Attack { name: "connects", title: "5,000 connects per second", prepare: connects },
-    Attack { name: "keys-glob", title: "KEYS with a hostile pattern, 10 times", prepare: keys_glob },
-    Attack { name: "xrange-unread", title: "XRANGE of 20 MB, 20 clients that do not read", prepare: xrange },
-    Attack { name: "pipelines", title: "pipelines of 10,000 XADDs, 4 connections", prepare: pipelines },
+    Attack {
+        extra: Extra::MemoryLimit,
+        ..attack("memory-full", "XADDs of 10 KB until maxmemory and beyond, 4 connections", fill_memory)
+    },
 ];
+
+type Prepare = for<'a> fn(&'a Server, &'a Options) -> Result<Ready<'a>, Failure>;
+
+const fn attack(name: &'static str, title: &'static str, prepare: Prepare) -> Attack {
+    Attack { name, title, extra: Extra::Nothing, prepare }
+}
 
 pub(crate) fn rows() -> Vec<(String, String)> {
     ATTACKS.iter().map(|attack| (attack.name.into(), attack.title.into())).collect()
 }
 
 pub(crate) fn run(options: &Options, report: &mut Report) -> Result<(), Failure> {
-    let programs = options.startable();
     for attack in ATTACKS.iter().filter(|attack| options.wants(TABLE.topic, attack.name)) {
+        let mut programs = options.startable();
+        programs.retain(|program| attack.extra != Extra::TlsPort || tls::has_tls(program, options));
         let names = programs.iter().map(|program| program.name.clone()).collect();
         let mut row = Row::new(&TABLE, attack.name, attack.title, names);
         for repetition in 0..options.heavy_repetitions() {
@@ -93,23 +108,26 @@ pub(crate) fn run(options: &Options, report: &mut Report) -> Result<(), Failure>
 }
 
 fn measure(program: &Program, attack: &Attack, options: &Options) -> Result<Sample, Failure> {
-    let server = Server::start_exposed(program, &[], options)?;
+    let server = Server::start_exposed(program, attack.extra, options)?;
     let ready = (attack.prepare)(&server, options)?;
     let quiet = options.sized(Duration::from_millis(50), Duration::from_millis(10));
-    let (latencies, ()) = Probe::ping_and_add().during(&server, || {
+    // A server whose memory is full refuses XADD.
+    let probe = if attack.extra == Extra::MemoryLimit { Probe::ping() } else { Probe::ping_and_add() };
+    let (latencies, ()) = probe.during(&server, || {
         // A short quiet time before and after the attack, so the probe runs when the attack begins and ends.
         thread::sleep(quiet);
         ready()?;
         thread::sleep(quiet);
         Ok(())
     })?;
-    let [ping, add] = &latencies[..] else { return Err("the probe measured other commands".into()) };
-    Ok(sample(ping, add))
+    Ok(sample(&latencies[0], latencies.get(1)))
 }
 
 /// Returns the figures in the order of the columns.
-fn sample(ping: &Latencies, add: &Latencies) -> Sample {
-    [ping.p50_us, ping.p99_us, ping.worst_us / 1e3, add.p99_us, add.worst_us / 1e3].map(Some).to_vec()
+fn sample(ping: &Latencies, add: Option<&Latencies>) -> Sample {
+    let mut sample = [ping.p50_us, ping.p99_us, ping.worst_us / 1e3].map(Some).to_vec();
+    sample.extend([add.map(|add| add.p99_us), add.map(|add| add.worst_us / 1e3)]);
+    sample
 }
 
 /// Duration of attacks that do not end by themselves.
@@ -321,5 +339,30 @@ fn xrange<'a>(server: &'a Server, options: &'a Options) -> Result<Ready<'a>, Fai
 fn pipelines<'a>(server: &'a Server, options: &'a Options) -> Result<Ready<'a>, Failure> {
     let add = command(&["XADD", "piped", "MAXLEN", "~", "1000", "*", "field", "value"]);
     let flood = Flood { connections: 4, greeting: command(&["AUTH", PASSWORD]), payload: add.repeat(10_000) };
+    Ok(Box::new(move || flood.run(server, duration(options))))
+}
+
+fn half_open_handshakes<'a>(server: &'a Server, options: &'a Options) -> Result<Ready<'a>, Failure> {
+    // A record of 244 bytes that begins a ClientHello. Only a part of it arrives.
+    let half = b"\x16\x03\x01\x00\xf4\x01\x00\x00\xf0\x03\x03 half of the random bytes";
+    Ok(Box::new(move || {
+        let mut clients = Vec::new();
+        for _ in 0..options.sized(500, 50) {
+            let mut client = connect_to_tls(server)?;
+            client.write_all(half)?;
+            clients.push(client);
+            thread::sleep(Duration::from_millis(1));
+        }
+        thread::sleep(duration(options) / 2);
+        drop(clients);
+        Ok(())
+    }))
+}
+
+fn fill_memory<'a>(server: &'a Server, options: &'a Options) -> Result<Ready<'a>, Failure> {
+    let value = "x".repeat(10_000);
+    let adds =
+        (0..100).flat_map(|n| command(&["XADD", &format!("filled{n}"), "*", "field", &value])).collect();
+    let flood = Flood { connections: 4, greeting: command(&["AUTH", PASSWORD]), payload: adds };
     Ok(Box::new(move || flood.run(server, duration(options))))
 }

@@ -10,7 +10,7 @@ use crate::Failure;
 use crate::hostile::{command, connect, connect_and_log_in, wait_until_blocked};
 use crate::options::{Options, Program};
 use crate::report::Report;
-use crate::server::Server;
+use crate::server::{Extra, Server};
 use crate::table::{Column, Compare, Layout, Row, Sample, Table};
 use crate::topics::settled;
 use crate::wire::Connection;
@@ -152,7 +152,7 @@ pub(crate) fn run(options: &Options, report: &mut Report) -> Result<(), Failure>
 }
 
 fn measure(program: &Program, kind: &Kind, options: &Options) -> Result<Sample, Failure> {
-    let server = Server::start_exposed(program, &[], options)?;
+    let server = Server::start_exposed(program, Extra::Nothing, options)?;
     let mut admin = server.connect()?;
     admin.call(&["SET", VALUE, &"x".repeat(10_000)])?;
     admin.call(&["XGROUP", "CREATE", STREAM, GROUP, "$", "MKSTREAM"])?;

@@ -86,10 +86,15 @@ pub(crate) fn run(options: &Options, report: &mut Report) -> Result<(), Failure>
     measure_handshakes(&programs, options, report)
 }
 
-/// Returns the subject and the system's redis-server. Servers of `scripts/peers` are built without TLS.
+/// Whether a server is built with TLS: the subject and the system's redis-server are, servers of `scripts/peers` are not.
+pub(crate) fn has_tls(program: &Program, options: &Options) -> bool {
+    program.name == options.subject.name || program.name == "redis"
+}
+
+/// Returns the servers that are built with TLS.
 fn with_tls(options: &Options, report: &Report) -> Vec<Program> {
-    let has_tls = |program: &Program| program.name == options.subject.name || program.name == "redis";
-    let (with, without): (Vec<_>, Vec<_>) = options.startable().into_iter().partition(has_tls);
+    let (with, without): (Vec<_>, Vec<_>) =
+        options.startable().into_iter().partition(|program| has_tls(program, options));
     for program in without.iter().filter(|_| options.wants(TABLE.topic, &row_name(WORKLOADS[0]))) {
         report.note(&format!("tls: {} is left out, because it is built without TLS", program.name));
     }
