@@ -19,7 +19,7 @@ pub(crate) fn print(running: &Running) {
         memory: memory(running.settings().number(Id::MaxMemory).unsigned_abs(), Available::read()),
         removed: running.recovered().map_or(String::new(), |recovered| removed(recovered.removed())),
         io_threads: running.settings().number(Id::IoThreads),
-        has_password: !running.settings().is_empty(Id::RequirePass),
+        has_password: running.server().requires_login(),
     };
     // If standard error is closed, the server runs without a banner.
     let _ = anstream::stderr().write_all(banner.render().as_bytes());

@@ -322,6 +322,16 @@ texts! {
     /// AUTH on a server without a password.
     NO_PASSWORD_SET = "ERR AUTH <password> called without any password configured for the default user. Are \
                        you sure your configuration is correct?";
+    /// A command on a key that the user may not access.
+    NO_KEY_PERMISSION = "NOPERM No permissions to access a key";
+    /// A queued command that the user may no longer run when EXEC runs it.
+    NO_LONGER_PERMITTED = "NOPERM ACLs rules changed between the moment the transaction was accumulated and the \
+                           EXEC call. This command is no longer allowed for the following reason: no permission to \
+                           execute the command or subcommand";
+    /// A queued command on a key that the user may no longer access when EXEC runs it.
+    NO_LONGER_PERMITTED_KEY = "NOPERM ACLs rules changed between the moment the transaction was accumulated and the \
+                               EXEC call. This command is no longer allowed for the following reason: no permission \
+                               to touch the specified keys";
     /// HELLO with a protocol version other than 2 and 3.
     NO_PROTO = "NOPROTO unsupported protocol version";
     /// HELLO with a protocol version that is not an integer.
@@ -335,6 +345,18 @@ texts! {
                       connections from its own machine. To accept other clients, set a password (--requirepass, or \
                       CONFIG SET requirepass). If the network is trusted, you can turn protected mode off instead \
                       (--protected-mode no).";
+
+    // ACL.
+
+    /// ACL SETUSER with a name that a user cannot have.
+    INVALID_USER_NAME = "ERR Usernames can't contain spaces or null characters";
+    /// ACL DELUSER default.
+    DEFAULT_USER_STAYS = "ERR The 'default' user cannot be removed";
+    /// ACL GENPASS with a number of bits that is out of range.
+    GENPASS_BITS = "ERR ACL GENPASS argument must be the number of bits for the output password, a positive number \
+                    up to 4096";
+    /// ACL GENPASS without a random source.
+    NO_RANDOM_BYTES = "ERR the operating system returned no random bytes";
 
     // CLIENT.
 
@@ -509,6 +531,12 @@ quoting! {
     unknown_client_type = "ERR Unknown client type '", "'";
     /// CLIENT KILL USER with a user that does not exist.
     no_such_user = "ERR No such user '", "'";
+    /// ACL DRYRUN with a user that does not exist.
+    user_not_found = "ERR User '", "' not found";
+    /// ACL DRYRUN with a command that does not exist.
+    command_not_found = "ERR Command '", "' not found";
+    /// ACL SETUSER with a parenthesis that is not closed. Quotes the argument that opens it.
+    unmatched_parenthesis = "ERR Unmatched parenthesis in acl selector starting at '", "'.";
     /// CLIENT SETINFO with an attribute that does not exist.
     unrecognized_client_attribute = "ERR Unrecognized option '", "'";
     /// CLIENT SETINFO with a value that is not printable ASCII without spaces. Quotes the attribute as sent.
@@ -538,6 +566,28 @@ pub fn change_too_large(reason: &str) -> CommandError {
 
 /// A snapshot that could not be taken, or data that could not be loaded again.
 pub fn not_saved(reason: &str) -> CommandError {
+    CommandError::composed(&[b"ERR ", reason.as_bytes()])
+}
+
+/// A command that the user may not run. `command` is its full name, such as `xgroup|create`.
+pub fn no_command_permission(user: &[u8], command: &str) -> CommandError {
+    CommandError::composed(&[
+        b"NOPERM User ",
+        quoted(user),
+        b" has no permissions to run the '",
+        command.as_bytes(),
+        b"' command",
+    ])
+}
+
+/// ACL SETUSER with an invalid rule.
+pub fn invalid_acl_rule(rule: &[u8], reason: &str) -> CommandError {
+    let (rule, reason) = (quoted(rule), reason.as_bytes());
+    CommandError::composed(&[b"ERR Error in ACL SETUSER modifier '", rule, b"': ", reason])
+}
+
+/// ACL LOAD or ACL SAVE that failed.
+pub fn acl_file(reason: &str) -> CommandError {
     CommandError::composed(&[b"ERR ", reason.as_bytes()])
 }
 

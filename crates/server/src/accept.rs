@@ -201,7 +201,7 @@ fn tcp_info(stream: &TcpStream, addr: SocketAddr) -> ConnectionInfo {
     ConnectionInfo { addr: addr.to_string(), laddr, fd: stream.as_raw_fd(), by_unix_socket: false }
 }
 
-/// Whether only clients of this machine may connect: protected mode is on and no password is set.
+/// Whether only clients of this machine may connect: protected mode is on and clients need no password.
 fn is_protected(server: &Server) -> bool {
     server.settings.is_on(Id::ProtectedMode) && !server.requires_login()
 }

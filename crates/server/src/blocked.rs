@@ -7,15 +7,19 @@
 //! stored.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 use std::time::Instant;
 
+use millstream_protocol::errors::CommandError;
 use millstream_protocol::resp::Writer;
 use millstream_store::{BlockedToken, ServeResult, Txn};
 
+use crate::acl::{DenialContext, User};
 use crate::args::OwnedArgs;
-use crate::command::{BlockOn, CommandSpec, LongReply, Outcome, Run, SlowWork, WorkFn};
+use crate::command::{
+    BlockOn, CommandSpec, LongReply, Outcome, Run, SlowWork, WorkFn, check_permission, denied,
+};
 use crate::io_thread::{recycle, spare_buffer};
 use crate::registry::{BlockedResult, Client};
 use crate::session::Session;
@@ -69,9 +73,17 @@ impl BlockedClient {
         let (client, form) = (Arc::clone(&session.client), ReplyForm::of(session, server));
         client.blocked_bytes.store(keys_bytes + args.memory_bytes(), Ordering::Relaxed);
         let call = client.begin_blocking();
+        let (user, for_check) = (Arc::clone(session.effective_user(server)), Arc::downgrade(server));
         let again = move |txn: &mut Txn<'_>| {
-            // CLIENT UNBLOCK may have ended the call, and its connection has yet to notice.
-            let result = client.is_blocked_in(call).then(|| run_again((spec, &args), form, txn)).flatten();
+            // CLIENT UNBLOCK may have ended the call, or ACL DELUSER may have removed the user, and the connection has
+            // yet to notice.
+            if !client.is_blocked_in(call) || user.is_removed() {
+                return ServeResult::StillBlocked;
+            }
+            let result = check_again(&for_check, &client, &user, (spec, &args)).map_or_else(
+                |error| Some(BlockedResult::Error(error)),
+                |()| run_again((spec, &args), form, txn),
+            );
             let Some(result) = result else { return ServeResult::StillBlocked };
             // If the client has disconnected meanwhile, the result is dropped. Entries delivered to a group stay
             // pending, unless the read had NOACK. A value popped from a list is lost.
@@ -156,6 +168,21 @@ fn reply_of(work: WorkFn, server: &Arc<Server>, resp3: bool) -> BlockedResult {
         Ok(()) => BlockedResult::Reply(out.buf),
         Err(error) => BlockedResult::Error(error),
     }
+}
+
+/// Returns an error if the user may no longer run the command that it is blocked in.
+fn check_again(
+    server: &Weak<Server>,
+    client: &Client,
+    user: &User,
+    (spec, args): (&CommandSpec, &OwnedArgs),
+) -> Result<(), CommandError> {
+    if user.is_unrestricted() {
+        return Ok(());
+    }
+    let Some(server) = server.upgrade() else { return Ok(()) };
+    check_permission(&server, client, user, (spec, &args.argv()), DenialContext::TopLevel)
+        .map_err(|denial| denied(denial, user, spec))
 }
 
 /// Runs a blocked command again, on the thread that made its keys ready. Returns `None` if it would still block.

@@ -1,7 +1,7 @@
 //! The steps that every request goes through, from its arguments to its reply.
 //!
 //! ```text
-//! find in the table -> check arity -> check that DEBUG is allowed -> check password -> check maxmemory
+//! find in the table -> check arity -> check that DEBUG is allowed -> check password and permissions -> check maxmemory
 //!    -> check CLIENT PAUSE -> queue, if in MULTI -> check free disk space, if it writes
 //!    -> lock its keys, unless the previous command locked them -> parse and run -> serve blocked readers -> count
 //! ```
@@ -104,9 +104,8 @@ impl<'d> CommandContext<'d> {
         if spec.flags.contains(Flags::PROTECTED) && !self.may_debug() {
             return Err(reject(errors::DEBUG_NOT_ALLOWED));
         }
-        if !self.session.authenticated && !spec.flags.contains(Flags::NO_AUTH) && self.server.requires_login()
-        {
-            return Err(reject(errors::NO_AUTH));
+        if !self.session.user.is_unrestricted() {
+            self.check_access(spec, argv).map_err(reject)?;
         }
         let in_transaction = self.session.transaction.is_some();
         if (in_transaction || spec.flags.contains(Flags::DENYOOM))
@@ -153,6 +152,23 @@ impl<'d> CommandContext<'d> {
                 (grows && !transactions::is_decided_by_exec(spec)) || !transaction.is_small()
             }
         }
+    }
+
+    /// Checks that the client has authenticated and that its user may run the request. Called unless the user may do
+    /// everything.
+    #[inline(never)]
+    fn check_access(&self, spec: &CommandSpec, argv: &[&[u8]]) -> Result<(), CommandError> {
+        let session = &*self.session;
+        if spec.flags.contains(Flags::NO_AUTH) {
+            return Ok(());
+        }
+        let user = session.effective_user(self.server);
+        if !session.authenticated && self.server.requires_login() {
+            return Err(errors::NO_AUTH);
+        }
+        let context = session.denial_context();
+        command::check_permission(self.server, &session.client, user, (spec, argv), context)
+            .map_err(|denial| command::denied(denial, user, spec))
     }
 
     /// If CLIENT PAUSE delays the command, returns the uptime at which the pause ends. CLIENT UNPAUSE is never delayed,

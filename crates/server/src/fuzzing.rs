@@ -1,11 +1,12 @@
 //! What the fuzzer calls: a server without sockets that runs generated requests. Compiled only for tests and
 //! with `--cfg fuzzing`.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use millstream_protocol::resp::Writer;
 use millstream_store::Store;
 
+use crate::acl::{Catalog, Users, normalized_line};
 use crate::blocked::BlockedClient;
 use crate::command::{Batch, CommandContext, Group, LongReply};
 use crate::dispatch::AfterRequest;
@@ -14,13 +15,30 @@ use crate::session::Session;
 use crate::settings::{Id, Settings};
 use crate::state::Server;
 use crate::table::generate::request;
-use crate::table::{COMMANDS, find};
+use crate::table::{COMMANDS, catalog, find};
 
 pub use crate::table::generate::Choices;
 
 /// Commands that wait for another thread, sleep, or delay all clients.
-const NOT_DISPATCHED: [&str; 9] =
-    ["bgrewriteaof", "bgsave", "client|pause", "debug", "save", "shutdown", "wait", "waitaof", "client|kill"];
+const NOT_DISPATCHED: [&str; 10] = [
+    "acl|save",
+    "bgrewriteaof",
+    "bgsave",
+    "client|pause",
+    "debug",
+    "save",
+    "shutdown",
+    "wait",
+    "waitaof",
+    "client|kill",
+];
+
+/// Parses a line `user NAME rule…` of an ACL file and returns it as ACL SAVE would write it. Returns `None` if it is
+/// invalid.
+pub fn acl_line(line: &[u8]) -> Option<Vec<u8>> {
+    static CATALOG: LazyLock<Catalog> = LazyLock::new(catalog);
+    normalized_line(line, &CATALOG)
+}
 
 /// A server with a few clients, without sockets.
 pub struct CommandRunner {
@@ -33,7 +51,8 @@ impl CommandRunner {
     pub fn new(store: Arc<Store>, clients: usize) -> CommandRunner {
         let settings = Settings::new();
         settings.set(Id::IoThreads, "1").expect("a server can have one thread");
-        let server = Arc::new(Server::new(settings, Vec::new(), None, store, COMMANDS.len()));
+        let users = Users::open(catalog(), "", "").expect("there is no file");
+        let server = Arc::new(Server::new(settings, Vec::new(), None, store, users, COMMANDS.len()));
         let connect = |_| {
             let (addr, laddr) = (String::from("127.0.0.1:1"), String::from("127.0.0.1:2"));
             let info = ConnectionInfo { addr, laddr, fd: 0, by_unix_socket: false };

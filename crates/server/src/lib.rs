@@ -20,7 +20,8 @@
 //! snapshots   housekeeping          taking snapshots; periodic work
 //! state                             Server: what all threads share
 //! tls                               certificates and their reload, handshakes, encrypted sockets
-//! settings stats registry memory slowlog pause persistence shutdown …   parts of Server, independent of each other
+//! registry                          connected clients
+//! acl settings stats memory slowlog pause persistence shutdown …   parts of Server, independent of each other
 //! ```
 //!
 //! ```no_run
@@ -33,10 +34,12 @@
 //! ```
 
 mod accept;
+mod acl;
 mod admin;
 mod args;
 mod audit;
 mod blocked;
+mod client_line;
 mod command;
 mod connection;
 mod deferred_replies;

@@ -14,6 +14,8 @@ use millstream_protocol::commands::UnblockReason;
 use millstream_protocol::errors::CommandError;
 use parking_lot::{Mutex, RwLock};
 
+use crate::acl::{DEFAULT_USER, User};
+
 /// Approximate memory of a connection that holds no data, in bytes.
 const CONNECTION_BYTES: usize = 2048;
 
@@ -55,6 +57,8 @@ pub(crate) struct Client {
     pub(crate) active_at_ms: AtomicU64,
     /// The names it has given itself.
     pub(crate) labels: Mutex<Labels>,
+    /// The user it has authenticated as; `None` before that.
+    user: Mutex<Option<Arc<User>>>,
     /// The selected database.
     pub(crate) db: AtomicU32,
     /// Its RESP version: 2 or 3.
@@ -258,6 +262,7 @@ impl Client {
             connected_at_ms: uptime_ms,
             active_at_ms: AtomicU64::new(uptime_ms),
             labels: Mutex::default(),
+            user: Mutex::default(),
             db: AtomicU32::new(0),
             resp: AtomicU8::new(2),
             flags: AtomicU32::new(0),
@@ -277,6 +282,24 @@ impl Client {
             logged_out,
             waker: OnceLock::new(),
         }
+    }
+
+    /// Sets the user that it has authenticated as. Returns false if the user was removed: then it may not be this user.
+    ///
+    /// The order matters: the thread that removes a user first marks it and then looks for its clients.
+    pub(crate) fn set_user(&self, user: Option<Arc<User>>) -> bool {
+        *self.user.lock() = user.clone();
+        user.is_none_or(|user| !user.is_removed())
+    }
+
+    /// Whether it has authenticated as this user.
+    pub(crate) fn is_user(&self, user: &Arc<User>) -> bool {
+        self.user.lock().as_ref().is_some_and(|own| Arc::ptr_eq(own, user))
+    }
+
+    /// Returns the name of its user. A client that has yet to authenticate is `default`.
+    pub(crate) fn user_name(&self) -> Vec<u8> {
+        self.user.lock().as_ref().map_or(DEFAULT_USER, |user| user.name()).to_vec()
     }
 
     /// Whether a flag of [`flags`] is set.

@@ -12,6 +12,7 @@ use millstream_store::{FolderError, FolderOptions, Recovered, RecoveryProgress, 
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::accept;
+use crate::acl::Users;
 use crate::descriptors;
 use crate::housekeeping;
 use crate::io_thread::IoThread;
@@ -20,7 +21,7 @@ use crate::memory;
 use crate::settings::{Id, Settings};
 use crate::shutdown::listen_for_signals;
 use crate::state::{Server, policy};
-use crate::table::COMMANDS;
+use crate::table::{self, COMMANDS};
 use crate::tls::{Tls, TlsError};
 
 /// A server that listens on its sockets. It serves clients once [`run`](Running::run) is called.
@@ -39,6 +40,8 @@ pub enum StartError {
     Listen(ListenError),
     /// A TLS setting or one of its files cannot be used.
     Tls(TlsError),
+    /// The users cannot be loaded from the ACL file.
+    Users(String),
     /// The data folder cannot be opened.
     Folder {
         /// The folder.
@@ -55,6 +58,7 @@ impl fmt::Display for StartError {
         match self {
             StartError::Listen(error) => error.fmt(f),
             StartError::Tls(error) => error.fmt(f),
+            StartError::Users(reason) => write!(f, "cannot load the users: {reason}"),
             StartError::Folder { path, source } => {
                 let dir = path.display();
                 writeln!(f, "cannot open the data folder {dir}: {source}.")?;
@@ -87,13 +91,14 @@ impl Server {
             _ => Some(Tls::configure(&settings).map_err(StartError::Tls)?),
         };
         limit_clients(&settings);
+        let users = open_users(&settings)?;
         memory::refresh();
         let startup_bytes = memory::used_bytes();
         let (store, recovered) = open_store(&settings)?;
         let tls = tls.map(Tls::start).transpose().map_err(StartError::Threads)?;
         let tls = tls.map(|tls| (tls, addresses(&listeners.tls)));
         let store = Arc::new(store);
-        let mut server = Server::new(settings, addresses(&listeners.tcp), tls, store, COMMANDS.len());
+        let mut server = Server::new(settings, addresses(&listeners.tcp), tls, store, users, COMMANDS.len());
         server.startup_bytes = startup_bytes;
         let server = Arc::new(server);
         server.apply_store_settings();
@@ -201,6 +206,13 @@ fn limit_clients(settings: &Settings) {
         );
         settings.set(Id::MaxClients, &clients.to_string()).expect("a lower maxclients is valid");
     }
+}
+
+/// Returns the users: `default`, and those of the ACL file.
+fn open_users(settings: &Settings) -> Result<Users, StartError> {
+    let (requirepass, aclfile) = (settings.text(Id::RequirePass), settings.text(Id::AclFile));
+    Users::open(table::catalog(), &requirepass, &aclfile)
+        .map_err(|error| StartError::Users(error.to_string()))
 }
 
 /// Opens the store: recovered from the data folder, or empty and only in memory if `appendonly` is off.

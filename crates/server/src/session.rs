@@ -1,10 +1,12 @@
 //! The state of a connection that lasts from one command to the next.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use millstream_store::WatchFlag;
 
+use crate::acl::{DenialContext, User};
 use crate::args::OwnedArgs;
 use crate::registry::{Client, flags};
 use crate::state::Server;
@@ -17,8 +19,10 @@ pub(crate) struct Session {
     pub(crate) db: u32,
     /// Whether the client has switched to RESP3.
     pub(crate) resp3: bool,
-    /// Whether the client has sent the password, or no password was set when it connected.
+    /// Whether the client has authenticated, or needed no password when it connected.
     pub(crate) authenticated: bool,
+    /// The user it has authenticated as. Before that, a user that may do nothing.
+    pub(crate) user: Arc<User>,
     /// Which commands get a reply, as set by CLIENT REPLY.
     pub(crate) reply: ReplyMode,
     /// The transaction that MULTI has begun.
@@ -96,8 +100,6 @@ pub(crate) struct Watch {
     pub(crate) memory_bytes: usize,
 }
 
-/// The only user.
-pub(crate) const DEFAULT_USER: &str = "default";
 /// A connection is closed after this many failed logins.
 const FAILED_LOGINS_MAX: u32 = 5;
 /// Approximate memory of a watched key, in bytes, without the text of the key, which is stored twice.
@@ -105,17 +107,50 @@ const WATCHED_KEY_BYTES: usize = 100;
 
 impl Session {
     pub(crate) fn new(client: Arc<Client>, server: &Server) -> Session {
-        Session {
+        let mut session = Session {
             client,
             db: 0,
             resp3: false,
-            authenticated: !server.requires_login(),
+            authenticated: false,
+            user: Arc::clone(server.users.stranger()),
             reply: ReplyMode::On,
             transaction: None,
             watch: None,
             failed_logins: 0,
             after_reply: AfterReply::Continue,
+        };
+        session.log_out(server);
+        session
+    }
+
+    /// Makes the client this user. Returns false if the user was removed in the meantime.
+    pub(crate) fn log_in(&mut self, user: Arc<User>) -> bool {
+        if !self.client.set_user(Some(Arc::clone(&user))) {
+            return false;
         }
+        (self.user, self.authenticated) = (user, true);
+        true
+    }
+
+    /// Makes the client what it was when it connected: `default` if that needs no password.
+    pub(crate) fn log_out(&mut self, server: &Server) {
+        if server.requires_login() {
+            self.client.set_user(None);
+            (self.user, self.authenticated) = (Arc::clone(server.users.stranger()), false);
+        } else {
+            self.log_in(Arc::clone(server.users.default_user()));
+        }
+    }
+
+    /// Returns the user whose permissions count. If `default` needs a password no more, a client that has not
+    /// authenticated is `default`.
+    pub(crate) fn effective_user<'a>(&'a self, server: &'a Server) -> &'a Arc<User> {
+        if self.authenticated { &self.user } else { server.users.default_user() }
+    }
+
+    /// Returns where a command that is denied now was sent.
+    pub(crate) fn denial_context(&self) -> DenialContext {
+        if self.transaction.is_some() { DenialContext::Transaction } else { DenialContext::TopLevel }
     }
 
     /// Queues a command for EXEC.
@@ -128,8 +163,8 @@ impl Session {
     }
 
     /// Returns the name of the user that the client is logged in as.
-    pub(crate) fn user(&self) -> &str {
-        DEFAULT_USER
+    pub(crate) fn user_name(&self) -> Cow<'_, str> {
+        String::from_utf8_lossy(self.user.name())
     }
 
     /// Whether so many logins have failed that the connection must be closed.

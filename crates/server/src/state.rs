@@ -9,6 +9,7 @@ use millstream_store::log::{LogError, Policy};
 use millstream_store::{Store, monotonic_ns};
 use parking_lot::Mutex;
 
+use crate::acl::{AclLog, Users};
 use crate::audit::{AuditKind, AuditLog};
 use crate::memory;
 use crate::pause::Pause;
@@ -39,6 +40,10 @@ pub struct Server {
     pub store: Arc<Store>,
     /// The settings in force.
     pub settings: Settings,
+    /// The users and what each may do.
+    pub(crate) users: Users,
+    /// Denials for ACL LOG.
+    pub(crate) acl_log: AclLog,
     /// The connected clients.
     pub(crate) clients: Registry,
     /// Counters for INFO.
@@ -74,6 +79,7 @@ impl Server {
         addresses: Vec<SocketAddr>,
         tls: Option<(Tls, Vec<SocketAddr>)>,
         store: Arc<Store>,
+        users: Users,
         command_count: usize,
     ) -> Server {
         let (tls, tls_addresses) = tls.unzip();
@@ -81,6 +87,8 @@ impl Server {
         let stats = Stats::new(settings.size(Id::IoThreads), command_count, store.expired_keys());
         Server {
             store,
+            users,
+            acl_log: AclLog::default(),
             clients: Registry::default(),
             stats,
             slowlog: Slowlog::default(),
@@ -126,8 +134,8 @@ impl Server {
     }
 
     /// Returns whether clients must log in before they can run commands.
-    pub(crate) fn requires_login(&self) -> bool {
-        !self.settings.is_empty(Id::RequirePass)
+    pub fn requires_login(&self) -> bool {
+        self.users.requires_login()
     }
 
     /// Adds an event to the audit log, unless `audit-log` excludes it. For the arguments see [`AuditLog::note`].
@@ -196,6 +204,9 @@ impl Server {
             tls.replace(config);
         }
         self.apply_store_settings();
+        if changed.contains(&Id::RequirePass) {
+            self.users.set_default_password(&self.settings.text(Id::RequirePass));
+        }
         Ok(changed)
     }
 

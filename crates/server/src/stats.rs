@@ -110,7 +110,7 @@ pub(crate) enum Event {
     QueryLimitClose,
     /// A connection was closed because a reply exceeded `client-output-buffer-limit`.
     OutputLimitClose,
-    /// A client sent a wrong password.
+    /// A client sent a wrong password or an unknown user.
     AuthFailure,
     /// A connection was closed because all clients together used more memory than `maxmemory-clients`.
     EvictedClient,
@@ -118,10 +118,14 @@ pub(crate) enum Event {
     FailedLoginsClose,
     /// A connection was closed because the client did not log in in time.
     LoginTimeoutClose,
+    /// A user sent a command that it may not run.
+    DeniedCommand,
+    /// A user sent a command on a key that it may not access.
+    DeniedKey,
 }
 
 impl Event {
-    const COUNT: usize = Event::LoginTimeoutClose as usize + 1;
+    const COUNT: usize = Event::DeniedKey as usize + 1;
 }
 
 /// All counters of the server.

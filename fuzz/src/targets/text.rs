@@ -1,5 +1,7 @@
-//! Texts from clients and operators: arguments of commands, glob patterns, settings. The first byte chooses.
+//! Texts from clients and operators: arguments of commands, glob patterns, settings, rules
+//! of users. The first byte chooses.
 
+mod acl;
 mod arguments;
 mod glob;
 mod settings;
@@ -69,6 +71,20 @@ pub(crate) const WORDS: &[&[u8]] = &[
     b"=127.0.0.1 -::1",
     b"=always",
     b"=3600 1",
+    b" +@all",
+    b" -@stream",
+    b" +xgroup|create",
+    b" -get",
+    b" %R~",
+    b" ~*",
+    b" &*",
+    b" (~a +get",
+    b")",
+    b" >p",
+    b" <p",
+    b" nopass",
+    b" reset",
+    b" clearselectors",
 ];
 
 pub(crate) fn run(input: &[u8]) -> usize {
@@ -76,6 +92,7 @@ pub(crate) fn run(input: &[u8]) -> usize {
     match kind % 8 {
         0 => settings::run(text),
         1 | 2 => glob::run(text),
+        3 => acl::run(text),
         _ => arguments::run(text),
     }
     input.len()

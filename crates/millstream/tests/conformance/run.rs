@@ -67,6 +67,7 @@ impl Runner {
         let result = case.steps.iter().try_for_each(|step| run.step(step));
         drop(run);
         self.restore(before);
+        self.remove_users(case);
         result
     }
 
@@ -81,6 +82,7 @@ impl Runner {
         }
         let replies = run.replies.into_iter().collect();
         self.restore(before);
+        self.remove_users(case);
         replies
     }
 
@@ -132,6 +134,14 @@ impl Runner {
         }
     }
 
+    /// Removes the users that the case created.
+    fn remove_users(&mut self, case: &Case) {
+        for name in case.steps.iter().filter_map(user_changed) {
+            self.control.send(&["ACL", "DELUSER", &name]);
+            self.control.next(TIMEOUT);
+        }
+    }
+
     fn blocked_clients(&mut self) -> Option<u64> {
         let Value::Bulk(info) = self.control.call(&["INFO", "clients"]) else { return None };
         let info = String::from_utf8_lossy(&info).into_owned();
@@ -141,11 +151,22 @@ impl Runner {
 
 /// Returns the setting that a step changes with CONFIG SET.
 fn setting_changed(step: &Step) -> Option<String> {
-    let Action::Call { command, .. } = &step.action else { return None };
-    let words: Vec<&str> = command.split(' ').collect();
-    let is_set =
-        words.len() > 2 && words[0].eq_ignore_ascii_case("config") && words[1].eq_ignore_ascii_case("set");
-    is_set.then(|| words[2].to_ascii_lowercase())
+    argument_of(step, "config", "set").map(|name| name.to_ascii_lowercase())
+}
+
+/// Returns the user that a step changes with ACL SETUSER.
+fn user_changed(step: &Step) -> Option<String> {
+    argument_of(step, "acl", "setuser")
+}
+
+/// Returns the first argument of this subcommand, if the step calls it.
+fn argument_of(step: &Step, command: &str, subcommand: &str) -> Option<String> {
+    let Action::Call { command: line, .. } = &step.action else { return None };
+    let words: Vec<&str> = line.split(' ').collect();
+    let is_call = words.len() > 2
+        && words[0].eq_ignore_ascii_case(command)
+        && words[1].eq_ignore_ascii_case(subcommand);
+    is_call.then(|| words[2].to_owned())
 }
 
 /// One run of a case.

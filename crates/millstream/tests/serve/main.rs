@@ -16,3 +16,4 @@ mod sessions;
 mod shared;
 mod start;
 mod tls;
+mod users;

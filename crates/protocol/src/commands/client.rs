@@ -13,9 +13,6 @@ use crate::args::{Args, subcommand};
 use crate::errors::{self, CommandError};
 use crate::number;
 
-/// The name of the only user.
-pub(super) const DEFAULT_USER: &[u8] = b"default";
-
 /// An attribute that a client library sets with CLIENT SETINFO.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientAttribute {
@@ -69,6 +66,8 @@ pub struct KillFilter<'a> {
     pub address: Option<Arg<'a>>,
     /// LADDR: the server's address that the client is connected to.
     pub local_address: Option<Arg<'a>>,
+    /// USER: the user it has authenticated as.
+    pub user: Option<Arg<'a>>,
     /// MAXAGE: connected for at least this many seconds.
     pub age_s_min: Option<u64>,
     /// SKIPME: whether the client that sends CLIENT KILL is left out.
@@ -261,8 +260,7 @@ impl<'a> KillFilter<'a> {
             } else if args.keyword_before("LADDR", 1) {
                 filter.local_address = Some(args.next()?);
             } else if args.keyword_before("USER", 1) {
-                // Every client is the default user, so a filter for this user matches all clients.
-                check_user(args.next()?)?;
+                filter.user = Some(args.next()?);
             } else if args.keyword_before("SKIPME", 1) {
                 filter.skip_me = args.keyword("YES");
                 if !filter.skip_me && !args.keyword("NO") {
@@ -274,10 +272,6 @@ impl<'a> KillFilter<'a> {
         }
         Ok(filter)
     }
-}
-
-fn check_user(name: &[u8]) -> Result<(), CommandError> {
-    if name == DEFAULT_USER { Ok(()) } else { Err(errors::no_such_user(name)) }
 }
 
 fn parse_positive(text: &[u8]) -> Option<u64> {

@@ -17,6 +17,7 @@ fn kill_accepts_an_address_or_filters() {
         client_type: Some(ClientType::Replica),
         address: Some(b"a:1"),
         local_address: Some(b"b:2"),
+        user: Some(b"default"),
         age_s_min: Some(60),
         skip_me: false,
     };
@@ -31,7 +32,6 @@ fn kill_reports_errors_in_argument_order() {
         ("CLIENT KILL ID 0", errors::CLIENT_ID_NOT_POSITIVE),
         ("CLIENT KILL ID 99999999999999999999", errors::CLIENT_ID_NOT_POSITIVE),
         ("CLIENT KILL TYPE foo", errors::unknown_client_type(b"foo")),
-        ("CLIENT KILL USER foo", errors::no_such_user(b"foo")),
         ("CLIENT KILL SKIPME foo", errors::SYNTAX),
         ("CLIENT KILL MAXAGE x", errors::MAXAGE_NOT_AN_INTEGER),
         ("CLIENT KILL MAXAGE 0", errors::MAXAGE_NOT_POSITIVE),

@@ -1,8 +1,6 @@
 //! CLIENT: information about connections, and control over them.
 
-use std::fmt::Write as _;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use millstream_protocol::commands::{
     ArgList, ClientAttribute, ClientKill, ClientSelection, ClientType, KillFilter, PauseMode, ReplyMode,
@@ -12,8 +10,9 @@ use millstream_protocol::errors;
 use millstream_protocol::resp::Writer;
 use millstream_store::Txn;
 
+use crate::client_line;
 use crate::command::{Call, CommandContext, DONE, Reply, reply_ok};
-use crate::registry::{Client, flags};
+use crate::registry::Client;
 use crate::session::{self, AfterReply};
 use crate::state::{NANOS_PER_MILLI, Server};
 
@@ -48,7 +47,7 @@ pub(crate) fn setinfo(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>) -> Reply {
 pub(crate) fn info(call: &mut Call<'_, '_, '_>, _: ArgList<'_>) -> Reply {
     // Publish the current state of this connection first, so that the reply contains it.
     call.context.session.publish();
-    call.out.verbatim(describe(&call.context.session.client, call.context));
+    call.out.verbatim(line_of(&call.context.session.client, call.context));
     DONE
 }
 
@@ -56,7 +55,7 @@ pub(crate) fn list(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>) -> Reply {
     let selection = ClientSelection::parse(argv)?;
     call.context.session.publish();
     let clients = selected(&selection, call.context.server);
-    let lines: String = clients.iter().map(|client| describe(client, call.context)).collect();
+    let lines: String = clients.iter().map(|client| line_of(client, call.context)).collect();
     call.out.verbatim(lines);
     DONE
 }
@@ -135,59 +134,19 @@ fn selected(selection: &ClientSelection, server: &Server) -> Vec<Arc<Client>> {
     }
 }
 
-/// Formats one line of CLIENT LIST.
-fn describe(client: &Client, context: &CommandContext<'_>) -> String {
-    let now_ms = context.server.uptime_ms();
-    let seconds_since = |ms: u64| now_ms.saturating_sub(ms) / 1000;
-    let number = |atomic: &std::sync::atomic::AtomicUsize| atomic.load(Ordering::Relaxed);
-    let labels = client.labels.lock().clone();
-    let input = number(&client.input_bytes);
-    let output = number(&client.output_bytes);
-    let queued = number(&client.queued_bytes);
-    let mut line = String::new();
-    let _ = writeln!(
-        line,
-        "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={} db={} sub=0 psub=0 ssub=0 multi={} watch={} \
-         qbuf={input} qbuf-free=0 argv-mem=0 multi-mem={queued} rbs=0 rbp=0 obl={output} oll=0 omem={output} \
-         tot-mem={} events=r cmd={} user=default redir=-1 resp={} lib-name={} lib-ver={}",
-        client.id,
-        client.addr,
-        client.laddr,
-        client.fd,
-        labels.name,
-        seconds_since(client.connected_at_ms),
-        seconds_since(client.active_at_ms.load(Ordering::Relaxed)),
-        flag_letters(client),
-        client.db.load(Ordering::Relaxed),
-        client.queued.load(Ordering::Relaxed),
-        number(&client.watched),
-        client.memory_bytes(),
-        context.commands.get(client.last_command()).map_or("NULL", |spec| spec.name),
-        client.resp.load(Ordering::Relaxed),
-        labels.lib_name,
-        labels.lib_ver,
-    );
-    line
-}
-
-fn flag_letters(client: &Client) -> String {
-    let letters: String = [
-        ('x', client.queued.load(Ordering::Relaxed) >= 0),
-        ('b', client.has(flags::BLOCKED)),
-        ('d', client.has(flags::DIRTY_WATCH)),
-        ('U', client.by_unix_socket),
-        ('e', client.has(flags::NO_EVICT)),
-        ('T', client.has(flags::NO_TOUCH)),
-    ]
-    .iter()
-    .filter_map(|(letter, set)| set.then_some(*letter))
-    .collect();
-    if letters.is_empty() { "N".into() } else { letters }
+fn line_of(client: &Client, context: &CommandContext<'_>) -> String {
+    let last_command = context.commands.get(client.last_command()).map_or("NULL", |spec| spec.name);
+    client_line::describe(client, context.server.uptime_ms(), last_command) + "\n"
 }
 
 pub(crate) fn kill(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>) -> Reply {
     let kill = &ClientKill::parse(argv)?;
     let server = call.context.server;
+    if let ClientKill::Matching(KillFilter { user: Some(user), .. }) = kill
+        && server.users.get(user).is_none()
+    {
+        return Err(errors::no_such_user(user));
+    }
     let this = call.context.session.client.id;
     let mut killed = 0;
     for client in server.clients.all() {
@@ -224,5 +183,6 @@ fn matches(filter: &KillFilter<'_>, client: &Client, this: u64, server: &Server)
         && filter.client_type.is_none_or(|kind| kind == ClientType::Normal)
         && filter.address.is_none_or(|address| address == client.addr.as_bytes())
         && filter.local_address.is_none_or(|address| address == client.laddr.as_bytes())
+        && filter.user.is_none_or(|user| client.user_name() == user)
         && filter.age_s_min.is_none_or(|age| age_s >= age)
 }

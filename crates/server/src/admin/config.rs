@@ -1,5 +1,7 @@
 //! CONFIG: returns and changes settings.
 
+use std::sync::Arc;
+
 use millstream_protocol::args::Args;
 use millstream_protocol::commands::ArgList;
 use millstream_protocol::errors;
@@ -30,8 +32,11 @@ pub(crate) fn set(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>) -> Reply {
     let names: Vec<&str> = changed.iter().map(|id| id.setting().name).collect();
     call.context.audit(&format!("CONFIG SET {}", names.join(" ")));
     if changed.contains(&Id::RequirePass) {
-        // The client that sets the password knows it, so it stays authenticated.
-        call.context.session.authenticated = true;
+        // The client that sets the password knows it, so it stays in.
+        let session = &mut *call.context.session;
+        if !session.authenticated {
+            session.log_in(Arc::clone(call.context.server.users.default_user()));
+        }
     }
     reply_ok(call.out)
 }

@@ -8,13 +8,14 @@ use millstream_protocol::errors::{self, CommandError};
 use millstream_protocol::resp::Writer;
 use millstream_store::{Txn, monotonic_ns};
 
-use super::{Call, CommandSpec, Flags, LongReply, Outcome, Reply, Run};
+use super::{Call, CommandSpec, Flags, LongReply, Outcome, Reply, Run, check_permission, note_denial};
+use crate::acl::{Denial, DenialContext, DenialReason};
 use crate::audit::AuditKind;
 use crate::session::{AfterReply, Session};
 use crate::settings::Id;
 use crate::slowlog::{self, SlowEntry};
 use crate::state::{NANOS_PER_MILLI, Server, not_writable};
-use crate::stats::{Event, ThreadStats};
+use crate::stats::ThreadStats;
 
 const NANOS_PER_MICRO: u64 = 1_000;
 /// Maximum number of brief commands in a row that are timed together: reading the clock takes longer than some of them.
@@ -133,7 +134,10 @@ impl CommandContext<'_> {
     ) {
         let mark = out.len();
         txn.select(self.session.db);
-        let result = check_room(spec, txn).and_then(|()| self.call(spec, argv, txn, out));
+        let result = self
+            .check_queued(spec, argv)
+            .and_then(|()| check_room(spec, txn))
+            .and_then(|()| self.call(spec, argv, txn, out));
         let failed = result.is_err();
         match result {
             Ok(Outcome::Done | Outcome::Brief) => {}
@@ -154,6 +158,21 @@ impl CommandContext<'_> {
         self.count(spec, argv, failed);
     }
 
+    /// Returns an error if the user may no longer run a command that it has queued.
+    fn check_queued(&self, spec: &CommandSpec, argv: ArgList<'_>) -> Result<(), CommandError> {
+        let user = self.session.effective_user(self.server);
+        if user.is_unrestricted() {
+            return Ok(());
+        }
+        let context = DenialContext::Transaction;
+        check_permission(self.server, &self.session.client, user, (spec, argv), context).map_err(|denial| {
+            match denial {
+                Denial::Command => errors::NO_LONGER_PERMITTED,
+                Denial::Key(_) => errors::NO_LONGER_PERMITTED_KEY,
+            }
+        })
+    }
+
     #[cold]
     pub(crate) fn write_error(&self, error: &CommandError, out: &mut Writer) {
         self.server.stats.note_error(error.code());
@@ -163,21 +182,35 @@ impl CommandContext<'_> {
     /// Adds an administrative command that has changed something to the audit log. `what` must contain no secrets and
     /// no data.
     pub(crate) fn audit(&self, what: &str) {
-        self.server.audit(AuditKind::Command, &self.session.client.addr, Some(self.session.user()), what);
+        self.server.audit(
+            AuditKind::Command,
+            &self.session.client.addr,
+            Some(&self.session.user_name()),
+            what,
+        );
     }
 
     /// Counts and logs a failed login. The reply is delayed, and after a few of them the connection is closed.
-    /// `user` is the user's name if that user exists. A name of no user is not logged: it can be a mistyped password.
-    pub(crate) fn note_failed_login(&mut self, user: Option<&str>) {
-        self.server.stats.note(Event::AuthFailure);
-        self.server.audit(AuditKind::FailedLogin, &self.session.client.addr, user, "");
+    /// `command` is AUTH or HELLO. The audit log gets no name of a user that does not exist: it can be a mistyped
+    /// password.
+    pub(crate) fn note_failed_login(&mut self, user: &[u8], command: &str) {
+        let (server, client) = (self.server, &self.session.client);
+        let about = (command.as_bytes(), user, &*command.to_ascii_lowercase());
+        note_denial(server, client, DenialReason::Auth, self.session.denial_context(), about);
+        let known = server.users.get(user).map(|user| String::from_utf8_lossy(user.name()).into_owned());
+        server.audit(AuditKind::FailedLogin, &client.addr, known.as_deref(), "");
         self.session.failed_logins += 1;
         self.session.after_reply = AfterReply::Delay;
     }
 
     /// Logs that the client has logged in as the session's user.
     pub(crate) fn note_login(&self) {
-        self.server.audit(AuditKind::LoggedIn, &self.session.client.addr, Some(self.session.user()), "");
+        self.server.audit(
+            AuditKind::LoggedIn,
+            &self.session.client.addr,
+            Some(&self.session.user_name()),
+            "",
+        );
     }
 
     /// Accounts for the time of the untimed commands that ran before this one, unless they are calls of the same
@@ -249,7 +282,7 @@ fn check_room(spec: &CommandSpec, txn: &Txn<'_>) -> Result<(), CommandError> {
 fn holds_secrets(spec: &CommandSpec, argv: &[&[u8]]) -> bool {
     let names_password = || argv.iter().any(|arg| arg.eq_ignore_ascii_case(b"requirepass"));
     match spec.name {
-        "auth" | "hello" => true,
+        "auth" | "hello" | "acl|setuser" => true,
         "config|set" => names_password(),
         _ => false,
     }

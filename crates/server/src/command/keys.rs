@@ -64,10 +64,22 @@ fn collect<'a>(spec: &KeySpec, argv: &[&'a [u8]], begin: usize, found: &mut Keys
     if count > argv.len() {
         return None;
     }
+    let usage = usage(spec, argv);
     for number in 0..count {
-        found.push((*argv.get(first + number * step)?, spec.usage));
+        found.push((*argv.get(first + number * step)?, usage));
     }
     Some(())
+}
+
+/// Returns how the request uses the keys. Only SET decides by its options: it reads the old value if it has GET.
+fn usage(spec: &KeySpec, argv: &[&[u8]]) -> &'static str {
+    if !spec.usage.ends_with("variable_flags") {
+        return spec.usage;
+    }
+    match argv.iter().skip(3).any(|option| option.eq_ignore_ascii_case(b"GET")) {
+        true => "RW access update",
+        false => "OW update",
+    }
 }
 
 /// Returns the number of arguments that a range covers.

@@ -355,6 +355,11 @@ impl Categories {
         implied
     }
 
+    /// Returns these categories as bits.
+    pub(crate) const fn bits(self) -> u32 {
+        self.0
+    }
+
     /// Returns the category with this name, in any case.
     pub(crate) fn by_name(name: &[u8]) -> Option<Categories> {
         let found = Categories::NAMES.iter().find(|(_, known)| name.eq_ignore_ascii_case(known.as_bytes()));

@@ -7,11 +7,10 @@ use millstream_protocol::resp::Writer;
 use millstream_store::Txn;
 
 use super::transactions;
-use crate::command::{Call, DONE, Outcome, Reply, reply_ok};
+use crate::acl::DEFAULT_USER;
+use crate::command::{Call, CommandContext, DONE, Outcome, Reply, reply_ok};
 use crate::registry::flags;
-use crate::session::{AfterReply, DEFAULT_USER, ReplyMode};
-use crate::settings::Id;
-use crate::state::Server;
+use crate::session::{AfterReply, ReplyMode};
 use crate::version::REDIS_VERSION;
 
 pub(crate) fn ping(_: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
@@ -31,46 +30,32 @@ pub(crate) fn echo(_: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Repl
 
 pub(crate) fn auth(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>) -> Reply {
     let auth = Auth::parse(argv)?;
-    if auth.user.is_none() && call.context.server.settings.is_empty(Id::RequirePass) {
+    if auth.user.is_none() && call.context.server.users.default_user().rules().no_password {
         return Err(errors::NO_PASSWORD_SET);
     }
-    authenticate(call, auth)?;
+    authenticate(call, auth, "AUTH")?;
     reply_ok(call.out)
 }
 
-fn authenticate(call: &mut Call<'_, '_, '_>, auth: Auth<'_>) -> Result<(), CommandError> {
-    let known = auth.user.is_none_or(|user| user == DEFAULT_USER.as_bytes());
+/// Makes the client the user it names, if the password is right. `command` is AUTH or HELLO.
+fn authenticate(call: &mut Call<'_, '_, '_>, auth: Auth<'_>, command: &str) -> Result<(), CommandError> {
+    let name = auth.user.unwrap_or(DEFAULT_USER);
+    let CommandContext { server, session, .. } = &mut *call.context;
     // In a transaction, a client could try any number of passwords before its connection is closed.
-    let may_try = !call.context.session.has_too_many_failed_logins();
-    if !known || !may_try || !is_password_right(call.context.server, auth.password) {
-        call.context.note_failed_login(known.then_some(DEFAULT_USER));
+    let may_try = !session.has_too_many_failed_logins();
+    let user = may_try.then(|| server.users.authenticate(name, auth.password)).flatten();
+    if !user.is_some_and(|user| session.log_in(user)) {
+        call.context.note_failed_login(name, command);
         return Err(errors::WRONG_PASS);
     }
-    call.context.session.authenticated = true;
     call.context.note_login();
     Ok(())
-}
-
-/// Whether the password is right. If no password is set, every password is right, as in Redis for
-/// a user without a password.
-fn is_password_right(server: &Server, given: &[u8]) -> bool {
-    let wanted = server.settings.text(Id::RequirePass);
-    wanted.is_empty() || equal_in_constant_time(wanted.as_bytes(), given)
-}
-
-/// Compares all bytes, so that the time it takes does not reveal where the first difference is.
-fn equal_in_constant_time(wanted: &[u8], given: &[u8]) -> bool {
-    let mut difference = wanted.len() ^ given.len();
-    for (place, byte) in given.iter().enumerate() {
-        difference |= usize::from(byte ^ wanted[place % wanted.len()]);
-    }
-    difference == 0
 }
 
 pub(crate) fn hello(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>) -> Reply {
     let hello = Hello::parse(argv)?;
     if let Some(auth) = hello.auth {
-        authenticate(call, auth)?;
+        authenticate(call, auth, "HELLO")?;
     }
     let session = &mut *call.context.session;
     if !session.authenticated && call.context.server.requires_login() {
@@ -116,7 +101,7 @@ pub(crate) fn reset(call: &mut Call<'_, '_, '_>, _: ArgList<'_>) -> Reply {
     session.db = 0;
     session.resp3 = false;
     session.reply = ReplyMode::On;
-    session.authenticated = !context.server.requires_login();
+    session.log_out(context.server);
     session.client.labels.lock().name.clear();
     session.client.set(flags::NO_EVICT | flags::NO_TOUCH, false);
     call.out.resp3 = false;
@@ -138,17 +123,4 @@ pub(crate) fn select(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>) -> Reply {
     }
     call.context.session.db = db;
     reply_ok(call.out)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn constant_time_comparison_accepts_only_equal_passwords() {
-        assert!(equal_in_constant_time(b"secret", b"secret"));
-        for wrong in [&b""[..], b"s", b"secre", b"secret1", b"Secret", b"secretsecret"] {
-            assert!(!equal_in_constant_time(b"secret", wrong), "{wrong:?}");
-        }
-    }
 }

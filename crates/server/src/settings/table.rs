@@ -109,13 +109,17 @@ settings! {
     Dir, "dir", Text, Fixed("./millstream-data"), AtStart,
         "Data folder";
     RequirePass, "requirepass", Text, Fixed(""), Anytime,
-        "Password that clients must send with AUTH or HELLO; empty: no password is required";
+        "Password of the user `default`, which clients must send with AUTH or HELLO; empty: no password is required";
     LoginTimeout, "login-timeout", Number { min: 0, max: 86_400 }, Fixed("10"), Anytime,
         "If a password is required, close a connection that has not logged in after this many seconds; 0: never";
     AuditLog, "audit-log", Choice(&["all", "no-connections", "no"]), Fixed("all"), Anytime,
         "Which events the server logs on standard error; `all`: connections, logins, failed logins, changes of \
                  settings and other administrative commands, `no-connections`: all but connections and successful \
                  logins, `no`: none";
+    AclFile, "aclfile", Text, Fixed(""), AtStart,
+        "Path of a file that contains the users and what each may do; empty: users are kept in memory only";
+    AclLogMaxLen, "acllog-max-len", Number { min: 0, max: 1_000_000 }, Fixed("128"), Anytime,
+        "Maximum number of entries in ACL LOG";
     ProtectedMode, "protected-mode", YesNo, Fixed("yes"), Anytime,
         "While no password is set, reject connections from other machines";
     EnableDebugCommand, "enable-debug-command", Choice(&["no", "local", "yes"]), Fixed("no"), AtStart,

@@ -2,6 +2,7 @@
 //!
 //! - [`find`] looks up the command of a request.
 //! - [`render`] writes the replies of COMMAND, HELP and ACL CAT.
+//! - [`catalog`] tells the rules of users which commands exist.
 //! - [`compat_markdown`] writes COMPAT.md.
 //!
 //! A row describes a command and contains the function that runs it. A command without a row does not exist.
@@ -14,7 +15,8 @@ mod lookup;
 mod render;
 mod rows;
 
-use crate::command::CommandSpec;
+use crate::acl::{Catalog, CatalogCommand};
+use crate::command::{Categories, CommandSpec};
 
 pub use compat::compat_markdown;
 pub(crate) use lookup::find;
@@ -70,6 +72,13 @@ const fn subcommands_after(specs: &[CommandSpec], at: usize) -> usize {
         next += 1;
     }
     next - at - 1
+}
+
+/// Returns the names and categories of all commands, for the rules of users.
+pub(crate) fn catalog() -> Catalog {
+    let of = |spec: &CommandSpec| CatalogCommand { name: spec.name, categories: spec.categories.bits() };
+    let categories = Categories::NAMES.iter().map(|(category, name)| (*name, category.bits()));
+    Catalog { commands: COMMANDS.iter().map(of).collect(), categories: categories.collect() }
 }
 
 /// Returns the subcommands of a command.

@@ -1,4 +1,5 @@
-//! Commands whose replies come from the command table: COMMAND and its subcommands, HELP, ACL CAT.
+//! Commands whose replies come from the command table: COMMAND and its subcommands, HELP, ACL CAT, ACL
+//! DRYRUN.
 
 use millstream_protocol::args::{Args, subcommand};
 use millstream_protocol::commands::{ArgList, CommandFilter};
@@ -9,8 +10,9 @@ use millstream_store::Txn;
 
 use super::arguments::{Argument, ArgumentType, arguments};
 use super::{COMMANDS, lookup, subcommands};
+use crate::acl::Denial;
 use crate::command::{
-    self, Categories, CommandSpec, DONE, KeyError, KeySpec, Keys, KeysBegin, KeysFind, Reply,
+    self, Call, Categories, CommandSpec, DONE, KeyError, KeySpec, Keys, KeysBegin, KeysFind, Reply, reply_ok,
 };
 
 /// COMMAND COUNT: the number of commands, without subcommands.
@@ -121,6 +123,26 @@ pub(super) fn acl_cat(_: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> R
         }
         _ => return Err(errors::subcommand_syntax(subcommand(argv), "ACL")),
     }
+    DONE
+}
+
+/// ACL DRYRUN: whether a user may run a request.
+pub(super) fn acl_dryrun(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>) -> Reply {
+    let mut args = Args::of_subcommand(argv);
+    let name = args.next()?;
+    let user = call.context.server.users.get(name).ok_or_else(|| errors::user_not_found(name))?;
+    let request = args.rest();
+    let spec = lookup::find(request).map_err(|_| errors::command_not_found(request[0]))?;
+    if !spec.arity_ok(request.len()) {
+        return Err(errors::wrong_arity(spec.name));
+    }
+    let keys = command::required_keys(spec, request);
+    let what = match command::check_request(&user, spec, request, &keys) {
+        Ok(()) => return reply_ok(call.out),
+        Err(Denial::Command) => format!("run the '{}' command", spec.name).into_bytes(),
+        Err(Denial::Key(number)) => [b"access the '", keys[number].key, b"' key"].concat(),
+    };
+    call.out.bulk([b"User ", name, b" has no permissions to ", &what[..]].concat());
     DONE
 }
 

@@ -37,7 +37,6 @@ const PER_CLIENT: &str = "O(N), N being the clients";
 
 pub(in crate::table) const CONNECTION: &[CommandSpec] = &[
     about_connection("auth", "1.0.0", -2, BEFORE_AUTH, Call(connection::auth))
-        .note("there is only the user `default`, whose password is `requirepass`")
         .text("AUTH [username] password", "Authenticates the client."),
     container("client", "2.4.0")
         .group(Group::Connection)

@@ -70,22 +70,44 @@ const SPECIAL_OF_NODES: &[&str] =
     &["nondeterministic_output", "request_policy:all_nodes", "response_policy:special"];
 const SPECIAL_OF_SHARDS: &[&str] =
     &["nondeterministic_output", "request_policy:all_shards", "response_policy:special"];
-const ONE_USER: &str = "there is only the user `default`";
 const ALL_SHARDS: &[&str] = &["request_policy:all_shards", "response_policy:all_succeeded"];
 
 pub(in crate::table) const COMMANDS: &[CommandSpec] = &[
-    container("acl", "6.0.0").text("ACL", "Returns information about access control."),
+    container("acl", "6.0.0").text("ACL", "Returns and changes what each user may do."),
     command("acl|cat", "6.0.0", -2, ANY_TIME.with(Flags::NOSCRIPT), Data(render::acl_cat))
         .text("ACL CAT [category]", "Lists the access categories, or the commands in a category."),
+    operator("acl|deluser", "6.0.0", -3, Call(acl::deluser))
+        .complexity("O(N), N being the clients")
+        .text("ACL DELUSER username [username ...]", "Removes users and closes their connections."),
+    operator("acl|dryrun", "7.0.0", -4, Call(render::acl_dryrun))
+        .text("ACL DRYRUN username command [arg [arg ...]]", "Returns whether a user may run a command."),
+    command("acl|genpass", "6.0.0", -2, ANY_TIME.with(Flags::NOSCRIPT), Data(acl::genpass))
+        .text("ACL GENPASS [bits]", "Returns a random password."),
     operator("acl|getuser", "6.0.0", 3, Call(acl::getuser))
-        .note(ONE_USER)
+        .complexity("O(N), N being the rules of the user")
         .text("ACL GETUSER username", "Returns the permissions of a user."),
     help("acl|help", "6.0.0", "ACL HELP"),
     operator("acl|list", "6.0.0", 2, Call(acl::list))
-        .note(ONE_USER)
+        .complexity("O(N), N being the users")
         .text("ACL LIST", "Lists the rules of every user."),
-    operator("acl|users", "6.0.0", 2, Data(acl::users)).note(ONE_USER).text("ACL USERS", "Lists the users."),
-    command("acl|whoami", "6.0.0", 2, ANY_TIME.with(Flags::NOSCRIPT), Data(acl::whoami))
+    operator("acl|load", "6.0.0", 2, Call(acl::load))
+        .complexity("O(N), N being the users")
+        .note("closes the connections of users that the file removes or changes; Redis keeps those of changed users")
+        .text("ACL LOAD", "Loads the users from the ACL file."),
+    operator("acl|log", "6.0.0", -2, Call(acl::log))
+        .complexity("O(N), N being the entries returned")
+        .text("ACL LOG [count|RESET]", "Lists what was denied to users, or removes the list."),
+    operator("acl|save", "6.0.0", 2, Call(acl::save))
+        .complexity("O(N), N being the users")
+        .text("ACL SAVE", "Writes the users to the ACL file."),
+    operator("acl|setuser", "6.0.0", -3, Call(acl::setuser))
+        .complexity("O(N), N being the rules given")
+        .note("rules about channels have no effect")
+        .text("ACL SETUSER username [rule [rule ...]]", "Creates a user or changes its permissions."),
+    operator("acl|users", "6.0.0", 2, Call(acl::users))
+        .complexity("O(N), N being the users")
+        .text("ACL USERS", "Lists the users."),
+    command("acl|whoami", "6.0.0", 2, ANY_TIME.with(Flags::NOSCRIPT), Call(acl::whoami))
         .text("ACL WHOAMI", "Returns the user of this connection."),
     saving("bgrewriteaof", 1, Call(saving::bgrewriteaof))
         .note("takes a snapshot in the background, then removes the part of the log that the snapshot covers")
