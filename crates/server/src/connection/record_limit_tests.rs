@@ -7,10 +7,11 @@ use millstream_store::log::Policy;
 use millstream_store::{FolderOptions, Store, StoreOptions};
 
 use super::Connection;
+use crate::acl::Users;
 use crate::registry::ConnectionInfo;
 use crate::settings::Settings;
 use crate::state::Server;
-use crate::table::COMMANDS;
+use crate::table::{COMMANDS, catalog};
 
 const LIMIT_BYTES: usize = 1 << 20;
 
@@ -25,7 +26,8 @@ fn with_limit(name: &str, test: impl FnOnce(&mut dyn FnMut(&[&[&str]]) -> String
         ..FolderOptions::default()
     };
     let store = Arc::new(Store::open(&dir, StoreOptions::default(), folder).unwrap().0);
-    let server = Arc::new(Server::new(Settings::new(), Vec::new(), None, store, COMMANDS.len()));
+    let users = Users::open(catalog(), "", "").unwrap();
+    let server = Arc::new(Server::new(Settings::new(), Vec::new(), None, store, users, COMMANDS.len()));
     let info = ConnectionInfo { addr: "".into(), laddr: "".into(), fd: 0, by_unix_socket: false };
     let client = server.clients.add(info, 0, 1, false).unwrap();
     let stats = Arc::clone(server.stats.of_thread(0));
