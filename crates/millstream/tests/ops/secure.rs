@@ -117,3 +117,41 @@ fn each_problem_with_tls_or_the_password_has_its_own_remedy() {
         .exits(2)
         .stderr_contains("certificates need TLS");
 }
+
+/// The users of docs/workers/security.md can use the tools of their role, and no others.
+#[test]
+fn tools_run_with_the_documented_permissions() {
+    let Some(store) = TestStore::redis() else { return };
+    let page = include_str!("../../../../docs/workers/security.md");
+    for line in page.lines().filter(|line| line.starts_with("ACL SETUSER ") && !line.contains("+xnack")) {
+        store.call(&line.split(' ').collect::<Vec<_>>());
+    }
+    let run = |user: &str, arguments: &[&str]| {
+        let url = store.url.replace("redis://", &format!("redis://{user}:secret@"));
+        store.run(&[arguments, &["--url", &url]].concat())
+    };
+    for command in [
+        &["lag"][..],
+        &["top", "--once", "--interval", "100ms"],
+        &["metrics", "--once"],
+        &["stream", "info", "orders"],
+        &["group", "describe", "orders"],
+        &["pending", "ls", "orders", "billing"],
+        &["dlq", "ls", "orders"],
+        &["tail", "orders", "--no-follow"],
+    ] {
+        run("operator", command).ok();
+    }
+    let doctor = run("operator", &["doctor"]).exits(5);
+    doctor.stdout_contains("extends").stdout_contains("idempotent_adds: user operator has no permission");
+    let denied = run("operator", &["add", "orders", "item=pen"]).exits(3);
+    let denied = denied.stderr_contains("grant it with: ACL SETUSER operator +xadd");
+    assert!(!denied.err.contains("password"), "{}", denied.err);
+    run("producer", &["add", "orders", "item=pen"]).ok();
+    run("redriver", &["dlq", "redrive", "orders"]).ok();
+    let work = ["work", "--stream", "orders", "--group", "billing", "--exec", "true", "--until-empty"];
+    run("worker", &[&work[..], &["--lease", "100ms", "--dedupe", "1h"]].concat()).ok();
+    run("producer", &work).exits(3).stderr_contains("+xreadgroup").stderr_contains("+xack");
+    store.call(&["ACL", "SETUSER", "operator", "-info", "-config"]);
+    run("operator", &["doctor"]).stdout_contains("the server could not be checked");
+}

@@ -12,7 +12,7 @@ use millstream_worker::redrive::{Destination, Redrive, redrive};
 use millstream_worker::{Admin, Autoscale, Backoff, ConnectOptions, HandlerError, Message, Worker, connect};
 
 use super::peers::{Peer, REDIS_6_2, REDIS_7_0, REDIS_8_2, VALKEY_9_1};
-use super::servers::Server;
+use super::servers::{Program, Server};
 use super::{TIMEOUT, cases};
 
 const PAGE: &str = include_str!("../../../../docs/workers/security.md");
@@ -65,6 +65,26 @@ async fn user_names_and_passwords_can_have_special_characters() {
     };
     assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
     assert!(!format!("{error} {error:?}").contains("other"), "{error:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn documented_permissions_suffice_on_millstream() {
+    all_roles(&Server::start(Program::Millstream, &[]), false).await;
+}
+
+/// A client of a cluster asks for its slots first.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_that_denies_its_slots_is_an_error() {
+    let Some(server) = Server::redis(&["--cluster-enabled", "yes"]) else { return };
+    assert_eq!(server.cli(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]), "OK");
+    assert_eq!(server.cli(&documented("producer", true)[0]), "OK");
+    let url = format!("redis+cluster://producer:secret@127.0.0.1:{}", server.port);
+    let Err(error) = connect(&url).await else { panic!("connected") };
+    assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
+    assert!(error.to_string().ends_with("ACL SETUSER producer +cluster|slots"), "{error}");
+    assert_eq!(server.cli(&["ACL", "SETUSER", "producer", "+cluster|slots"]), "OK");
+    cases::wait_until(|| async { server.cli(&["CLUSTER", "INFO"]).contains("cluster_state:ok") }).await;
+    produce(connect(&url).await.unwrap()).await.unwrap();
 }
 
 async fn on_peer(peer: &'static Peer) {

@@ -53,21 +53,21 @@ impl Connection {
 
     /// Returns the reply to a command, or an error. The error for a denied command says what to grant.
     pub(super) fn explained(&self, command: &Cmd, reply: Result<Value, RedisError>) -> Result<Value, Error> {
-        let error = match reply {
-            Ok(Value::ServerError(error)) => RedisError::from(error),
-            Ok(value) => return Ok(value),
-            Err(error) => error,
-        };
-        Err(self.explain(&error, |_| Some(command)).unwrap_or_else(|| from_redis(error)))
+        match reply {
+            Ok(Value::ServerError(error)) => Err(self.explain(command, error.into())),
+            Ok(value) => Ok(value),
+            Err(error) => Err(self.explain(command, error)),
+        }
+    }
+
+    /// Converts the error of a command. The error for a denied command says what to grant.
+    pub(super) fn explain(&self, command: &Cmd, error: RedisError) -> Error {
+        self.denied(&error, |_| Some(command)).unwrap_or_else(|| from_redis(error))
     }
 
     /// Returns the error for a denied command, or `None` if the error is another. `command_at` returns the command with
     /// this number.
-    fn explain<'c>(
-        &self,
-        error: &RedisError,
-        command_at: impl Fn(usize) -> Option<&'c Cmd>,
-    ) -> Option<Error> {
+    fn denied<'c>(&self, error: &RedisError, command_at: impl Fn(usize) -> Option<&'c Cmd>) -> Option<Error> {
         let errors = error.clone().into_server_errors()?;
         errors.iter().find_map(|(at, error)| denied(&self.user, command_at(*at)?, error))
     }
@@ -124,7 +124,7 @@ impl Connection {
             }
         };
         replies.map_err(|error| {
-            let denied = self.explain(&error, |at| pipeline.cmd_iter().nth(at));
+            let denied = self.denied(&error, |at| pipeline.cmd_iter().nth(at));
             denied.unwrap_or_else(|| from_redis(error))
         })
     }

@@ -101,10 +101,10 @@ impl Redis {
         match client.get_async_connection().await {
             Ok(connection) => Redis::over(Link::Cluster(connection), first, location).await,
             // The client of a cluster hides why it cannot connect. The first node shows it.
-            Err(error) => match Redis::connect_to(first, location).await {
-                Ok(_) => Err(from_redis(error)),
-                Err(cause) => Err(cause),
-            },
+            Err(error) => {
+                let node = Redis::connect_to(first, location).await?;
+                Err(node.connection.explain(&commands::command!("CLUSTER", "SLOTS"), error))
+            }
         }
     }
 
@@ -127,6 +127,12 @@ impl Redis {
 
     /// Returns whether the server has an optional feature. `stream` is the stream of the call that needs it.
     async fn has(&self, feature: Feature, stream: &str) -> Result<bool, Error> {
+        // A server with XEXTEND needs no scripts and has none.
+        if feature == Feature::Scripts
+            && self.probe.supports(&self.connection, Feature::Extend, stream).await?
+        {
+            return Ok(false);
+        }
         self.probe.supports(&self.connection, feature, stream).await
     }
 }

@@ -102,8 +102,7 @@ impl Redis {
     /// Sends every command that a worker needs, with arguments that change nothing. Fails with the list of all
     /// permissions that are missing.
     pub(super) async fn check_worker_access(&self, access: &WorkerAccess<'_>) -> Result<(), Error> {
-        let features =
-            [Feature::ReadClaims, Feature::Nack, Feature::Extend, Feature::Adopt, Feature::Scripts];
+        let features = [Feature::ReadClaims, Feature::Nack, Feature::Extend, Feature::Adopt];
         let mut missing = Vec::new();
         let probes: Vec<Cmd> = features.iter().map(|feature| feature.probe(access.stream)).collect();
         let replies = self.missing_permissions(access.stream, probes, &mut missing).await?;
@@ -114,6 +113,10 @@ impl Redis {
         let mut commands = worker_commands(access);
         if self.probe.known(Feature::Adopt) == Some(false) {
             commands.push(command!("XGROUP", "DELCONSUMER", access.stream, PROBE_GROUP, "c"));
+        }
+        if self.probe.known(Feature::Extend) == Some(false) {
+            commands.push(Feature::Scripts.probe(access.stream));
+            commands.push(command!("EVALSHA", "0".repeat(40), 0));
         }
         self.missing_permissions(access.stream, commands, &mut missing).await?;
         if missing.is_empty() {
@@ -166,7 +169,6 @@ fn worker_commands(access: &WorkerAccess<'_>) -> Vec<Cmd> {
         command!("TYPE", dead_letters),
         redis::cmd("MULTI"),
         redis::cmd("EXEC"),
-        command!("EVALSHA", "0".repeat(40), 0),
     ];
     commands.extend(read_keys.iter().map(|key| command!("MGET", key)));
     commands.extend(written_keys.iter().map(|key| command!("SET", key, 1, "XX", "PX", 1)));
