@@ -4,12 +4,17 @@
 //! cargo run --release -p millstream-server --example server -- serve --port 6400 --dir ./data
 //! ```
 //!
-//! It builds much faster than the `millstream` binary, so `scripts/bench --instructions` uses it.
+//! It builds much faster than the `millstream` binary, so `scripts/bench --instructions` uses it. Like the binary, it
+//! counts allocations: their cost must be part of the instruction counts.
 
 use std::error::Error;
 
+use millstream_server::memory::CountingAllocator;
 use millstream_server::settings::Setting;
 use millstream_server::{Server, Settings};
+
+#[global_allocator]
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
