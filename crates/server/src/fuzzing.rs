@@ -8,7 +8,7 @@ use millstream_store::Store;
 
 use crate::acl::{Catalog, Users, normalized_line};
 use crate::blocked::BlockedClient;
-use crate::command::{Batch, CommandContext, Group, LongReply};
+use crate::command::{Batch, CommandContext, CommandSpec, Group, LongReply, Run};
 use crate::dispatch::AfterRequest;
 use crate::registry::ConnectionInfo;
 use crate::session::Session;
@@ -40,6 +40,14 @@ pub fn acl_line(line: &[u8]) -> Option<Vec<u8>> {
     normalized_line(line, &CATALOG)
 }
 
+/// The commands on streams.
+static OF_STREAMS: LazyLock<Vec<&CommandSpec>> =
+    LazyLock::new(|| COMMANDS.iter().filter(|spec| spec.group == Group::Stream).collect());
+
+/// The commands on streams, keys and other types.
+static OF_DATA: LazyLock<Vec<&CommandSpec>> =
+    LazyLock::new(|| COMMANDS.iter().filter(|spec| matches!(spec.run, Run::Data(_))).collect());
+
 /// A server with a few clients, without sockets.
 pub struct CommandRunner {
     server: Arc<Server>,
@@ -62,15 +70,13 @@ impl CommandRunner {
         CommandRunner { clients: (0..clients).map(connect).collect(), server }
     }
 
-    /// Generates a request. Half of them are commands on streams.
+    /// Generates a request. Half of them are commands on streams, a quarter are commands on data of any type.
     pub fn request(choices: &mut Choices<'_>) -> Vec<Vec<u8>> {
-        let of_streams = COMMANDS.iter().filter(|spec| spec.group == Group::Stream).count();
-        let index = match choices.below(2) {
-            // The commands on streams come first.
-            0 => choices.below(of_streams),
-            _ => choices.below(COMMANDS.len()),
+        let spec: &CommandSpec = match choices.below(4) {
+            0 | 1 => choices.pick::<&CommandSpec>(&OF_STREAMS),
+            2 => choices.pick::<&CommandSpec>(&OF_DATA),
+            _ => choices.pick(&COMMANDS),
         };
-        let spec = &COMMANDS[index];
         if NOT_DISPATCHED.contains(&spec.name) { vec![b"PING".to_vec()] } else { request(choices, spec) }
     }
 

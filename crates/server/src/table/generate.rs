@@ -131,6 +131,9 @@ fn value(choices: &mut Choices<'_>, name_of_value: &str) -> Vec<u8> {
         // `expand` repeats an id up to three times, so the number sometimes matches.
         "numids" => (1 + choices.below(3)).to_string().into_bytes(),
         "command" => b"get".to_vec(),
+        "username" => choices.pick(&["default", "u", ""]).as_bytes().to_vec(),
+        "password" => choices.pick(&["p", "", "secret"]).as_bytes().to_vec(),
+        "rule" => rule(choices),
         "host" => choices.pick(&["no", "localhost"]).as_bytes().to_vec(),
         "port" => choices.pick(&["one", "6379"]).as_bytes().to_vec(),
         _ => number(choices),
@@ -139,8 +142,12 @@ fn value(choices: &mut Choices<'_>, name_of_value: &str) -> Vec<u8> {
 
 pub(crate) const NAMES: [&[u8]; 8] = [b"s", b"t", b"group", b"STREAMS", b"count", b"", b"a b", b"k\0\r\n"];
 
+/// Returns a name. Half of them are the same, so that commands find what earlier ones created.
 fn name(choices: &mut Choices<'_>) -> Vec<u8> {
-    choices.pick(&NAMES).to_vec()
+    match choices.below(2) {
+        0 => NAMES[0].to_vec(),
+        _ => choices.pick(&NAMES).to_vec(),
+    }
 }
 
 fn id(choices: &mut Choices<'_>) -> Vec<u8> {
@@ -151,6 +158,47 @@ fn id(choices: &mut Choices<'_>) -> Vec<u8> {
         1 => format!("{}-{}", choices.number(), choices.number()).into_bytes(),
         _ => choices.below(1000).to_string().into_bytes(),
     }
+}
+
+/// Returns a rule of ACL SETUSER, some of them with random bytes.
+fn rule(choices: &mut Choices<'_>) -> Vec<u8> {
+    const RULES: [&str; 30] = [
+        "on",
+        "off",
+        "nopass",
+        "resetpass",
+        "reset",
+        "~*",
+        "allkeys",
+        "resetkeys",
+        "+@all",
+        "-@all",
+        "allcommands",
+        "nocommands",
+        "+@stream",
+        "-@dangerous",
+        "+xadd",
+        "-xadd",
+        "+config|get",
+        "-config",
+        "%R~a*",
+        "%W~b",
+        "%RW~*",
+        "%~",
+        ">p",
+        "<p",
+        "#00",
+        "!00",
+        "(+get ~a)",
+        "clearselectors",
+        "&*",
+        "sanitize-payload",
+    ];
+    let mut rule = choices.pick(&RULES).as_bytes().to_vec();
+    if choices.below(4) == 0 {
+        rule.extend(choices.bytes(8));
+    }
+    rule
 }
 
 fn number(choices: &mut Choices<'_>) -> Vec<u8> {
