@@ -38,6 +38,7 @@ on_both_servers! {
     redis_py => crate::suites::redis_py;
     redis_py_asyncio => crate::suites::redis_py_asyncio;
     redis_py_newest => crate::suites::redis_py_newest;
+    redis_py_users => crate::suites::redis_py_users;
     node_redis => crate::suites::node_redis;
     node_redis_newest => crate::suites::node_redis_newest;
     ioredis => crate::suites::ioredis;

@@ -19,6 +19,11 @@ pub(crate) fn redis_py_newest(server: &Server) {
     assert!(is_older(server) || !printed.contains("skipped="), "tests were skipped:\n{printed}");
 }
 
+/// Users and permissions through redis-py's own methods.
+pub(crate) fn redis_py_users(server: &Server) {
+    python_suite("python", "test_users.py", server);
+}
+
 pub(crate) fn operators_tools(server: &Server) {
     python_suite("python", "test_probes.py", server);
 }

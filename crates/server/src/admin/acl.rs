@@ -133,7 +133,8 @@ pub(crate) fn load(call: &mut Call<'_, '_, '_>, _: ArgList<'_>) -> Reply {
 }
 
 /// Writes the file on another thread, because this one serves other clients too.
-pub(crate) fn save(_: &mut Call<'_, '_, '_>, _: ArgList<'_>) -> Reply {
+pub(crate) fn save(call: &mut Call<'_, '_, '_>, _: ArgList<'_>) -> Reply {
+    call.context.audit("ACL SAVE");
     let work = Box::new(|server: &Arc<Server>, out: &mut Writer| {
         server.users.save().map_err(file_error)?;
         out.ok();
