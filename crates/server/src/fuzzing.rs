@@ -57,7 +57,8 @@ pub struct CommandRunner {
 impl CommandRunner {
     /// Creates a server on this store, with this many clients.
     pub fn new(store: Arc<Store>, clients: usize) -> CommandRunner {
-        let settings = Settings::new();
+        static DEFAULTS: LazyLock<Settings> = LazyLock::new(Settings::new);
+        let settings = DEFAULTS.copied();
         settings.set(Id::IoThreads, "1").expect("a server can have one thread");
         let users = Users::open(catalog(), "", "").expect("there is no file");
         let server = Arc::new(Server::new(settings, Vec::new(), None, store, users, COMMANDS.len()));

@@ -46,6 +46,15 @@ impl Settings {
         settings
     }
 
+    /// Returns a copy. Computing the default values reads files of the system, which would slow down the fuzzer.
+    #[cfg(any(test, fuzzing))]
+    pub(crate) fn copied(&self) -> Settings {
+        Settings {
+            numbers: self.numbers.iter().map(|number| number.load(Ordering::Relaxed).into()).collect(),
+            texts: RwLock::new(self.texts.read().clone()),
+        }
+    }
+
     /// Sets a value before the server starts. For a setting that can never change, only its current value is accepted.
     pub fn set(&self, id: Id, text: &str) -> Result<(), SettingError> {
         let value = id.setting().value_type.parse(text)?;
