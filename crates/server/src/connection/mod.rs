@@ -64,7 +64,7 @@ pub(crate) struct Connection {
     output: Output,
     /// The log position that must be durable before `output` is sent.
     awaited_position: Option<u64>,
-    /// Bytes that it has read since it last waited for input or yielded. If the socket always has more, the connection
+    /// Bytes that it has received since it last waited for input or yielded. If the socket always has more, the connection
     /// yields from time to time.
     turn_bytes: usize,
 }
@@ -174,7 +174,7 @@ impl Connection {
                     }
                     Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(AfterBatch::Close),
                     Poll::Ready(Ok(count)) => {
-                        self.turn_bytes += count;
+                        self.turn_bytes += stream.received_bytes(count);
                         &input[..count]
                     }
                 },
@@ -494,6 +494,60 @@ mod tests {
         let mut reply = [0; 7];
         io::Read::read_exact(&mut client, &mut reply).unwrap();
         assert_eq!(&reply, b"+PONG\r\n");
+        server.shutdown.begin();
+    }
+
+    /// A socket that receives more bytes than it returns, as one with TLS does.
+    struct Wordy(tokio::net::UnixStream);
+
+    impl AsyncRead for Wordy {
+        fn poll_read(
+            mut self: Pin<&mut Self>,
+            cx: &mut Context<'_>,
+            into: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            Pin::new(&mut self.0).poll_read(cx, into)
+        }
+    }
+
+    impl tokio::io::AsyncWrite for Wordy {
+        fn poll_write(
+            mut self: Pin<&mut Self>,
+            cx: &mut Context<'_>,
+            bytes: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            Pin::new(&mut self.0).poll_write(cx, bytes)
+        }
+
+        fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Pin::new(&mut self.0).poll_flush(cx)
+        }
+
+        fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Pin::new(&mut self.0).poll_shutdown(cx)
+        }
+    }
+
+    impl Socket for Wordy {
+        fn write_now(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.try_write(bytes)
+        }
+
+        fn received_bytes(&self, _: usize) -> usize {
+            INPUT_BYTES
+        }
+    }
+
+    /// Otherwise a client that sends each byte in a TLS record of its own would get many times as much of the thread.
+    #[tokio::test]
+    async fn connection_yields_by_what_it_has_received() {
+        let (server, mut connection) = connection(("timeout", "0"));
+        let (mut client, served) = std::os::unix::net::UnixStream::pair().unwrap();
+        served.set_nonblocking(true).unwrap();
+        let mut served = Wordy(tokio::net::UnixStream::from_std(served).unwrap());
+        io::Write::write_all(&mut client, b"PING\r\n").unwrap();
+        let next = poll_fn(|cx| connection.poll_batch(cx, &mut served)).await;
+        assert!(matches!(next, AfterBatch::Yield));
         server.shutdown.begin();
     }
 

@@ -21,12 +21,20 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 ///
 /// A connection is compiled once per kind of socket, so the methods that only TLS needs cost the others nothing.
 pub(crate) trait Socket: AsyncRead + AsyncWrite + Unpin {
+    /// Minimum size of a buffer to read into.
+    const READ_BYTES_MIN: usize = 1;
+
     /// Writes as much as the socket takes without blocking; fails with `WouldBlock` if it takes no bytes.
     fn write_now(&mut self, bytes: &[u8]) -> io::Result<usize>;
 
     /// Bytes that count as written, but must still be flushed.
     fn unsent_bytes(&self) -> usize {
         0
+    }
+
+    /// Bytes that the last read took from the network, if it returned `count` bytes.
+    fn received_bytes(&self, count: usize) -> usize {
+        count
     }
 
     /// Publishes the memory that the socket needs beside the connection's.
@@ -46,12 +54,18 @@ impl Socket for UnixStream {
 }
 
 impl Socket for TlsStream {
+    const READ_BYTES_MIN: usize = TlsStream::READ_BYTES_MIN;
+
     fn write_now(&mut self, bytes: &[u8]) -> io::Result<usize> {
         TlsStream::write_now(self, bytes)
     }
 
     fn unsent_bytes(&self) -> usize {
         TlsStream::unsent_bytes(self)
+    }
+
+    fn received_bytes(&self, _: usize) -> usize {
+        TlsStream::received_bytes(self)
     }
 
     fn publish_memory(&self, client: &Client) {

@@ -18,6 +18,8 @@ use super::records;
 const ENCRYPTED_BYTES: usize = 64 * 1024;
 /// Size of the thread's buffer. Encryption adds up to 30 bytes to every 16 KiB, and the session's own records.
 const BUFFER_BYTES: usize = ENCRYPTED_BYTES + 4 * 1024;
+/// Maximum length of a record: a header, 16 KiB of plaintext, and what encryption may add.
+const RECORD_BYTES_MAX: usize = 5 + (16 << 10) + 2048;
 /// Approximate memory of an idle session: keys, hashes and the client's certificate.
 const SESSION_BYTES: usize = 9 * 1024;
 
@@ -36,6 +38,8 @@ pub(crate) struct TlsStream {
     /// Records that the socket did not take. `sent` bytes of them are sent.
     outgoing: Vec<u8>,
     sent: usize,
+    /// Bytes of records that the last read has received.
+    received: usize,
     /// Whether the client sends no more data.
     is_closed: bool,
     /// Whether the session has failed. rustls panics if a failed session is used again.
@@ -43,6 +47,9 @@ pub(crate) struct TlsStream {
 }
 
 impl TlsStream {
+    /// Minimum size of a buffer to read into: the plaintext of a whole record must fit.
+    pub(crate) const READ_BYTES_MIN: usize = RECORD_BYTES_MAX + 1;
+
     pub(super) fn new(
         socket: TcpStream,
         session: Box<UnbufferedServerConnection>,
@@ -59,6 +66,7 @@ impl TlsStream {
             incoming,
             outgoing: Vec::new(),
             sent: 0,
+            received: 0,
             is_closed,
             has_failed: false,
         }
@@ -91,6 +99,11 @@ impl TlsStream {
         self.outgoing.len() - self.sent
     }
 
+    /// Bytes of records that the last read has received. Tiny records have many times as many bytes as their plaintext.
+    pub(crate) fn received_bytes(&self) -> usize {
+        self.received
+    }
+
     /// Approximate memory of the session and its buffers.
     pub(crate) fn memory_bytes(&self) -> usize {
         SESSION_BYTES + self.early.capacity() + self.incoming.capacity() + self.outgoing.capacity()
@@ -118,6 +131,7 @@ impl TlsStream {
                 let mut fresh = ReadBuf::new(&mut buffer[kept..end]);
                 ready!(Pin::new(&mut self.socket).poll_read(cx, &mut fresh))?;
                 let end = kept + fresh.filled().len();
+                self.received += end - kept;
                 if end == kept {
                     self.is_closed = true;
                     break;
@@ -159,6 +173,7 @@ pub(super) fn send(socket: &TcpStream, bytes: &[u8]) -> io::Result<usize> {
 impl AsyncRead for TlsStream {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
+        this.received = 0;
         if !this.early.is_empty() {
             let count = this.early.len().min(into.remaining());
             into.put_slice(&this.early[..count]);
@@ -190,10 +205,12 @@ impl AsyncWrite for TlsStream {
 }
 
 impl Drop for TlsStream {
-    /// Tells the client that the connection ends here, and was not cut. Does not wait if the socket is full.
+    /// Tells the client that the connection ends here, and was not cut. Does not wait if the socket is full. After a panic,
+    /// the session could panic again, and that would end the server.
     fn drop(&mut self) {
         let mut record = [0; 256];
         if !self.has_failed
+            && !std::thread::panicking()
             && self.unsent_bytes() == 0
             && let Ok(length) = records::close_notify(&mut self.session, &mut self.incoming, &mut record)
         {

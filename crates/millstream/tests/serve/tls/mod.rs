@@ -154,6 +154,16 @@ fn certificate_does_not_replace_the_password() {
 }
 
 #[test]
+fn requests_can_follow_the_login_in_the_same_record() {
+    let tls = TlsServer::start(&["--requirepass", "secret"]);
+    let mut client = tls.connect();
+    // As long as a record can be.
+    let echo = "e".repeat(16_000);
+    client.send(format!("AUTH secret\r\nECHO {echo}\r\n"));
+    client.expect(&format!("+OK\r\n{}", bulk(&echo)));
+}
+
+#[test]
 fn unusable_tls_settings_are_refused_at_start() {
     let dir = TempDir::new();
     let made = crate::certificates::Certificates::new(&dir.path);
