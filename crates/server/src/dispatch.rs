@@ -30,8 +30,6 @@ const BRIEF_REPLY_BYTES_MAX: usize = 4 << 10;
 pub(crate) enum AfterRequest {
     /// It continues with the next request.
     Continue,
-    /// It lets the thread serve other connections, and then continues with the next request.
-    Yield,
     /// It waits for the result of a blocking command.
     Block(Box<BlockedClient>),
     /// It sends the rest of the reply in slices.
@@ -81,17 +79,13 @@ impl<'d> CommandContext<'d> {
             }
             Ok(Admission::Run(spec)) => self.run_now(spec, argv, out, open),
         };
-        match after {
-            AfterRequest::Continue | AfterRequest::Yield if !self.session.take_reply() => {
-                out.truncate(mark);
-                after
-            }
-            AfterRequest::SendLongReply(_) if !self.session.take_reply() => {
-                out.truncate(mark);
-                AfterRequest::Continue
-            }
-            after => after,
+        if matches!(after, AfterRequest::Continue | AfterRequest::SendLongReply(_))
+            && !self.session.take_reply()
+        {
+            out.truncate(mark);
+            return AfterRequest::Continue;
         }
+        after
     }
 
     /// Decides whether a request runs now, is queued, waits or is rejected.
@@ -259,10 +253,7 @@ impl<'d> CommandContext<'d> {
         if failed || self.batch.last_ns.saturating_sub(self.batch.locked_ns) > LOCK_KEPT_NS_MAX {
             *open = None;
         }
-        match after {
-            AfterRequest::Continue if self.batch.is_long() => AfterRequest::Yield,
-            after => after,
-        }
+        after
     }
 
     /// Returns an error if the command writes and the log cannot take its change, for example because the disk is full or

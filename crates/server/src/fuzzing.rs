@@ -104,7 +104,7 @@ impl CommandRunner {
                 continue;
             }
             match context.run(&argv, &mut out, &mut open) {
-                AfterRequest::Continue | AfterRequest::Yield => {}
+                AfterRequest::Continue => {}
                 AfterRequest::SendLongReply(rest) => {
                     let rest: LongReply = *rest;
                     rest.write_all(&mut out);

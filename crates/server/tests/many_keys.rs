@@ -53,9 +53,11 @@ fn watching_many_keys_takes_linear_time() {
         assert_eq!(call(&mut client, &(once + &twice + "UNWATCH\r\n")), "+OK\r\n+OK\r\n+OK\r\n");
         begin.elapsed()
     };
-    let (few, many) = (time(4_000), time(32_000));
-    // Eight times as many keys take about 8 times as long in linear time, and 64 times as long in quadratic time.
-    assert!(many < 24 * few + Duration::from_millis(500), "{few:?}, with 8 times as many keys {many:?}");
+    let times: Vec<_> = (0..3).map(|_| (time(4_000), time(32_000))).collect();
+    // Eight times as many keys take about 8 times as long in linear time, and 64 times as long in quadratic time. On a busy
+    // machine one attempt can take long for other reasons.
+    let is_linear = |&(few, many): &(Duration, Duration)| many < 24 * few + Duration::from_millis(500);
+    assert!(times.iter().any(is_linear), "4,000 and 32,000 keys: {times:?}");
 }
 
 #[test]

@@ -294,13 +294,8 @@ impl Connection {
             if !context.is_short {
                 decoder.release();
             }
-            let mut yields = false;
             match after {
                 AfterRequest::Continue => used += size,
-                AfterRequest::Yield => {
-                    used += size;
-                    yields = true;
-                }
                 AfterRequest::Block(blocked) => return (used + size, AfterBatch::Block(blocked)),
                 AfterRequest::SendLongReply(reply) => {
                     let written = out.len() - mark;
@@ -324,7 +319,7 @@ impl Connection {
                 AfterReply::Delay => return (used, AfterBatch::DelayReplies),
                 AfterReply::Close => return (used, AfterBatch::Close),
             }
-            if yields || out.len() >= flush_bytes {
+            if out.len() >= flush_bytes || context.batch.is_long() {
                 return (used, AfterBatch::Yield);
             }
         }
