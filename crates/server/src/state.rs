@@ -170,6 +170,12 @@ impl Server {
         limit != 0 && memory::used_bytes() > limit
     }
 
+    /// Returns whether `bytes` more fit into `maxmemory`.
+    pub(crate) fn fits_into_maxmemory(&self, bytes: u64) -> bool {
+        let limit = self.settings.number(Id::MaxMemory).unsigned_abs();
+        limit == 0 || memory::used_bytes().saturating_add(bytes) <= limit
+    }
+
     /// Returns whether `bytes` more fit into the reserve above `maxmemory` that acknowledgements may use.
     pub(crate) fn fits_into_reserve(&self, bytes: u64) -> bool {
         let limit = self.settings.number(Id::MaxMemory).unsigned_abs();

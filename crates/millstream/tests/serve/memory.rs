@@ -180,6 +180,25 @@ fn transactions_above_the_limit_are_small() {
 }
 
 #[test]
+fn copies_fit_into_the_limit_also_in_a_transaction() {
+    let server = Server::start(&["--appendonly", "no"]);
+    let mut client = server.connect();
+    client.send(request(&["SET", "k", &"x".repeat(4 << 20)]));
+    client.expect("+OK\r\n");
+    let limit = info(&mut client, "used_memory") + 6 * MIB;
+    client.call(&format!("CONFIG SET maxmemory {limit}"), "+OK\r\n");
+    client.call("MULTI", "+OK\r\n");
+    for copy in ["a", "b", "c"] {
+        client.call(&format!("COPY k {copy}"), "+QUEUED\r\n");
+    }
+    client.call("EXEC", &format!("*3\r\n:1\r\n{OOM}{OOM}"));
+    client.call("COPY k a", OOM);
+    assert!(info(&mut client, "used_memory") <= limit);
+    client.call("CONFIG SET maxmemory 0", "+OK\r\n");
+    client.call("COPY k b", ":1\r\n");
+}
+
+#[test]
 fn dead_letters_use_a_reserve_above_the_limit_and_no_more() {
     let server = Server::start(&["--appendonly", "no"]);
     let mut client = server.connect();

@@ -8,6 +8,7 @@ use millstream_protocol::commands::{
     ArgList, CopyKey, Expire, ExpireCondition, Scan, TimeBase, TimeUnit, check_flush_mode, parse_db,
     parse_swapdb,
 };
+use millstream_protocol::errors;
 use millstream_protocol::glob;
 use millstream_protocol::resp::Writer;
 use millstream_store::{ExpireIf, Txn};
@@ -128,8 +129,14 @@ pub(crate) fn renamenx(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -
     DONE
 }
 
-pub(crate) fn copy(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+/// COPY. A short command that adds a whole value, and a transaction can have many: so the copy itself must fit into the
+/// memory limit. The blocks that the copy of a stream shares count too, because a restart ends the sharing.
+pub(crate) fn copy(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>) -> Reply {
     let CopyKey { from, to, db, replace } = CopyKey::parse(argv)?;
+    let Call { context, txn, out } = call;
+    if txn.memory_bytes(from).is_some_and(|bytes| !context.server.fits_into_maxmemory(bytes as u64)) {
+        return Err(errors::OUT_OF_MEMORY);
+    }
     out.int(txn.copy(from, to, db.unwrap_or(txn.db()), replace)?.into());
     DONE
 }

@@ -13,7 +13,7 @@ const fn generic(name: &'static str, since: &'static str, arity: i32, flags: Fla
 const PER_KEY: &str = "O(N), N being the keys given";
 
 pub(in crate::table) const COMMANDS: &[CommandSpec] = &[
-    generic("copy", "6.2.0", -3, GROW, Data(keys::copy))
+    generic("copy", "6.2.0", -3, GROW, Call(keys::copy))
         .keys(&[key("RO access", 1), key("OW update", 2)])
         .complexity("O(N), N being the elements of the value; sealed blocks of a stream are shared")
         .text(
