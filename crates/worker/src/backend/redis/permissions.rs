@@ -52,7 +52,11 @@ fn missing_rules(command: &Cmd, reply: &ServerError) -> Option<Vec<String>> {
         // In a script, the command is another than the one that the backend sent.
         Some(name) => vec![name.to_owned()],
         // Before version 7.2, Redis does not name the command of a script: it is one of these.
-        None => scripts::commands_of(&arguments(command)[1]),
+        None if ["eval", "evalsha"].contains(&&*ours) => {
+            arguments(command).get(1).map_or(Vec::new(), |script| scripts::commands_of(script))
+        }
+        // A text that only another server or a proxy has.
+        None => vec![ours],
     };
     Some(names.into_iter().map(|name| format!("+{name}")).collect())
 }
@@ -205,6 +209,9 @@ mod tests {
         let exec =
             "Transaction discarded because of: NOPERM User bob has no permissions to run the 'exec' command";
         assert_eq!(rules(&redis::cmd("EXEC"), "EXECABORT", exec).unwrap(), ["+exec"]);
+        let other = "a proxy says no";
+        assert_eq!(rules(&redis::cmd("PING"), "NOPERM", other).unwrap(), ["+ping"]);
+        assert_eq!(rules(&create, "NOPERM", other).unwrap(), ["+xgroup|create"]);
         assert_eq!(rules(&create, "NOAUTH", "Authentication required."), None);
         assert_eq!(rules(&create, "ERR", "no such key"), None);
     }
