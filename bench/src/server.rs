@@ -59,7 +59,7 @@ pub(crate) struct Server {
     process: Option<Process>,
 }
 
-/// What a server that strangers can reach has in addition.
+/// Additional settings of a server that other machines can reach.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Extra {
     Nothing,
@@ -106,7 +106,7 @@ impl Server {
         Server::launch(&program.name, Protocol::Redis, started, arguments, folder, port, None)
     }
 
-    /// Starts a program with settings for a port that strangers can reach: a password, and Millstream's limit of a
+    /// Starts a program with settings for a port that other machines can reach: a password, and Millstream's limit of a
     /// reply on every server. Persistence is off.
     pub(crate) fn start_exposed(
         program: &Program,

@@ -1,6 +1,6 @@
 //! Runs one input and decides whether it passed: no panic, no excessive memory, no excessive time.
 //!
-//! What else must hold is asserted by the target, so it is a panic here.
+//! The target asserts everything else that must hold. A failed assertion is a panic.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -21,7 +21,7 @@ const TOO_SLOW: Duration = Duration::from_secs(1);
 /// Number of times that a slow input runs. The shortest time counts.
 const SLOW_RUNS: usize = 3;
 
-/// What a passing input took.
+/// Time and memory of a passing input.
 pub(crate) struct Measured {
     pub(crate) time: Duration,
     /// The most bytes that were allocated at the same time.

@@ -341,8 +341,8 @@ texts! {
     /// A connection beyond `maxclients`.
     MAX_CLIENTS = "ERR max number of clients reached";
     /// A connection from another machine to a server in protected mode without a password.
-    PROTECTED_MODE = "DENIED This server runs in protected mode: no password is set, so it accepts only \
-                      connections from its own machine. To accept other clients, set a password (--requirepass, or \
+    PROTECTED_MODE = "DENIED This server runs in protected mode: the user default needs no password, so it accepts \
+                      only connections from its own machine. To accept other clients, set a password (--requirepass, or \
                       CONFIG SET requirepass). If the network is trusted, you can turn protected mode off instead \
                       (--protected-mode no).";
 

@@ -21,7 +21,7 @@ const COMMAND_LINES_MAX: u32 = 20;
 const ADDRESSES_MAX: usize = 1_000;
 /// Maximum number of lines that wait to be written. Further lines are counted and dropped.
 const UNWRITTEN_LINES_MAX: usize = 1_000;
-/// A longer text from a client, such as the name of a user, is cut.
+/// Maximum bytes shown of a text from a client, such as a user name.
 const TEXT_BYTES_MAX: usize = 100;
 
 /// A kind of event. Each kind has its own limit on lines.

@@ -1,4 +1,5 @@
-//! Says when the server logs that memory is short: at the moments that matter, not for every refused command.
+//! Decides when the server logs that memory exceeds `maxmemory`: once when this begins and once when it ends, not for
+//! every refused command.
 
 use std::mem;
 
@@ -12,7 +13,7 @@ const BELOW_SECONDS: u32 = 10;
 pub(crate) struct MemoryMonitor {
     /// Whether the last line said that the server refuses commands.
     is_refusing: bool,
-    /// Number of checks since then in a row that found memory at or below the limit.
+    /// Number of consecutive checks since then that found memory at or below the limit.
     below: u32,
 }
 

@@ -189,7 +189,7 @@ fn warn_if_open(server: &Server) {
     if !server.requires_login() && !server.settings.is_on(Id::ProtectedMode) {
         eprintln!(
             "millstream: warning: every client that can reach {address} has full access, because protected-mode is \
-             off and no password is set; set requirepass, or bind only to 127.0.0.1"
+             off and the user default needs no password; set requirepass, or bind only to 127.0.0.1"
         );
     }
 }

@@ -112,7 +112,7 @@ impl Session {
             db: 0,
             resp3: false,
             authenticated: false,
-            user: Arc::clone(server.users.stranger()),
+            user: Arc::clone(server.users.unauthenticated_user()),
             reply: ReplyMode::On,
             transaction: None,
             watch: None,
@@ -123,7 +123,7 @@ impl Session {
         session
     }
 
-    /// Makes the client this user. Returns false if the user was removed in the meantime.
+    /// Logs the client in as this user. Returns false if the user was removed in the meantime.
     pub(crate) fn log_in(&mut self, user: Arc<User>) -> bool {
         if !self.client.set_user(Some(Arc::clone(&user))) {
             return false;
@@ -132,17 +132,17 @@ impl Session {
         true
     }
 
-    /// Makes the client what it was when it connected: `default` if that needs no password.
+    /// Logs the client out, as if it had just connected. If `default` needs no password, the client is `default` again.
     pub(crate) fn log_out(&mut self, server: &Server) {
         if server.requires_login() {
             self.client.set_user(None);
-            (self.user, self.authenticated) = (Arc::clone(server.users.stranger()), false);
+            (self.user, self.authenticated) = (Arc::clone(server.users.unauthenticated_user()), false);
         } else {
             self.log_in(Arc::clone(server.users.default_user()));
         }
     }
 
-    /// Returns the user whose permissions count. If `default` needs a password no more, a client that has not
+    /// Returns the user whose permissions apply. If `default` no longer needs a password, a client that has not
     /// authenticated is `default`.
     pub(crate) fn effective_user<'a>(&'a self, server: &'a Server) -> &'a Arc<User> {
         if self.authenticated { &self.user } else { server.users.default_user() }

@@ -216,17 +216,19 @@ impl Server {
         Ok(changed)
     }
 
-    /// Reads the TLS files again, and logs whether they are in force.
+    /// Reads the TLS files again, and logs whether the server uses them.
     pub(crate) fn reload_tls(&self, reason: &str) {
         let Some(tls) = &self.tls else { return };
         let _turn = self.settings_change.lock();
         match tls.reload(&self.settings) {
             Ok(()) => {
-                eprintln!("millstream: {reason}: the TLS files are read again, and used for new connections")
+                eprintln!(
+                    "millstream: {reason}: the server has read the TLS files again, and uses them for new connections"
+                )
             }
             Err(error) => {
                 eprintln!(
-                    "millstream: {reason}: new TLS files are not used, and the earlier ones stay in force: {error}"
+                    "millstream: {reason}: the server cannot use the new TLS files, and keeps the earlier ones: {error}"
                 )
             }
         }

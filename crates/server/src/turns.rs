@@ -1,8 +1,8 @@
-//! Turns for clients that have not logged in yet, while a password is required.
+//! Turns for clients that have not logged in, while clients must log in.
 //!
 //! Such a client can send requests as fast as the network allows, and the server answers each with an error. So that
-//! it does not delay others, its connection waits for a turn before it runs a few requests. Each thread gives a few turns,
-//! first come, first served, whenever it has polled its sockets and served all other clients that were ready.
+//! it does not delay others, its connection waits for a turn before it runs a few requests. After a thread has polled its
+//! sockets and served all other clients that were ready, it gives a few turns, in the order in which connections asked.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;

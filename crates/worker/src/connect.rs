@@ -46,7 +46,7 @@ pub async fn connect_existing(url: &str) -> Result<Arc<dyn Admin>, Error> {
     ConnectOptions::new().connect_existing(url).await
 }
 
-/// How to connect to a store, in addition to its URL. What the URL itself states has precedence.
+/// Options for connecting to a store, in addition to its URL. Parameters of the URL have precedence.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), millstream_worker::Error> {

@@ -16,7 +16,7 @@ pub(crate) fn run(input: &[u8]) -> usize {
     input.len()
 }
 
-/// Returns a snapshot with one key. The first byte chooses a damage outside of the key.
+/// Returns a snapshot with one key. The first byte chooses the damage outside of the key.
 fn file_of(input: &[u8]) -> Vec<u8> {
     let (damage, key) = input.split_first().unwrap_or((&0, &[]));
     let version = if damage % 8 == 1 { 1 } else { 2_u32 };

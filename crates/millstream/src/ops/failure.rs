@@ -140,7 +140,7 @@ const CONNECTION_HINTS: [(&str, &str); 14] = [
     ),
     (
         "rejected the client certificate",
-        "use a client certificate that the server's tls-ca-cert-file has signed",
+        "use a client certificate that a CA in the server's tls-ca-cert-file has signed",
     ),
     ("not speak tls", "use redis:// or the server's port for TLS"),
     (

@@ -105,8 +105,8 @@ impl Rules {
         self.root.allows_everything() || self.selectors.iter().any(Selector::allows_everything)
     }
 
-    /// Whether a client with this password can be this user. The time it takes does not depend on which password is
-    /// right, or on how much of it.
+    /// Whether a client can log in as this user with this password. The time this takes does not depend on which password
+    /// is right, or on how many of its bytes are.
     pub(super) fn accept(&self, password: &[u8]) -> bool {
         let given = hash(password);
         let is_known = self.passwords.iter().fold(false, |found, known| found | are_equal(known, &given));

@@ -58,7 +58,10 @@ pub(crate) struct RequiredKey<'a> {
     pub(crate) access: KeyAccess,
 }
 
-/// Why a request is denied. The greater of two denials says more about what is missing.
+/// Why a request is denied.
+///
+/// If several selectors deny a request, the server reports the greatest denial: a selector that denies a key allows the
+/// command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Denial {
     /// The user may not run the command.

@@ -26,7 +26,7 @@ pub(crate) struct Users {
     users: RwLock<BTreeMap<Box<[u8]>, Arc<User>>>,
     default_user: Arc<User>,
     /// The user of sessions that have yet to authenticate. It is in no list and may do nothing.
-    stranger: Arc<User>,
+    unauthenticated_user: Arc<User>,
     file: Option<PathBuf>,
     /// Locked while the file is written.
     saving: Mutex<()>,
@@ -82,7 +82,7 @@ impl Users {
         let default_user = Arc::new(User::new(DEFAULT_USER, default_rules(requirepass, &catalog)));
         let users = Users {
             users: RwLock::new(BTreeMap::from([(DEFAULT_USER.into(), Arc::clone(&default_user))])),
-            stranger: Arc::new(User::new(DEFAULT_USER, Rules::of_new_user(&catalog))),
+            unauthenticated_user: Arc::new(User::new(DEFAULT_USER, Rules::of_new_user(&catalog))),
             default_user,
             file: (!aclfile.is_empty()).then(|| PathBuf::from(aclfile)),
             saving: Mutex::new(()),
@@ -103,8 +103,8 @@ impl Users {
     }
 
     /// Returns the user of a session that has yet to authenticate. It may do nothing.
-    pub(crate) fn stranger(&self) -> &Arc<User> {
-        &self.stranger
+    pub(crate) fn unauthenticated_user(&self) -> &Arc<User> {
+        &self.unauthenticated_user
     }
 
     /// Whether clients must log in before they can run commands.
@@ -126,7 +126,7 @@ impl Users {
     /// An unknown name takes as long as a wrong password.
     pub(crate) fn authenticate(&self, name: &[u8], password: &[u8]) -> Option<Arc<User>> {
         let user = self.get(name);
-        let is_right = user.as_ref().unwrap_or(&self.stranger).rules().accept(password);
+        let is_right = user.as_ref().unwrap_or(&self.unauthenticated_user).rules().accept(password);
         user.filter(|_| is_right)
     }
 

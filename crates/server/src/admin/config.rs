@@ -32,7 +32,7 @@ pub(crate) fn set(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>) -> Reply {
     let names: Vec<&str> = changed.iter().map(|id| id.setting().name).collect();
     call.context.audit(&format!("CONFIG SET {}", names.join(" ")));
     if changed.contains(&Id::RequirePass) {
-        // The client that sets the password knows it, so it stays in.
+        // The client that sets the password knows it, so it stays logged in.
         let session = &mut *call.context.session;
         if !session.authenticated {
             session.log_in(Arc::clone(call.context.server.users.default_user()));

@@ -1,4 +1,4 @@
-//! A connection whose client has not logged in yet, while a password is required. Anybody can open such a connection, so
+//! A connection whose client has not logged in, while clients must log in. Anybody can open such a connection, so
 //! it gets little of the server's time and memory: it runs a few requests per turn (see the module `turns`), and it is
 //! closed if the client does not read the replies. After a failed login the reply is delayed.
 
@@ -60,7 +60,7 @@ impl Connection {
         }
     }
 
-    /// Sends the replies of a batch that were kept. Returns false if the connection must be closed.
+    /// Sends the replies that a batch has kept. Returns false if the connection must be closed.
     pub(super) async fn send_kept(&mut self, stream: &mut impl Socket) -> bool {
         if self.session.authenticated {
             return self.flush(stream).await;

@@ -1,6 +1,6 @@
 //! The allocator that counts: it passes every call to the system's allocator and adds up the bytes.
 //!
-//! This file contains the only unsafe code of the project.
+//! This file contains the only unsafe code of the product.
 #![expect(unsafe_code, reason = "an allocator can only be defined with an unsafe trait")]
 
 use std::alloc::{GlobalAlloc, Layout, System};

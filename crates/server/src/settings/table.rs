@@ -79,21 +79,21 @@ settings! {
     TlsPort, "tls-port", Number { min: 0, max: 65_535 }, Fixed("0"), AtStart,
         "TCP port for connections with TLS, on the same addresses; 0: no TLS";
     TlsCertFile, "tls-cert-file", Text, Fixed(""), Anytime,
-        "PEM file with the server's certificate, followed by the certificates between it and the authority; setting it \
-                 again, even to the same path, reads all TLS files again";
+        "PEM file with the server's certificate, followed by the intermediate certificates; setting it again, even \
+                 to the same path, reads all TLS files again";
     TlsKeyFile, "tls-key-file", Text, Fixed(""), Anytime,
         "PEM file with the private key of the certificate, not encrypted";
     TlsCaCertFile, "tls-ca-cert-file", Text, Fixed(""), Anytime,
-        "PEM file with the authorities that sign client certificates";
+        "PEM file with the certificate authorities (CAs) that sign client certificates";
     TlsCaCertDir, "tls-ca-cert-dir", Text, Fixed(""), Anytime,
-        "Folder with further authorities; every PEM file in it is read";
+        "Folder with further CAs; the server reads every file in it";
     TlsAuthClients, "tls-auth-clients", Choice(&["yes", "optional", "no"]), Fixed("yes"), Anytime,
         "Whether clients need a certificate; `yes`: every client, `optional`: a certificate that a client presents is \
                  checked, `no`: no certificate is requested";
     TlsProtocols, "tls-protocols", Text, Fixed(""), Anytime,
         "Accepted versions, separated by spaces: TLSv1.2, TLSv1.3; empty: both";
     TlsCiphers, "tls-ciphers", Text, Fixed(""), Anytime,
-        "Accepted ciphers of TLS 1.2, separated by colons, by OpenSSL's names; empty: all that the server has";
+        "Accepted ciphers of TLS 1.2, separated by colons, with OpenSSL's names; empty: all that the server has";
     TlsCipherSuites, "tls-ciphersuites", Text, Fixed(""), Anytime,
         "Accepted ciphers of TLS 1.3, separated by colons; empty: all that the server has";
     TlsSessionCaching, "tls-session-caching", YesNo, Fixed("yes"), Anytime,
@@ -111,17 +111,17 @@ settings! {
     RequirePass, "requirepass", Text, Fixed(""), Anytime,
         "Password of the user `default`, which clients must send with AUTH or HELLO; empty: no password is required";
     LoginTimeout, "login-timeout", Number { min: 0, max: 86_400 }, Fixed("10"), Anytime,
-        "If a password is required, close a connection that has not logged in after this many seconds; 0: never";
+        "If clients must log in, close a connection that has not logged in after this many seconds; 0: never";
     AuditLog, "audit-log", Choice(&["all", "no-connections", "no"]), Fixed("all"), Anytime,
         "Which events the server logs on standard error; `all`: connections, logins, failed logins, changes of \
-                 settings and other administrative commands, `no-connections`: all but connections and successful \
-                 logins, `no`: none";
+                 settings and users, and other administrative commands, `no-connections`: all but connections and \
+                 successful logins, `no`: none";
     AclFile, "aclfile", Text, Fixed(""), AtStart,
         "Path of a file that contains the users and what each may do; empty: users are kept in memory only";
     AclLogMaxLen, "acllog-max-len", Number { min: 0, max: 1_000_000 }, Fixed("128"), Anytime,
         "Maximum number of entries in ACL LOG";
     ProtectedMode, "protected-mode", YesNo, Fixed("yes"), Anytime,
-        "While no password is set, reject connections from other machines";
+        "While the user `default` needs no password, refuse clients from other machines";
     EnableDebugCommand, "enable-debug-command", Choice(&["no", "local", "yes"]), Fixed("no"), AtStart,
         "Who may run DEBUG, which can block the server; `no`: no client, `local`: clients on this machine, over a \
                  loopback address or the Unix socket, `yes`: every client";

@@ -30,7 +30,11 @@ stream clients and tools need. The other commands behave as in Redis 7.4.
   So no part of binary data, such as a TLS handshake, runs as a command. Redis ignores the rest of the input after a
   NUL byte until it is longer than 64 KB. Arrays of bulk strings can contain any bytes.
 - **No scripts.** EVAL and SCRIPT LOAD return an error that says what to use instead.
-- **One user**, `default`, with or without a password.
+- **Users are those of Redis' ACL**, with a few differences that docs/users.md lists. Rules about channels have no effect.
+- **Clients must log in within 10 seconds** if the user `default` has a password or is off (`login-timeout`). The server
+  delays the reply to a failed login by 100 ms, and closes the connection after the fifth. docs/security.md describes this.
+- **A glob pattern has at most 4 KB** in KEYS, SCAN, CONFIG GET and COMMAND LIST.
+- **TLS 1.2 and 1.3** with AES-GCM and ChaCha20-Poly1305 only. docs/tls.md describes it.
 - **Durable by default**: `appendonly yes` and `appendfsync always`. The server sends a reply, even to a read, only
   after the data that the reply depends on is durable. Millstream has its own file formats; it neither reads nor writes
   RDB and AOF files.

@@ -1,6 +1,6 @@
 //! TLS handshakes.
 //!
-//! A handshake takes up to a millisecond of computing. The thread that serves a client reads and sends the bytes of the
+//! A handshake takes up to a millisecond of CPU time. The thread that serves a client reads and sends the bytes of the
 //! client's handshake, but one thread of low priority computes for all of them. So the other clients are served meanwhile,
 //! however many handshakes there are.
 
@@ -34,7 +34,7 @@ pub(crate) enum HandshakeError {
     NotBegun,
     /// The socket failed, or the client has closed it.
     Socket(io::Error),
-    /// What the client sent is not acceptable.
+    /// rustls rejected what the client sent.
     Tls(rustls::Error),
 }
 

@@ -54,7 +54,7 @@ impl NewConfig {
     /// Builds a configuration from the settings and from `proposed` values, which replace those of the settings.
     fn build(settings: &Settings, proposed: &[(Id, Value)]) -> Result<NewConfig, TlsError> {
         let settings = current(settings, proposed);
-        // Before the files are read: a change while they are read is noticed later.
+        // Taken before the files are read, so that `files_have_changed` notices a change during the read.
         let files = settings.fingerprint();
         Ok(NewConfig { config: Arc::new(settings.build()?), files })
     }

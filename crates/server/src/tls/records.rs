@@ -10,7 +10,7 @@ use rustls::unbuffered::{ConnectionState, EncodeError, EncodeTlsData, EncryptErr
 /// Maximum number of the session's own records that are sent before data.
 const OWN_RECORDS_MAX: usize = 64;
 
-/// How far [`receive`] came.
+/// What [`receive`] has processed.
 pub(super) struct Received {
     /// The number of bytes at the beginning of the input that the session no longer needs.
     pub(super) used: usize,

@@ -1,11 +1,11 @@
-//! Makes the checksums of a damaged file right, so that readers look at the damage behind them.
+//! Corrects the checksums of a damaged file, so that readers do not stop at a wrong checksum.
 
 use crc32fast::{Hasher, hash};
 
 use crate::log::fuzzing::{FRAME_HEADER_BYTES, MANIFEST, SEGMENT_HEADER_BYTES, Salt, is_segment};
 use crate::snapshot::{FOOTER_BYTES, HEADER_BYTES, PREFIX, RECORD, RECORD_HEAD_BYTES, record_checksum};
 
-/// Makes all checksums of a file of the data folder right, as far as its structure can still be followed. With `chain`,
+/// Corrects all checksums of a file of the data folder, as far as its structure is intact. With `chain`,
 /// each frame of a segment also names the checksum of the frame before it.
 pub fn repair_checksums(name: &str, bytes: &mut [u8], chain: bool) {
     if name == MANIFEST {

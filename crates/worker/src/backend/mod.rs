@@ -47,8 +47,8 @@ pub type BackendFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + 
 pub trait Backend: Send + Sync + 'static {
     /// Returns whether the store has an optional operation natively.
     ///
-    /// A server is asked once, when the answer is needed first. The question names this stream and changes nothing. It
-    /// fails with [`ErrorKind::Denied`] if the user may not run the command in question.
+    /// The backend probes a server once, when the answer is first needed. The probe names this stream and changes nothing.
+    /// The call fails with [`ErrorKind::Denied`] if the user may not run the command in question.
     fn supports<'a>(&'a self, capability: Capability, stream: &'a str) -> BackendFuture<'a, bool>;
 
     /// Checks that the user may run every command that a worker needs, with these streams and keys. Changes nothing.

@@ -87,7 +87,7 @@ impl ServerFacts {
                 Health::Ok,
                 "not_permitted",
                 &format!("the server could not be checked: {denied}"),
-                "grant the user the permissions INFO and CONFIG GET, or run doctor as another user",
+                "grant the user +info and +config|get, or run doctor as another user",
             );
         }
         let settings = (self.setting("appendonly"), self.setting("appendfsync"), self.setting("save"));

@@ -72,7 +72,7 @@ pub(super) fn kind_of(code: &str, details: &str) -> ErrorKind {
     if details.starts_with("max number of clients") {
         return ErrorKind::Busy;
     }
-    // A script that runs a command or names a key which the user may not use. Before version 7.2, the text is another.
+    // A script that runs a command or names a key which the user may not use. Before version 7.2, the text is different.
     if details.starts_with("ACL failure in script") || details.contains("The user executing the script can't")
     {
         return ErrorKind::Denied;

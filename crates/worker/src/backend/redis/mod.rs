@@ -40,7 +40,7 @@ const RELEASED_CONSUMER: &str = "millstream:released";
 /// How often the cluster client retries a call, possibly on another node, before it fails.
 const CLUSTER_RETRIES: u32 = 6;
 
-/// How often the first call is repeated if the server closes a connection with TLS without a reason.
+/// Number of times that the first call is repeated if the server closes a TLS connection without giving a reason.
 const TLS_RETRIES: usize = 3;
 
 /// The backend for a server that speaks the Redis protocol, or a cluster of such servers.

@@ -111,7 +111,7 @@ impl Redis {
         let probes: Vec<Cmd> = features.iter().map(|feature| feature.probe(access.stream)).collect();
         let replies = self.missing_permissions(access.stream, probes, &mut missing).await?;
         for (feature, reply) in features.into_iter().zip(replies) {
-            // What stays unknown is probed again when it is needed.
+            // The backend probes a feature that stays unknown again when it needs it.
             let _ = self.probe.learn(feature, super::reply::checked(reply));
         }
         let mut commands = worker_commands(access);

@@ -1,4 +1,4 @@
-//! Detects which commands a server has, by sending each when it is needed first.
+//! Detects which commands a server has, by sending each when it is first needed.
 //!
 //! A probe names the stream of the call that needs the feature, and a group that does not exist. So it changes nothing,
 //! it needs no key but the stream, and on a cluster it reaches the node that owns the stream. A server without the
