@@ -311,7 +311,8 @@ impl<'s> Txn<'s> {
         self.store().expired.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Removes up to `budget` expired keys from the locked shards. Returns the number of removed keys.
+    /// Removes up to `budget` expired keys from the locked shards. Returns the number of removed keys. Called before the
+    /// transaction changes anything else.
     pub(crate) fn expire_due(&mut self, budget: usize) -> usize {
         let selected = self.db;
         let mut removed = 0;
@@ -322,6 +323,7 @@ impl<'s> Txn<'s> {
             };
             self.db = db;
             self.remove_expired(&key);
+            self.log_many_changes();
             removed += 1;
         }
         self.db = selected;

@@ -43,6 +43,20 @@ fn logged(changes: &[(&[u8], Effect<'_>)]) -> SimDisk {
     disk
 }
 
+/// Together, the names of all keys that expire at the same time could exceed what a record can have.
+#[test]
+fn expired_keys_share_no_long_record() {
+    const KEYS: u8 = 4;
+    let store = open(&SimDisk::new(1), BlockLimits::default()).unwrap().0;
+    for n in 0..KEYS {
+        let effect = Effect::StringSet { value: b"v", expires_at_ms: Some(1_500) };
+        store.lock_all(0, 1_000).apply(&[n; 20_000], &effect);
+    }
+    let before = store.appended_position();
+    assert_eq!(store.lock_all(0, 2_000).key_count(), 0);
+    assert_eq!(store.appended_position() - before, u64::from(KEYS));
+}
+
 #[test]
 fn intact_record_that_does_not_fit_is_refused_with_its_offset() {
     let append = |ms| StreamEffect::Append { id: StreamId::new(ms, 0), fields: &[b"a", b"b"] };
