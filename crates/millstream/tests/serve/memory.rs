@@ -179,6 +179,30 @@ fn transactions_above_the_limit_are_small() {
     client.call("XLEN s:dlq", ":1\r\n");
 }
 
+/// Otherwise the name of the stream would be copied for each acknowledged entry.
+#[test]
+fn acknowledging_many_entries_of_a_long_key_takes_little_memory() {
+    let server = Server::start(&["--appendonly", "no"]);
+    let mut client = server.connect();
+    let key = "k".repeat(100_000);
+    let ids: Vec<String> = (1..=2_000).map(|number| format!("{number}-0")).collect();
+    pipeline(&mut client, ids.iter().map(|id| request(&["XADD", "s", id, "a", "b"])), "$");
+    client.call("XGROUP CREATE s g 0", "+OK\r\n");
+    client.ask(&["XREADGROUP GROUP g c STREAMS s >"]);
+    client.send(request(&["RENAME", "s", &key]));
+    client.expect("+OK\r\n");
+    client.call("CONFIG SET maxmemory 1", "+OK\r\n");
+    let peak = info(&mut client, "used_memory_peak");
+    let mut ack = vec!["XACK", &key, "g"];
+    ack.extend(ids.iter().map(String::as_str));
+    client.call("MULTI", "+OK\r\n");
+    client.send(request(&ack));
+    client.expect("+QUEUED\r\n");
+    client.call("EXEC", "*1\r\n:2000\r\n");
+    let added = info(&mut client, "used_memory_peak") - peak;
+    assert!(added < 20 * MIB, "{added} bytes");
+}
+
 #[test]
 fn copies_fit_into_the_limit_also_in_a_transaction() {
     let server = Server::start(&["--appendonly", "no"]);

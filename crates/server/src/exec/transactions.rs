@@ -4,7 +4,7 @@
 //! lock. So no other client can change a watched key after the check, or see the effects of only some commands.
 //! Blocked readers that the commands make ready are served before the lock is released.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use millstream_engine::StreamId;
 use millstream_protocol::args::Args;
@@ -109,7 +109,7 @@ fn may_exceed_maxmemory(
     txn: &Txn<'_>,
 ) -> bool {
     let mut added = 0;
-    let mut acknowledged = BTreeSet::new();
+    let mut acknowledged = Acknowledged::new();
     for queued in &transaction.commands {
         let (spec, argv) = (&commands[queued.command], queued.args.argv());
         match spec.name {
@@ -119,17 +119,16 @@ fn may_exceed_maxmemory(
             _ => {}
         }
     }
-    added == 0 || (added <= acknowledged.len() && server.fits_into_reserve(transaction.memory_bytes as u64))
+    let acknowledged: usize = acknowledged.values().map(BTreeSet::len).sum();
+    added == 0 || (added <= acknowledged && server.fits_into_reserve(transaction.memory_bytes as u64))
 }
 
-/// Adds the pending entries that XACK or XACKDEL acknowledges: key, group and id. An entry counts once, and an invalid
-/// command acknowledges nothing.
-fn note_acknowledged(
-    spec: &CommandSpec,
-    argv: ArgList<'_>,
-    txn: &Txn<'_>,
-    acknowledged: &mut BTreeSet<(Vec<u8>, Vec<u8>, StreamId)>,
-) {
+/// The pending entries that a transaction acknowledges, for each key and group.
+type Acknowledged = BTreeMap<(Vec<u8>, Vec<u8>), BTreeSet<StreamId>>;
+
+/// Adds the pending entries that XACK or XACKDEL acknowledges. An entry counts once, and an invalid command acknowledges
+/// nothing.
+fn note_acknowledged(spec: &CommandSpec, argv: ArgList<'_>, txn: &Txn<'_>, acknowledged: &mut Acknowledged) {
     let parsed = match spec.name {
         "xack" => Xack::parse(argv).and_then(|cmd| {
             let mut ids = Ids::new();
@@ -141,7 +140,7 @@ fn note_acknowledged(
     let Ok((key, group, ids)) = parsed else { return };
     let Ok(Some(found)) = txn.group(key, group) else { return };
     let pending = ids.into_iter().filter(|id| found.pending().get(*id).is_some());
-    acknowledged.extend(pending.map(|id| (key.to_vec(), group.to_vec(), id)));
+    acknowledged.entry((key.to_vec(), group.to_vec())).or_default().extend(pending);
 }
 
 pub(crate) fn watch(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>) -> Reply {
