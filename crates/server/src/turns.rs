@@ -1,16 +1,20 @@
 //! Turns for clients that have not logged in, while clients must log in.
 //!
 //! Such a client can send requests as fast as the network allows, and the server answers each with an error. So that
-//! it does not delay others, its connection waits for a turn before it runs a few requests. After a thread has polled its
-//! sockets and served all other clients that were ready, it gives a few turns, in the order in which connections asked.
+//! it does not delay others, its connection waits for a turn before it runs a few requests. Each thread gives a few turns
+//! per millisecond, in the order in which connections asked. So strangers use only a part of a thread's time, however
+//! many requests they send.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::task::{Poll, Waker};
+use std::time::Duration;
 
-/// Number of turns given before the thread polls its sockets again.
-const TURNS_PER_POLL: usize = 4;
+/// Number of turns given at a time. A login needs one turn.
+const TURNS_PER_ROUND: usize = 16;
+/// Time between two rounds of turns. The runtime's timers are not more precise than a millisecond.
+const BETWEEN_ROUNDS: Duration = Duration::from_millis(1);
 
 thread_local! {
     static TURNS: RefCell<Turns> = RefCell::default();
@@ -44,8 +48,7 @@ pub(crate) async fn run_turn_task() {
     loop {
         poll_fn(|context| TURNS.with_borrow_mut(|turns| turns.poll_waiting(context.waker()))).await;
         TURNS.with_borrow_mut(Turns::give);
-        // The runtime polls the sockets before it runs a task that has yielded.
-        tokio::task::yield_now().await;
+        tokio::time::sleep(BETWEEN_ROUNDS).await;
     }
 }
 
@@ -68,7 +71,7 @@ impl Turns {
     }
 
     fn give(&mut self) {
-        let count = self.waiting.len().min(TURNS_PER_POLL);
+        let count = self.waiting.len().min(TURNS_PER_ROUND);
         self.given += count as u64;
         self.waiting.drain(..count).for_each(Waker::wake);
     }
@@ -80,12 +83,12 @@ mod tests {
     use std::rc::Rc;
 
     #[test]
-    fn turns_are_given_in_order_and_few_per_poll() {
+    fn turns_are_given_in_order_and_few_per_round() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let local = tokio::task::LocalSet::new();
         let order = Rc::new(RefCell::new(Vec::new()));
         local.block_on(&runtime, async {
-            for number in 0..2 * TURNS_PER_POLL {
+            for number in 0..2 * TURNS_PER_ROUND {
                 let order = Rc::clone(&order);
                 tokio::task::spawn_local(async move {
                     wait_for_turn().await;
@@ -95,12 +98,12 @@ mod tests {
             tokio::task::yield_now().await;
             TURNS.with_borrow_mut(Turns::give);
             tokio::task::yield_now().await;
-            assert_eq!(*order.borrow(), (0..TURNS_PER_POLL).collect::<Vec<_>>());
+            assert_eq!(*order.borrow(), (0..TURNS_PER_ROUND).collect::<Vec<_>>());
             tokio::task::spawn_local(run_turn_task());
-            while order.borrow().len() < 2 * TURNS_PER_POLL {
+            while order.borrow().len() < 2 * TURNS_PER_ROUND {
                 tokio::task::yield_now().await;
             }
         });
-        assert_eq!(*order.borrow(), (0..2 * TURNS_PER_POLL).collect::<Vec<_>>());
+        assert_eq!(*order.borrow(), (0..2 * TURNS_PER_ROUND).collect::<Vec<_>>());
     }
 }
