@@ -81,7 +81,7 @@ pub(crate) struct Client {
     pub(crate) blocked_bytes: AtomicUsize,
     /// Approximate bytes of its TLS session. 0 if it connected without TLS.
     pub(crate) tls_bytes: AtomicUsize,
-    /// Since when it must log in, in milliseconds of the server's uptime; [`LOGGED_IN`] if it need not.
+    /// The time since which it must log in, in milliseconds of the server's uptime; [`LOGGED_IN`] if it need not.
     login_due_since_ms: AtomicU64,
     last_command: AtomicUsize,
     is_killed: AtomicBool,
@@ -153,9 +153,10 @@ pub(crate) struct ConnectionInfo {
 }
 
 impl Registry {
-    /// Registers a client, unless too many clients are connected already: `max`, or, once nine tenths of `max` are
-    /// connected, a tenth of `max` that have not logged in. So clients that do not know the password cannot keep out
-    /// those that do.
+    /// Registers a client. Returns an error if `max` clients are connected.
+    ///
+    /// Also returns an error if nine tenths of `max` are connected, the client must log in, and a tenth of `max` have not
+    /// logged in. So clients that do not know the password cannot keep out those that do.
     pub(crate) fn add(
         &self,
         info: ConnectionInfo,
@@ -315,7 +316,7 @@ impl Client {
         }
     }
 
-    /// Returns about how much memory it uses, in bytes: its connection, and everything that it decides the size of.
+    /// Returns about how much memory it uses, in bytes: its connection, and everything whose size the client controls.
     pub(crate) fn memory_bytes(&self) -> usize {
         let counts = [
             &self.input_bytes,

@@ -202,7 +202,7 @@ impl Session {
         }
     }
 
-    /// Returns the memory of the queued commands and the watched keys, in bytes. The client decides how much this is.
+    /// Returns the memory of the queued commands and the watched keys, in bytes. The client controls this size.
     pub(crate) fn kept_bytes(&self) -> usize {
         let queued = self.transaction.as_ref().map_or(0, |transaction| transaction.memory_bytes);
         queued + self.watch.as_ref().map_or(0, |watch| watch.memory_bytes)

@@ -43,7 +43,7 @@ pub(crate) fn check_request(
     if spec.flags.contains(Flags::NO_AUTH) { Ok(()) } else { user.check(spec.index(), argv, keys) }
 }
 
-/// Returns an error if the user may not run the request. Counts and logs it then.
+/// Returns an error if the user may not run the request. Counts and logs the denial.
 pub(crate) fn check_permission(
     server: &Server,
     client: &Client,

@@ -171,10 +171,10 @@ settings! {
         "Redis' schedule of snapshots (always empty: a snapshot is taken when the log has grown enough)";
     MaxMemory, "maxmemory", MemoryLimit, Fixed("auto"), Anytime,
         "Maximum memory of the server; above it, commands that add data are refused; `auto`: 80 % of the limit of the \
-                 control group or of the machine's memory, whichever is less; 0: no limit";
+                 control group or of the machine's memory, whichever is less; `50%`: half of the same memory; 0: no limit";
     MaxMemoryClients, "maxmemory-clients", ClientMemory, Fixed("0"), Anytime,
-        "Maximum memory of all clients together; above it, the server closes the connections that use most; a \
-                 percentage is a share of `maxmemory`; 0: no limit";
+        "Maximum memory of all clients together; above it, the server closes the connections that use most; `5%`: this \
+                 percentage of `maxmemory`; 0: no limit";
     MaxMemoryPolicy, "maxmemory-policy", Choice(&["noeviction"]), Fixed("noeviction"), Never,
         "Which keys are evicted when memory is full (eviction is not supported)";
 }

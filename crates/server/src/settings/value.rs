@@ -6,7 +6,7 @@ use crate::memory::Available;
 
 pub(super) const ONE_MIB: i64 = 1024 * 1024;
 
-/// `maxmemory auto` is this share of the memory that the process may use. The rest is for what the server does not
+/// `maxmemory auto` is this percentage of the memory that the process may use. The rest is for what the server does not
 /// count: fragmentation, thread stacks, and the kernel's buffers of sockets and files.
 const AUTO_PERCENT: u64 = 80;
 
@@ -31,10 +31,10 @@ pub enum ValueType {
         /// The greatest accepted value.
         max: i64,
     },
-    /// A number of bytes, a share of the memory that the process may use, such as `50%`, or `auto`: 80 % of it. The
-    /// share is computed when the setting is set.
+    /// A number of bytes, a percentage of the memory that the process may use, such as `50%`, or `auto`: 80 % of it. The
+    /// server computes the number of bytes when the setting is set.
     MemoryLimit,
-    /// A number of bytes, or a share of `maxmemory`, such as `5%`. A share is stored as a negative number.
+    /// A number of bytes, or a percentage of `maxmemory`, such as `5%`. A percentage is stored as a negative number.
     ClientMemory,
     /// Permissions of a file as an octal number, at most 777.
     Permissions,
@@ -65,13 +65,13 @@ pub enum SettingError {
     NotANumber,
     /// The value is not a number of bytes.
     NotBytes,
-    /// The value is neither a number of bytes nor a share.
+    /// The value is neither a number of bytes nor a percentage.
     NotBytesOrPercent,
-    /// The share is more than the whole.
+    /// The percentage is more than 100.
     PercentTooLarge,
-    /// The value is neither a number of bytes nor a share nor `auto`.
+    /// The value is neither a number of bytes nor a percentage nor `auto`.
     NotMemoryLimit,
-    /// The system does not report how much memory the process may use, so a share cannot be computed.
+    /// The system does not report how much memory the process may use, so the server cannot compute a percentage.
     UnknownMemory,
     /// The value is not an octal number.
     NotOctal,
@@ -229,7 +229,7 @@ fn parse_bytes(text: &str) -> Result<i64, SettingError> {
     number.checked_mul(factor).ok_or(SettingError::NotBytes)
 }
 
-/// Parses a share, such as `5%`. Returns `None` if the text is none.
+/// Parses a percentage, such as `5%`. Returns `None` if the text is not a percentage.
 fn parse_percent(text: &str) -> Option<Result<u64, SettingError>> {
     let percent: u64 = text.trim().strip_suffix('%')?.parse().ok()?;
     Some(if percent <= 100 { Ok(percent) } else { Err(SettingError::PercentTooLarge) })
