@@ -336,8 +336,6 @@ texts! {
     NO_PROTO = "NOPROTO unsupported protocol version";
     /// HELLO with a protocol version that is not an integer.
     HELLO_NOT_AN_INTEGER = "ERR Protocol version is not an integer or out of range";
-    /// A connection of a client that must log in, while the server is nearly full of clients that have not.
-    MAX_LOGGED_OUT_CLIENTS = "ERR max number of clients that have not logged in reached";
     /// A connection beyond `maxclients`.
     MAX_CLIENTS = "ERR max number of clients reached";
     /// A connection from another machine to a server in protected mode without a password.

@@ -16,7 +16,7 @@ use crate::audit::AuditKind;
 use crate::connection::Connection;
 use crate::io_thread::IoThreadHandle;
 use crate::listen::{Listeners, UnixSocket};
-use crate::registry::{Client, ConnectionInfo, TooManyClients};
+use crate::registry::{Client, ConnectionInfo};
 use crate::settings::Id;
 use crate::state::Server;
 use crate::stats::Event;
@@ -151,21 +151,20 @@ impl Acceptor {
     fn register(&self, info: ConnectionInfo) -> Result<Arc<Client>, CommandError> {
         let (server, addr) = (&self.server, info.addr.clone());
         let clients_max = server.settings.size(Id::MaxClients);
-        let added = server.clients.add(info, server.uptime_ms(), clients_max, server.requires_login());
+        let must_log_in = server.requires_login();
+        if must_log_in && let Some(closed) = server.clients.close_longest_logged_out(clients_max) {
+            server.stats.note(Event::LoginTimeoutClose);
+            server.audit(AuditKind::LoginTimeout, &closed.addr, None, "to make room for a new client");
+        }
+        let added = server.clients.add(info, server.uptime_ms(), clients_max, must_log_in);
         let (kind, what) = match added {
-            Ok(_) => (AuditKind::Connected, ""),
-            Err(TooManyClients::All) => (AuditKind::Refused, "maxclients"),
-            Err(TooManyClients::LoggedOut) => {
-                (AuditKind::Refused, "too many clients that have not logged in")
-            }
+            Some(_) => (AuditKind::Connected, ""),
+            None => (AuditKind::Refused, "maxclients"),
         };
         server.audit(kind, &addr, None, what);
-        added.map_err(|too_many| {
+        added.ok_or_else(|| {
             server.stats.note(Event::RejectedConnection);
-            match too_many {
-                TooManyClients::All => errors::MAX_CLIENTS,
-                TooManyClients::LoggedOut => errors::MAX_LOGGED_OUT_CLIENTS,
-            }
+            errors::MAX_CLIENTS
         })
     }
 

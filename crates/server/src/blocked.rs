@@ -73,7 +73,7 @@ impl BlockedClient {
         let (client, form) = (Arc::clone(&session.client), ReplyForm::of(session, server));
         client.blocked_bytes.store(keys_bytes + args.memory_bytes(), Ordering::Relaxed);
         let call = client.begin_blocking();
-        let (user, for_check) = (Arc::clone(session.effective_user(server)), Arc::downgrade(server));
+        let (user, for_check) = (Arc::clone(&session.user), Arc::downgrade(server));
         let again = move |txn: &mut Txn<'_>| {
             // CLIENT UNBLOCK may have ended the call, or ACL DELUSER may have removed the user, and the connection has
             // yet to notice.

@@ -156,10 +156,10 @@ impl<'d> CommandContext<'d> {
         if spec.flags.contains(Flags::NO_AUTH) {
             return Ok(());
         }
-        let user = session.effective_user(self.server);
-        if !session.authenticated && self.server.requires_login() {
+        if !session.authenticated {
             return Err(errors::NO_AUTH);
         }
+        let user = &session.user;
         let context = session.denial_context();
         command::check_permission(self.server, &session.client, user, (spec, argv), context)
             .map_err(|denial| command::denied(denial, user, spec))

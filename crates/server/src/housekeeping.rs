@@ -13,7 +13,7 @@ use millstream_store::log::LogError;
 use crate::audit::AuditKind;
 use crate::drift::DriftMonitor;
 use crate::memory;
-use crate::memory_monitor::{Evicted, MemoryMonitor};
+use crate::memory_monitor::{Evicted, LOGGED_OUT_BYTES_MAX, MemoryMonitor};
 use crate::persistence::SnapshotPurpose;
 use crate::registry::flags;
 use crate::settings::Id;
@@ -64,11 +64,12 @@ fn maxmemory(server: &Server) -> u64 {
     server.settings.number(Id::MaxMemory).unsigned_abs()
 }
 
-/// Closes the clients that use most memory if all together use more than `maxmemory-clients`. Returns how many were
-/// closed, and their memory in bytes.
+/// Closes the clients that use most memory if those that have not logged in use too much together, or all together use
+/// more than `maxmemory-clients`. Returns how many were closed, and their memory in bytes.
 fn evict_clients(server: &Server) -> (u64, u64) {
-    let Some(bytes_max) = server.client_bytes_max() else { return (0, 0) };
-    let (closed, freed) = server.clients.evict(bytes_max);
+    let logged_out = server.clients.evict_logged_out(LOGGED_OUT_BYTES_MAX);
+    let others = server.client_bytes_max().map_or((0, 0), |bytes_max| server.clients.evict(bytes_max));
+    let (closed, freed) = (logged_out.0 + others.0, logged_out.1 + others.1);
     if closed > 0 {
         server.stats.note_many(Event::EvictedClient, closed);
     }

@@ -8,6 +8,10 @@ use crate::memory::human;
 /// After this many seconds at or below the limit, the server logs that it accepts data again.
 const BELOW_SECONDS: u32 = 10;
 
+/// Maximum bytes of requests and replies of all clients together that have not logged in. Anybody can be such a client,
+/// so they must not be able to use up the memory.
+pub(crate) const LOGGED_OUT_BYTES_MAX: u64 = 64 << 20;
+
 /// Watches whether more memory is in use than `maxmemory`.
 #[derive(Default)]
 pub(crate) struct MemoryMonitor {
@@ -41,7 +45,7 @@ impl MemoryMonitor {
     }
 }
 
-/// The clients that were closed because of `maxmemory-clients` since the last line about them.
+/// The clients that were closed because clients used too much memory, since the last line about them.
 #[derive(Default)]
 pub(crate) struct Evicted {
     clients: u64,
@@ -61,8 +65,9 @@ impl Evicted {
         (clients > 0).then(|| {
             format!(
                 "the server closed {clients} clients that used {} of memory, because all clients together used more \
-                 than maxmemory-clients",
-                human(bytes)
+                 than maxmemory-clients, or those that have not logged in more than {}",
+                human(bytes),
+                human(LOGGED_OUT_BYTES_MAX)
             )
         })
     }

@@ -4,7 +4,7 @@
 //! publishes here what CLIENT LIST shows. To reach a connection, another thread stores a message here, then wakes the
 //! connection. The message is a CLIENT KILL, a CLIENT UNBLOCK, or the result of the connection's blocked command.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -26,18 +26,12 @@ pub(crate) struct Registry {
     last_id: AtomicU64,
     /// The number of blocked clients. Shared with the clients, which update it.
     blocked: Arc<AtomicUsize>,
-    /// The number of clients that have not logged in. Shared with the clients, which update it.
-    logged_out: Arc<AtomicUsize>,
+    /// The clients that have not logged in. Shared with the clients, which update it.
+    logged_out: Arc<Mutex<LoggedOut>>,
 }
 
-/// Why a client was not registered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum TooManyClients {
-    /// `maxclients` clients are connected already.
-    All,
-    /// Nearly `maxclients` clients are connected, and many of them have not logged in.
-    LoggedOut,
-}
+/// The clients that have not logged in, although they must: since when, in milliseconds of the server's uptime, and id.
+type LoggedOut = BTreeSet<(u64, u64)>;
 
 /// A connected client, as other threads see it.
 pub(crate) struct Client {
@@ -88,8 +82,8 @@ pub(crate) struct Client {
     blocked_call: Mutex<BlockedCall>,
     /// The number of blocked clients of the whole server.
     blocked: Arc<AtomicUsize>,
-    /// The number of clients of the whole server that have not logged in.
-    logged_out: Arc<AtomicUsize>,
+    /// The clients of the whole server that have not logged in.
+    logged_out: Arc<Mutex<LoggedOut>>,
     waker: OnceLock<Waker>,
 }
 
@@ -153,43 +147,54 @@ pub(crate) struct ConnectionInfo {
 }
 
 impl Registry {
-    /// Registers a client. Returns an error if `max` clients are connected.
-    ///
-    /// Also returns an error if nine tenths of `max` are connected, the client must log in, and a tenth of `max` have not
-    /// logged in. So clients that do not know the password cannot keep out those that do.
+    /// Registers a client. Returns `None` if `max` clients are connected.
     pub(crate) fn add(
         &self,
         info: ConnectionInfo,
         uptime_ms: u64,
         max: usize,
         must_log_in: bool,
-    ) -> Result<Arc<Client>, TooManyClients> {
+    ) -> Option<Arc<Client>> {
         let mut clients = self.clients.write();
         if clients.len() >= max {
-            return Err(TooManyClients::All);
-        }
-        let is_nearly_full = clients.len().saturating_mul(10) >= max.saturating_mul(9);
-        if must_log_in && is_nearly_full && self.logged_out_count().saturating_mul(10) >= max {
-            return Err(TooManyClients::LoggedOut);
+            return None;
         }
         let id = self.last_id.fetch_add(1, Ordering::Relaxed) + 1;
         let client =
             Client::new(id, info, uptime_ms, Arc::clone(&self.blocked), Arc::clone(&self.logged_out));
         let client = Arc::new(client);
-        client.set_logged_in(!must_log_in, uptime_ms);
+        if must_log_in {
+            client.set_logged_out(uptime_ms);
+        }
         clients.insert(id, Arc::clone(&client));
-        Ok(client)
+        Some(client)
+    }
+
+    /// Makes room for a new client that must log in: if nine tenths of `max` are connected, and a tenth of `max` has not
+    /// logged in, closes and returns the client that has been logged out for longest. So clients that do not know the
+    /// password cannot keep out those that do and log in at once.
+    pub(crate) fn close_longest_logged_out(&self, max: usize) -> Option<Arc<Client>> {
+        let clients = self.clients.read();
+        let mut logged_out = self.logged_out.lock();
+        let is_nearly_full = clients.len().saturating_mul(10) >= max.saturating_mul(9);
+        if !is_nearly_full || logged_out.len().saturating_mul(10) < max {
+            return None;
+        }
+        let (_, id) = logged_out.pop_first()?;
+        let client = clients.get(&id)?;
+        client.kill();
+        Some(Arc::clone(client))
     }
 
     pub(crate) fn remove(&self, id: u64) {
         if let Some(client) = self.clients.write().remove(&id) {
-            client.set_logged_in(true, 0);
+            client.set_logged_in();
         }
     }
 
     /// Returns the number of clients that have not logged in, although they must.
     pub(crate) fn logged_out_count(&self) -> usize {
-        self.logged_out.load(Ordering::Relaxed)
+        self.logged_out.lock().len()
     }
 
     /// Returns the client with this id.
@@ -218,26 +223,19 @@ impl Registry {
         if self.memory_bytes() <= bytes_max {
             return (0, 0);
         }
-        let mut clients: Vec<_> = self
-            .all()
-            .into_iter()
-            // Its connection is about to be closed.
-            .filter(|client| !client.is_killed())
-            .map(|client| (client.memory_bytes() as u64, client))
-            .collect();
-        let mut used: u64 = clients.iter().map(|(bytes, _)| bytes).sum();
-        clients.retain(|(_, client)| !client.has(flags::NO_EVICT));
-        clients.sort_by_key(|(bytes, _)| *bytes);
-        let (mut closed, mut freed) = (0, 0);
-        while used > bytes_max
-            && let Some((bytes, client)) = clients.pop()
-        {
-            client.kill();
-            used -= bytes;
-            freed += bytes;
-            closed += 1;
+        // The connection of a client that was killed is about to be closed.
+        let clients = self.all().into_iter().filter(|client| !client.is_killed());
+        close_largest(clients.map(|client| (client.memory_bytes() as u64, client)).collect(), bytes_max)
+    }
+
+    /// Like [`evict`](Self::evict), but closes clients that have not logged in, and counts their requests and replies only.
+    pub(crate) fn evict_logged_out(&self, bytes_max: u64) -> (u64, u64) {
+        if self.logged_out_count() == 0 {
+            return (0, 0);
         }
-        (closed, freed)
+        let is_counted = |client: &Arc<Client>| client.is_logged_out() && !client.is_killed();
+        let clients = self.all().into_iter().filter(is_counted);
+        close_largest(clients.map(|client| (client.buffer_bytes() as u64, client)).collect(), bytes_max)
     }
 
     /// Returns the number of blocked clients.
@@ -246,13 +244,30 @@ impl Registry {
     }
 }
 
+/// Closes clients, each with its bytes, until the others use at most `bytes_max`.
+fn close_largest(mut clients: Vec<(u64, Arc<Client>)>, bytes_max: u64) -> (u64, u64) {
+    let mut used: u64 = clients.iter().map(|(bytes, _)| bytes).sum();
+    clients.retain(|(_, client)| !client.has(flags::NO_EVICT));
+    clients.sort_by_key(|(bytes, _)| *bytes);
+    let (mut closed, mut freed) = (0, 0);
+    while used > bytes_max
+        && let Some((bytes, client)) = clients.pop()
+    {
+        client.kill();
+        used -= bytes;
+        freed += bytes;
+        closed += 1;
+    }
+    (closed, freed)
+}
+
 impl Client {
     fn new(
         id: u64,
         info: ConnectionInfo,
         uptime_ms: u64,
         blocked: Arc<AtomicUsize>,
-        logged_out: Arc<AtomicUsize>,
+        logged_out: Arc<Mutex<LoggedOut>>,
     ) -> Client {
         Client {
             id,
@@ -329,6 +344,11 @@ impl Client {
         counts.iter().map(|count| count.load(Ordering::Relaxed)).sum::<usize>() + CONNECTION_BYTES
     }
 
+    /// Returns the bytes of the requests that it has not run and of the replies that it has not read.
+    fn buffer_bytes(&self) -> usize {
+        self.input_bytes.load(Ordering::Relaxed) + self.output_bytes.load(Ordering::Relaxed)
+    }
+
     /// Returns the table index of the command it ran last, or `usize::MAX` if it has run none.
     pub(crate) fn last_command(&self) -> usize {
         self.last_command.load(Ordering::Relaxed)
@@ -338,15 +358,24 @@ impl Client {
         self.last_command.store(index, Ordering::Relaxed);
     }
 
-    /// Records whether the client is logged in. Only the connection's thread calls this, and the registry.
-    pub(crate) fn set_logged_in(&self, is_logged_in: bool, uptime_ms: u64) {
-        let since_ms = if is_logged_in { LOGGED_IN } else { uptime_ms.min(LOGGED_IN - 1) };
-        let was_logged_in = self.login_due_since_ms.swap(since_ms, Ordering::Relaxed) == LOGGED_IN;
-        match (was_logged_in, is_logged_in) {
-            (true, false) => drop(self.logged_out.fetch_add(1, Ordering::Relaxed)),
-            (false, true) => drop(self.logged_out.fetch_sub(1, Ordering::Relaxed)),
-            _ => {}
+    /// Records that the client is logged in, or need not be.
+    pub(crate) fn set_logged_in(&self) {
+        let since_ms = self.login_due_since_ms.swap(LOGGED_IN, Ordering::Relaxed);
+        if since_ms != LOGGED_IN {
+            self.logged_out.lock().remove(&(since_ms, self.id));
         }
+    }
+
+    /// Records that the client must log in, from now on. If it must already, nothing changes: RESET gives it no more time.
+    pub(crate) fn set_logged_out(&self, uptime_ms: u64) {
+        if !self.is_logged_out() {
+            self.login_due_since_ms.store(uptime_ms, Ordering::Relaxed);
+            self.logged_out.lock().insert((uptime_ms, self.id));
+        }
+    }
+
+    fn is_logged_out(&self) -> bool {
+        self.login_due_since_ms.load(Ordering::Relaxed) != LOGGED_IN
     }
 
     /// Returns for how long the client has had to log in and has not, in milliseconds; `None` if it is logged in.
@@ -469,42 +498,60 @@ mod tests {
         let first = registry.add(info(), 0, 2, false).unwrap();
         let second = registry.add(info(), 0, 2, false).unwrap();
         assert_eq!((first.id, second.id), (1, 2));
-        assert!(registry.add(info(), 0, 2, false).is_err());
+        assert!(registry.add(info(), 0, 2, false).is_none());
         registry.remove(1);
         assert_eq!(registry.add(info(), 0, 2, false).unwrap().id, 3);
         assert_eq!(registry.all().iter().map(|client| client.id).collect::<Vec<_>>(), [2, 3]);
     }
 
     #[test]
-    fn clients_that_have_not_logged_in_cannot_take_the_last_tenth_of_places() {
+    fn clients_that_have_not_logged_in_give_way_to_new_ones_when_places_are_short() {
         let registry = Registry::default();
-        let add = |must_log_in| registry.add(info(), 5, 20, must_log_in);
+        let closed = || registry.close_longest_logged_out(20).map(|client| client.id);
         // While the server is not nearly full, any number of clients may be logged out.
-        let mut clients: Vec<_> = (0..18).map(|_| add(true).unwrap()).collect();
-        assert_eq!(registry.logged_out_count(), 18);
-        assert_eq!(add(true).err(), Some(TooManyClients::LoggedOut));
-        assert!(add(false).is_ok());
-        clients.iter().skip(1).for_each(|client| client.set_logged_in(true, 6));
-        // One of 19 is logged out: another one makes a tenth of 20.
+        let clients: Vec<_> = (0..17).map(|_| registry.add(info(), 5, 20, true).unwrap()).collect();
+        assert_eq!((registry.logged_out_count(), closed()), (17, None));
+        registry.add(info(), 4, 20, true).unwrap();
+        // The one that has been logged out for longest is closed. The registry forgets it when its connection has ended.
+        assert_eq!(closed(), Some(18));
+        assert_eq!(closed(), Some(1));
+        assert!(clients[0].is_killed() && !clients[1].is_killed());
+        clients.iter().skip(3).for_each(|client| client.set_logged_in());
+        // Two of 18 are logged out: a tenth of 20.
+        assert_eq!((registry.logged_out_count(), closed()), (2, Some(2)));
+        assert_eq!((registry.logged_out_count(), closed()), (1, None));
+        clients[0].set_logged_in();
+        registry.remove(18);
         assert_eq!(registry.logged_out_count(), 1);
-        clients.push(add(true).unwrap());
-        assert_eq!(add(false).err(), Some(TooManyClients::All));
-        registry.remove(clients[1].id);
-        assert_eq!(add(true).err(), Some(TooManyClients::LoggedOut));
-        registry.remove(clients[0].id);
-        assert_eq!(registry.logged_out_count(), 1);
-        assert!(add(true).is_ok());
     }
 
     #[test]
     fn time_since_a_client_must_log_in_is_known() {
         let registry = Registry::default();
         let client = registry.add(info(), 100, 1, true).unwrap();
+        // RESET does not begin it anew.
+        client.set_logged_out(140);
         assert_eq!(client.logged_out_ms(150), Some(50));
-        client.set_logged_in(true, 160);
+        client.set_logged_in();
         assert_eq!(client.logged_out_ms(170), None);
-        client.set_logged_in(false, 180);
+        client.set_logged_out(180);
         assert_eq!((client.logged_out_ms(190), registry.logged_out_count()), (Some(10), 1));
+    }
+
+    #[test]
+    fn clients_that_have_not_logged_in_are_evicted_by_their_requests_and_replies() {
+        let registry = Registry::default();
+        let add = |must_log_in, input: usize, output: usize| {
+            let client = registry.add(info(), 0, 100, must_log_in).unwrap();
+            client.input_bytes.store(input, Ordering::Relaxed);
+            client.output_bytes.store(output, Ordering::Relaxed);
+            client
+        };
+        let (small, large) = (add(true, 100, 0), add(true, 5_000, 1_000));
+        let logged_in = add(false, 90_000, 0);
+        assert_eq!(registry.evict_logged_out(6_100), (0, 0));
+        assert_eq!(registry.evict_logged_out(6_099), (1, 6_000));
+        assert!(large.is_killed() && !small.is_killed() && !logged_in.is_killed());
     }
 
     #[test]

@@ -129,6 +129,7 @@ impl Session {
             return false;
         }
         (self.user, self.authenticated) = (user, true);
+        self.client.set_logged_in();
         true
     }
 
@@ -136,16 +137,11 @@ impl Session {
     pub(crate) fn log_out(&mut self, server: &Server) {
         if server.requires_login() {
             self.client.set_user(None);
+            self.client.set_logged_out(server.uptime_ms());
             (self.user, self.authenticated) = (Arc::clone(server.users.unauthenticated_user()), false);
         } else {
             self.log_in(Arc::clone(server.users.default_user()));
         }
-    }
-
-    /// Returns the user whose permissions apply. If `default` no longer needs a password, a client that has not
-    /// authenticated is `default`.
-    pub(crate) fn effective_user<'a>(&'a self, server: &'a Server) -> &'a Arc<User> {
-        if self.authenticated { &self.user } else { server.users.default_user() }
     }
 
     /// Returns where a command that is denied now was sent.

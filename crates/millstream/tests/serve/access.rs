@@ -108,15 +108,64 @@ fn clients_that_do_not_log_in_in_time_are_disconnected() {
 }
 
 #[test]
-fn clients_that_have_not_logged_in_cannot_take_the_last_places() {
-    let server = Server::start(&["--requirepass", "secret", "--maxclients", "10"]);
-    let mut clients: Vec<Client> = (0..9).map(|_| server.connect()).collect();
-    let mut last = server.connect();
-    last.expect("-ERR max number of clients that have not logged in reached\r\n");
-    last.expect_closed();
-    clients.iter_mut().for_each(|client| client.call("AUTH secret", "+OK\r\n"));
-    let mut last = server.connect();
-    last.call("AUTH secret", "+OK\r\n");
+fn clients_that_do_not_log_in_cannot_keep_out_those_that_do() {
+    let server = Server::start(&["--requirepass", "secret", "--maxclients", "10", "--login-timeout", "0"]);
+    let mut logged_out: Vec<Client> = (0..9).map(|_| server.connect()).collect();
+    let mut late = server.connect();
+    late.call("AUTH secret", "+OK\r\n");
+    logged_out[0].expect_closed();
+    logged_out[1].call("AUTH secret", "+OK\r\n");
+    assert!(late.ask(&["INFO stats"]).contains("login_timeout_disconnections:1\r\n"));
+}
+
+/// 9,000 of them, which is fewer than `maxclients`, held 1.4 GB.
+#[test]
+fn memory_of_clients_that_have_not_logged_in_is_limited() {
+    let server = Server::start(&["--requirepass", "secret", "--login-timeout", "0"]);
+    let mut client = server.connect();
+    client.call("AUTH secret", "+OK\r\n");
+    let argument = format!("$16384\r\n{}\r\n", "x".repeat(16_384));
+    let incomplete = format!("*10\r\n{}", argument.repeat(9));
+    let mut logged_out: Vec<Client> = (0..300).map(|_| server.connect()).collect();
+    for client in &mut logged_out {
+        // The server can close it before all is sent.
+        let _ = client.stream.write_all(incomplete.as_bytes());
+    }
+    eventually("the server closes some of them", || {
+        !client.ask(&["INFO stats"]).contains("evicted_clients:0\r\n")
+    });
+    client.call("PING", "+PONG\r\n");
+}
+
+#[test]
+fn a_client_that_has_not_logged_in_is_default_when_no_password_is_required_any_more() {
+    let server = Server::start(&["--requirepass", "secret"]);
+    let mut waiting = server.connect();
+    waiting.call("PING", "-NOAUTH Authentication required.\r\n");
+    let mut admin = server.connect();
+    admin.call("AUTH secret", "+OK\r\n");
+    assert!(admin.ask(&["INFO clients"]).contains("unauthenticated_clients:1\r\n"));
+    admin.send(request(&["CONFIG", "SET", "requirepass", ""]));
+    admin.expect("+OK\r\n");
+    // The limits on requests before a login do not apply either.
+    waiting.send(request(&["SET", "k", &"x".repeat(20_000)]) + &request(&["ACL", "WHOAMI"]));
+    waiting.expect("+OK\r\n$7\r\ndefault\r\n");
+    assert!(admin.ask(&["INFO clients"]).contains("unauthenticated_clients:0\r\n"));
+}
+
+/// The server stored U+FFFD in place of each such byte, so that the password did not work, and another one did.
+#[test]
+fn a_password_that_is_not_utf8_is_refused() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    client
+        .stream
+        .write_all(b"*4\r\n$6\r\nCONFIG\r\n$3\r\nSET\r\n$11\r\nrequirepass\r\n$1\r\n\xff\r\n")
+        .unwrap();
+    client.expect(
+        "-ERR CONFIG SET failed (possibly related to argument 'requirepass') - the value is not valid UTF-8\r\n",
+    );
+    server.connect().call("PING", "+PONG\r\n");
 }
 
 /// The server held 0.4 MB of replies for each such client.

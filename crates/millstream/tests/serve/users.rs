@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 
 use crate::access::address_of_this_machine;
-use crate::process::{Client, Server, TempDir, eventually, millstream};
+use crate::process::{Client, Server, TempDir, eventually, millstream, request};
 
 const DENIED: &str = "-NOPERM No permissions to access a key\r\n";
 const WRONGPASS: &str = "-WRONGPASS invalid username-password pair or user is disabled.\r\n";
@@ -150,6 +150,12 @@ fn a_server_does_not_start_with_an_invalid_file() {
     refuses_to_start(&dir, &flags, "cannot load the users: Error loading ACLs, opening file 'users.acl'");
     fs::write(dir.path.join("users.acl"), "user default on nopass ~* +@all\nuser x on >pw +nope\n").unwrap();
     refuses_to_start(&dir, &flags, "users.acl:2: Error in applying operation '+nope': Unknown command");
+    fs::write(dir.path.join("users.acl"), "user x on (>secret +get)\n").unwrap();
+    refuses_to_start(
+        &dir,
+        &flags,
+        "users.acl:1: Error in applying operation '(>(redacted) +get)': Syntax error",
+    );
 }
 
 #[track_caller]
@@ -226,6 +232,28 @@ fn requests_of_a_removed_user_do_not_run() {
 }
 
 #[test]
+fn a_client_that_removes_its_own_user_is_disconnected_even_if_it_then_fails_to_log_in() {
+    let server = Server::start(&[]);
+    server.connect().call("ACL SETUSER ops on >pw +@all", "+OK\r\n");
+    let mut ops = client_of(&server, "ops", "pw");
+    ops.call("MULTI", "+OK\r\n");
+    ops.call("ACL DELUSER ops", "+QUEUED\r\n");
+    ops.call("AUTH ops pw", "+QUEUED\r\n");
+    ops.call("EXEC", &format!("*2\r\n:1\r\n{WRONGPASS}"));
+    ops.expect_closed();
+}
+
+#[test]
+fn hello_with_an_invalid_client_name_logs_nobody_in() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    client.call("ACL SETUSER alice on >pw +@all", "+OK\r\n");
+    client.send(request(&["HELLO", "2", "AUTH", "alice", "pw", "SETNAME", "two words"]));
+    client.expect("-ERR Client names cannot contain spaces, newlines or special characters.\r\n");
+    client.call("ACL WHOAMI", "$7\r\ndefault\r\n");
+}
+
+#[test]
 fn changes_apply_to_connections_at_once() {
     let server = Server::start(&[]);
     let mut admin = server.connect();
@@ -247,7 +275,8 @@ fn changes_apply_to_connections_at_once() {
     for line in ["acl_access_denied_cmd:2", "acl_access_denied_key:0", "acl_access_denied_channel:0"] {
         assert!(stats.contains(&format!("{line}\r\n")), "{stats}");
     }
-    // A client that connected while `default` needed a password is let in when it needs none, with its rules.
+    // A client that connected while `default` needed a password is `default` when it needs none. Like a client that
+    // connects only then, it stays in.
     admin.call("CONFIG SET requirepass secret", "+OK\r\n");
     let mut stranger = server.connect();
     stranger.call("PING", NOAUTH);
@@ -256,7 +285,7 @@ fn changes_apply_to_connections_at_once() {
     stranger.call("GET other", DENIED);
     admin.call("GET other", DENIED);
     admin.call("ACL SETUSER default off", "+OK\r\n");
-    stranger.call("GET k", NOAUTH);
+    stranger.call("GET k", "$1\r\n2\r\n");
     server.connect().call("PING", NOAUTH);
     admin.call("GET k", "$1\r\n2\r\n");
 }

@@ -168,6 +168,10 @@ impl Rules {
             [b'(', rules @ .., b')'] => {
                 let mut selector = Selector::nothing(catalog);
                 for rule in words(rules) {
+                    // In the ACL file, the parenthesis would end the selector.
+                    if rule.ends_with(b")") {
+                        return Err(RuleError::Syntax);
+                    }
                     selector.apply(rule, catalog)?;
                 }
                 self.selectors.push(selector);
@@ -258,7 +262,7 @@ pub(super) fn is_user_name(name: &[u8]) -> bool {
     !name.is_empty() && !has_spaces(name)
 }
 
-fn words(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub(super) fn words(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     text.split(|byte| matches!(byte, b' ' | b'\t' | b'\n' | b'\r' | 0x0b | 0x0c))
         .filter(|word| !word.is_empty())
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use parking_lot::{Mutex, RwLock};
 
 use super::catalog::Catalog;
-use super::rules::{Rules, RulesError, is_user_name, parse_line};
+use super::rules::{Rules, RulesError, is_user_name, parse_line, words};
 use super::user::User;
 
 /// The user of a connection that has not authenticated. It always exists.
@@ -262,12 +262,19 @@ fn describe(error: &RulesError) -> String {
     match error {
         RulesError::Unmatched { .. } => "Unmatched parenthesis in selector definition".to_owned(),
         RulesError::Rule { rule, error } => {
-            let shown = match rule.first() {
-                Some(b'<' | b'>' | b'#' | b'!') => format!("{}(redacted)", char::from(rule[0])),
-                _ => String::from_utf8_lossy(rule).into_owned(),
-            };
-            format!("Error in applying operation '{shown}': {error}")
+            // A rule can be a selector, with rules in it.
+            let shown: Vec<_> = words(rule).map(without_password).collect();
+            format!("Error in applying operation '{}': {error}", shown.join(" "))
         }
+    }
+}
+
+/// Returns the rule, without the password if it is about one.
+fn without_password(rule: &[u8]) -> String {
+    let begin = rule.iter().take_while(|&&byte| byte == b'(').count();
+    match rule.get(begin) {
+        Some(b'<' | b'>' | b'#' | b'!') => format!("{}(redacted)", String::from_utf8_lossy(&rule[..=begin])),
+        _ => String::from_utf8_lossy(rule).into_owned(),
     }
 }
 

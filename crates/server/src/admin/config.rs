@@ -1,14 +1,12 @@
 //! CONFIG: returns and changes settings.
 
-use std::sync::Arc;
-
 use millstream_protocol::args::Args;
 use millstream_protocol::commands::ArgList;
 use millstream_protocol::errors;
 use millstream_protocol::glob;
 
 use crate::command::{Call, DONE, Reply, reply_ok};
-use crate::settings::{Id, SETTINGS};
+use crate::settings::SETTINGS;
 
 pub(crate) fn get(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>) -> Reply {
     let patterns = Args::of_subcommand(argv).rest();
@@ -26,18 +24,16 @@ pub(crate) fn get(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>) -> Reply {
 
 pub(crate) fn set(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>) -> Reply {
     let pairs = Args::of_subcommand(argv).pairs("config|set").map_err(|_| errors::SYNTAX)?;
-    let texts: Vec<String> = pairs.iter().map(|text| String::from_utf8_lossy(text).into_owned()).collect();
-    let pairs: Vec<(&str, &str)> = texts.chunks_exact(2).map(|pair| (&*pair[0], &*pair[1])).collect();
+    let mut texts = Vec::with_capacity(pairs.len());
+    for pair in pairs.chunks_exact(2) {
+        let value = str::from_utf8(pair[1])
+            .map_err(|_| errors::invalid_setting(pair[0], "the value is not valid UTF-8"))?;
+        texts.push((String::from_utf8_lossy(pair[0]), value));
+    }
+    let pairs: Vec<(&str, &str)> = texts.iter().map(|(name, value)| (&**name, *value)).collect();
     let changed = call.context.server.change_settings(&pairs)?;
     let names: Vec<&str> = changed.iter().map(|id| id.setting().name).collect();
     call.context.audit(&format!("CONFIG SET {}", names.join(" ")));
-    if changed.contains(&Id::RequirePass) {
-        // The client that sets the password knows it, so it stays logged in.
-        let session = &mut *call.context.session;
-        if !session.authenticated {
-            session.log_in(Arc::clone(call.context.server.users.default_user()));
-        }
-    }
     reply_ok(call.out)
 }
 

@@ -160,7 +160,7 @@ impl CommandContext<'_> {
 
     /// Returns an error if the user may no longer run a command that it has queued.
     fn check_queued(&self, spec: &CommandSpec, argv: ArgList<'_>) -> Result<(), CommandError> {
-        let user = self.session.effective_user(self.server);
+        let user = &self.session.user;
         if user.is_unrestricted() {
             return Ok(());
         }
@@ -200,7 +200,9 @@ impl CommandContext<'_> {
         let known = server.users.get(user).map(|user| String::from_utf8_lossy(user.name()).into_owned());
         server.audit(AuditKind::FailedLogin, &client.addr, known.as_deref(), "");
         self.session.failed_logins += 1;
-        self.session.after_reply = AfterReply::Delay;
+        if self.session.after_reply == AfterReply::Continue {
+            self.session.after_reply = AfterReply::Delay;
+        }
     }
 
     /// Logs that the client has logged in as the session's user.

@@ -30,6 +30,8 @@ impl Connection {
         if has_input {
             self.input.runnable = true;
             turns::wait_for_turn().await;
+            // If no password is required any more, the client becomes `default`.
+            self.session.log_out(&self.server);
         }
         has_input
     }

@@ -306,8 +306,6 @@ impl Connection {
             }
             if context.session.authenticated != decoder.limits().authenticated {
                 decoder.set_limits(limits(server, context.session.authenticated));
-                let is_logged_in = context.session.authenticated || !server.requires_login();
-                context.session.client.set_logged_in(is_logged_in, context.batch.uptime_ms);
             }
             if out.is_full() {
                 server.stats.note(Event::OutputLimitClose);

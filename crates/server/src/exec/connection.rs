@@ -54,14 +54,15 @@ fn authenticate(call: &mut Call<'_, '_, '_>, auth: Auth<'_>, command: &str) -> R
 
 pub(crate) fn hello(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>) -> Reply {
     let hello = Hello::parse(argv)?;
+    let name = hello.checked_name()?;
     if let Some(auth) = hello.auth {
         authenticate(call, auth, "HELLO")?;
     }
     let session = &mut *call.context.session;
-    if !session.authenticated && call.context.server.requires_login() {
+    if !session.authenticated {
         return Err(errors::NO_AUTH_HELLO);
     }
-    if let Some(name) = hello.checked_name()? {
+    if let Some(name) = name {
         session.client.labels.lock().name = String::from_utf8_lossy(name).into_owned();
     }
     if let Some(protocol) = hello.protocol {
