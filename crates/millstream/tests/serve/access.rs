@@ -191,7 +191,15 @@ fn administrative_commands_are_logged_without_secrets() {
     admin.send("CONFIG SET timeout wrong\r\n");
     assert!(admin.line().starts_with("-ERR CONFIG SET failed"));
     admin.call("SELECT 3", "+OK\r\n");
-    for command in ["FLUSHDB", "FLUSHALL ASYNC", "SWAPDB 1 2", "DEBUG SLEEP 0", "CLIENT KILL TYPE NORMAL"] {
+    let commands = [
+        "FLUSHDB",
+        "FLUSHALL ASYNC",
+        "SWAPDB 1 2",
+        "DEBUG SLEEP 0",
+        "ACL LOG RESET",
+        "CLIENT KILL TYPE NORMAL",
+    ];
+    for command in commands {
         admin.send(format!("{command}\r\n"));
         admin.line();
     }
@@ -212,6 +220,7 @@ fn administrative_commands_are_logged_without_secrets() {
         "FLUSHALL",
         "SWAPDB 1 2",
         "DEBUG SLEEP",
+        "ACL LOG RESET",
         "CLIENT KILL",
         "CONFIG SET audit-log",
         "SHUTDOWN",

@@ -284,8 +284,9 @@ fn write_file(path: &Path, text: &[u8]) -> io::Result<()> {
     temporary.push(format!(".{}.tmp", std::process::id()));
     let temporary = PathBuf::from(temporary);
     let written = (|| {
-        let mut file =
-            OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
+        // A file can be left from a server that was killed. Only a new file has no other owner, permissions or target.
+        let _ = fs::remove_file(&temporary);
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
         file.write_all(text)?;
         file.sync_all()?;
         fs::rename(&temporary, path)?;
@@ -296,4 +297,24 @@ fn write_file(path: &Path, text: &[u8]) -> io::Result<()> {
         let _ = fs::remove_file(&temporary);
     }
     written
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{MetadataExt, symlink};
+
+    #[test]
+    fn a_file_or_link_at_the_temporary_path_is_not_written_to() {
+        let folder = std::env::temp_dir().join(format!("millstream-acl-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let (path, victim) = (folder.join("users.acl"), folder.join("victim"));
+        fs::write(&victim, "untouched").unwrap();
+        symlink(&victim, folder.join(format!("users.acl.{}.tmp", std::process::id()))).unwrap();
+        write_file(&path, b"user default off\n").unwrap();
+        assert_eq!(fs::read(&victim).unwrap(), b"untouched");
+        assert_eq!(fs::read(&path).unwrap(), b"user default off\n");
+        assert_eq!(fs::symlink_metadata(&path).unwrap().mode(), 0o100_600);
+        fs::remove_dir_all(&folder).unwrap();
+    }
 }

@@ -169,6 +169,7 @@ pub(crate) fn log(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>) -> Reply {
         [] => LOG_ENTRIES,
         [word] if word.eq_ignore_ascii_case(b"RESET") => {
             server.acl_log.clear();
+            call.context.audit("ACL LOG RESET");
             return reply_ok(call.out);
         }
         [count] => parse_i64(count).ok_or(errors::NOT_AN_INTEGER)?,
