@@ -263,8 +263,11 @@ impl<'d> CommandContext<'d> {
         if !spec.flags.contains(Flags::WRITE) {
             return Ok(());
         }
-        let bytes = if self.is_short { 0 } else { change_bytes(spec, argv) };
-        self.server.check_writable(bytes)
+        if self.is_short {
+            return self.server.check_writable(0);
+        }
+        command::check_new_consumers(self.server, spec, argv)?;
+        self.server.check_writable(change_bytes(spec, argv))
     }
 
     /// Ensures that `open` is a transaction with the locks that the command needs. Returns true if it already had them.

@@ -204,6 +204,34 @@ fn acknowledging_many_entries_of_a_long_key_takes_little_memory() {
 }
 
 #[test]
+fn consumers_with_long_names_fit_into_the_limit() {
+    let server = Server::start(&["--appendonly", "no"]);
+    let mut client = server.connect();
+    let keys: Vec<String> = (0..100).map(|number| format!("s{number}")).collect();
+    pipeline(&mut client, keys.iter().map(|key| format!("XGROUP CREATE {key} g $ MKSTREAM\r\n")), "+");
+    let read = |consumer: &str| {
+        let mut args = vec!["XREADGROUP", "GROUP", "g", consumer, "STREAMS"];
+        args.extend(keys.iter().map(String::as_str));
+        args.extend([">"; 100]);
+        request(&args)
+    };
+    let long = "c".repeat(100_000);
+    let limit = info(&mut client, "used_memory") + 4 * MIB;
+    client.call(&format!("CONFIG SET maxmemory {limit}"), "+OK\r\n");
+    client.send(read(&long));
+    client.expect(OOM);
+    client.send(format!("MULTI\r\n{}EXEC\r\n", read(&long)));
+    client.expect(&format!("+OK\r\n+QUEUED\r\n*1\r\n{OOM}"));
+    // Consumers with usual names can read above the limit.
+    client.call("CONFIG SET maxmemory 1", "+OK\r\n");
+    client.send(read("consumer"));
+    client.expect("*-1\r\n");
+    client.call("CONFIG SET maxmemory 0", "+OK\r\n");
+    client.send(read(&long));
+    client.expect("*-1\r\n");
+}
+
+#[test]
 fn copies_fit_into_the_limit_also_in_a_transaction() {
     let server = Server::start(&["--appendonly", "no"]);
     let mut client = server.connect();
