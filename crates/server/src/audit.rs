@@ -1,8 +1,8 @@
 //! The audit log: who connected, who logged in or failed to, and who changed settings or users or removed data with an
 //! administrative command. One line per event on standard error.
 //!
-//! Other machines cause these events, so the number of lines is limited, per kind of event and address. Events beyond the
-//! limit are counted, and a line at the end of the interval gives their number. Text from clients is escaped: a client
+//! Other machines cause these events, so the number of lines is limited, per kind of event, address, user and command. Events
+//! beyond the limit are counted, and a line at the end of the interval gives their number. Text from clients is escaped: a client
 //! cannot forge a line.
 //!
 //! An event only adds its line to a list. The timekeeper writes the list, so a slow standard error delays no client.
@@ -13,12 +13,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
 
-/// Milliseconds for which events of one kind and address are counted together.
+/// Milliseconds for which events of one source are counted together.
 const INTERVAL_MS: u64 = 10_000;
-/// Maximum number of lines per interval and address for administrative commands. Other events get one line.
+/// Maximum number of lines per interval and source for administrative commands. Other events get one line.
 const COMMAND_LINES_MAX: u32 = 20;
-/// Maximum number of addresses, per kind of event, that are counted separately. Further addresses share a count.
-const ADDRESSES_MAX: usize = 1_000;
+/// Number of words in the name of an administrative command.
+const COMMAND_WORDS: usize = 2;
+/// Maximum number of sources, per kind of event, that are counted separately. Further ones share a count.
+const SOURCES_MAX: usize = 1_000;
 /// Maximum number of lines that wait to be written. Further lines are counted and dropped.
 const UNWRITTEN_LINES_MAX: usize = 1_000;
 /// Maximum bytes shown of a text from a client, such as a user name.
@@ -61,7 +63,7 @@ impl AuditKind {
     }
 }
 
-/// The lines that are not written yet, and the recent events by kind and address.
+/// The lines that are not written yet, and the recent events by their source.
 #[derive(Default)]
 pub(crate) struct AuditLog {
     state: Mutex<State>,
@@ -69,12 +71,32 @@ pub(crate) struct AuditLog {
 
 #[derive(Default)]
 struct State {
-    recent: BTreeMap<(AuditKind, String), Recent>,
+    recent: BTreeMap<Source, Recent>,
     lines: Vec<String>,
     dropped_lines: u64,
 }
 
-/// The events of one kind and address in the current interval.
+/// What the limit on lines applies to. Events that differ in any of these have their own limit: many harmless events must
+/// not hide another one.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Source {
+    kind: AuditKind,
+    /// The address without its port.
+    host: String,
+    /// The user, or an empty text.
+    user: String,
+    /// The first words of the details: of an administrative command, its name.
+    what: String,
+}
+
+impl Source {
+    /// Returns the source that comes before all others of its kind.
+    fn first(kind: AuditKind) -> Source {
+        Source { kind, host: String::new(), user: String::new(), what: String::new() }
+    }
+}
+
+/// The events of one source in the current interval.
 struct Recent {
     began_ms: u64,
     lines: u32,
@@ -86,15 +108,15 @@ impl AuditLog {
     /// details. Both can contain text that a client has chosen, but must not contain passwords or data.
     pub(crate) fn note(&self, kind: AuditKind, addr: &str, user: Option<&str>, what: &str, uptime_ms: u64) {
         let mut state = self.state.lock();
-        if state.admit(kind, addr, uptime_ms) {
-            let mut line = begin_line(kind, addr);
-            if let Some(user) = user {
-                let _ = write!(line, " user=\"{}\"", escaped(user));
-            }
-            if !what.is_empty() {
-                let _ = write!(line, " what=\"{}\"", escaped(what));
-            }
-            state.push(line);
+        let user = user.unwrap_or_default();
+        let source = Source {
+            kind,
+            host: host(addr).to_owned(),
+            user: user.to_owned(),
+            what: what.split(' ').take(COMMAND_WORDS).collect::<Vec<_>>().join(" "),
+        };
+        if state.admit(source, uptime_ms) {
+            state.push(line(kind, addr, user, what));
         }
     }
 
@@ -104,9 +126,9 @@ impl AuditLog {
         let mut state = self.state.lock();
         let is_running = |recent: &Recent| uptime_ms.saturating_sub(recent.began_ms) < INTERVAL_MS;
         let mut unlogged = Vec::new();
-        state.recent.retain(|(kind, host), recent| {
+        state.recent.retain(|Source { kind, host, user, what }, recent| {
             if !is_running(recent) && recent.unlogged > 0 {
-                unlogged.push(format!("{} more={}", begin_line(*kind, host), recent.unlogged));
+                unlogged.push(format!("{} more={}", line(*kind, host, user, what), recent.unlogged));
             }
             is_running(recent)
         });
@@ -126,13 +148,13 @@ impl AuditLog {
 
 impl State {
     /// Counts an event. Returns whether it gets a line of its own.
-    fn admit(&mut self, kind: AuditKind, addr: &str, uptime_ms: u64) -> bool {
-        let mut key = (kind, host(addr).to_owned());
-        if !self.recent.contains_key(&key) && self.count_of(kind) >= ADDRESSES_MAX {
-            key.1 = "other addresses".to_owned();
+    fn admit(&mut self, mut source: Source, uptime_ms: u64) -> bool {
+        let kind = source.kind;
+        if !self.recent.contains_key(&source) && self.count_of(kind) >= SOURCES_MAX {
+            source = Source { host: "other addresses".into(), ..Source::first(kind) };
         }
         let new = Recent { began_ms: uptime_ms, lines: 0, unlogged: 0 };
-        let recent = self.recent.entry(key).or_insert(new);
+        let recent = self.recent.entry(source).or_insert(new);
         if recent.lines < kind.lines_max() {
             recent.lines += 1;
             return true;
@@ -142,7 +164,7 @@ impl State {
     }
 
     fn count_of(&self, kind: AuditKind) -> usize {
-        self.recent.range((kind, String::new())..).take_while(|((other, _), _)| *other == kind).count()
+        self.recent.range(Source::first(kind)..).take_while(|(source, _)| source.kind == kind).count()
     }
 
     fn push(&mut self, line: String) {
@@ -154,9 +176,15 @@ impl State {
     }
 }
 
-fn begin_line(kind: AuditKind, address: &str) -> String {
+fn line(kind: AuditKind, address: &str, user: &str, what: &str) -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    format!("audit: time={} event={} address=\"{}\"", utc(now), kind.name(), escaped(address))
+    let mut line = format!("audit: time={} event={} address=\"{}\"", utc(now), kind.name(), escaped(address));
+    for (name, text) in [("user", user), ("what", what)] {
+        if !text.is_empty() {
+            let _ = write!(line, " {name}=\"{}\"", escaped(text));
+        }
+    }
+    line
 }
 
 /// Returns an address without its port.
@@ -225,7 +253,7 @@ mod tests {
         let others = ["failed-login address=\"1.2.3.5:1\"", "connected address=\"1.2.3.4:1\""];
         assert_eq!(without_time(&lines), [first, others[0], others[1]]);
         let lines = log.take_lines(100 + INTERVAL_MS);
-        assert_eq!(without_time(&lines), ["failed-login address=\"1.2.3.4\" more=4"]);
+        assert_eq!(without_time(&lines), ["failed-login address=\"1.2.3.4\" user=\"bob\" more=4"]);
         log.note(AuditKind::FailedLogin, "1.2.3.4:6", None, "", 100 + INTERVAL_MS);
         assert_eq!(log.take_last_lines().len(), 1);
         assert!(log.take_last_lines().is_empty());
@@ -234,27 +262,46 @@ mod tests {
     #[test]
     fn administrative_commands_get_more_lines() {
         let log = AuditLog::default();
-        (0..=COMMAND_LINES_MAX)
-            .for_each(|_| log.note(AuditKind::Command, "[::1]:5", Some("u"), "FLUSHALL", 0));
+        for number in 0..=COMMAND_LINES_MAX {
+            let what = format!("ACL SETUSER user{number}");
+            log.note(AuditKind::Command, "[::1]:5", Some("u"), &what, 0);
+        }
         let lines = log.take_last_lines();
         assert_eq!(lines.len(), COMMAND_LINES_MAX as usize + 1);
         let lines = without_time(&lines);
-        assert_eq!(lines[0], "command address=\"[::1]:5\" user=\"u\" what=\"FLUSHALL\"");
-        assert_eq!(lines.last().unwrap(), "command address=\"[::1]\" more=1");
+        assert_eq!(lines[0], "command address=\"[::1]:5\" user=\"u\" what=\"ACL SETUSER user0\"");
+        assert_eq!(lines.last().unwrap(), "command address=\"[::1]\" user=\"u\" what=\"ACL SETUSER\" more=1");
+    }
+
+    #[test]
+    fn many_events_do_not_hide_another_command_or_user() {
+        let log = AuditLog::default();
+        for _ in 0..100 {
+            log.note(AuditKind::Command, "1.2.3.4:5", Some("u"), "SLOWLOG RESET", 0);
+            log.note(AuditKind::LoggedIn, "1.2.3.4:5", Some("u"), "", 0);
+        }
+        log.note(AuditKind::Command, "1.2.3.4:5", Some("u"), "FLUSHALL", 0);
+        log.note(AuditKind::LoggedIn, "1.2.3.4:5", Some("admin"), "", 0);
+        let lines = without_time(&log.take_lines(0));
+        assert!(
+            lines.contains(&"command address=\"1.2.3.4:5\" user=\"u\" what=\"FLUSHALL\"".into()),
+            "{lines:?}"
+        );
+        assert!(lines.contains(&"logged-in address=\"1.2.3.4:5\" user=\"admin\"".into()), "{lines:?}");
     }
 
     #[test]
     fn numbers_of_addresses_and_of_lines_are_limited() {
         let log = AuditLog::default();
-        for host in 0..2 * ADDRESSES_MAX {
+        for host in 0..2 * SOURCES_MAX {
             log.note(AuditKind::Connected, &format!("{host}:1"), None, "", 0);
         }
         let lines = without_time(&log.take_lines(0));
         assert_eq!(lines.len(), UNWRITTEN_LINES_MAX + 1);
         assert!(lines.last().unwrap().ends_with("lines dropped: 1"), "{lines:?}");
-        assert_eq!(log.state.lock().recent.len(), ADDRESSES_MAX + 1);
+        assert_eq!(log.state.lock().recent.len(), SOURCES_MAX + 1);
         let lines = without_time(&log.take_last_lines());
-        assert_eq!(lines, [format!("connected address=\"other addresses\" more={}", ADDRESSES_MAX - 1)]);
+        assert_eq!(lines, [format!("connected address=\"other addresses\" more={}", SOURCES_MAX - 1)]);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use millstream_protocol::errors;
 use millstream_protocol::glob;
 
 use crate::command::{Call, DONE, Reply, reply_ok};
-use crate::settings::SETTINGS;
+use crate::settings::{Id, SETTINGS};
 
 pub(crate) fn get(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>) -> Reply {
     let patterns = Args::of_subcommand(argv).rest();
@@ -33,7 +33,13 @@ pub(crate) fn set(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>) -> Reply {
     let pairs: Vec<(&str, &str)> = texts.iter().map(|(name, value)| (&**name, *value)).collect();
     let changed = call.context.server.change_settings(&pairs)?;
     let names: Vec<&str> = changed.iter().map(|id| id.setting().name).collect();
-    call.context.audit(&format!("CONFIG SET {}", names.join(" ")));
+    let what = format!("CONFIG SET {}", names.join(" "));
+    if changed.contains(&Id::AuditLog) {
+        // A client that turns the audit log off is logged too.
+        call.context.audit_always(&what);
+    } else {
+        call.context.audit(&what);
+    }
     reply_ok(call.out)
 }
 

@@ -215,6 +215,13 @@ impl CommandContext<'_> {
         );
     }
 
+    /// Like [`audit`](Self::audit), whatever `audit-log` is.
+    pub(crate) fn audit_always(&self, what: &str) {
+        let (server, session) = (self.server, &*self.session);
+        let (addr, user) = (&session.client.addr, session.user_name());
+        server.audit_log.note(AuditKind::Command, addr, Some(&user), what, server.uptime_ms());
+    }
+
     /// Counts and logs a failed login. The reply is delayed, and after a few of them the connection is closed.
     /// `command` is AUTH or HELLO. The audit log gets no name of a user that does not exist: it can be a mistyped
     /// password.
