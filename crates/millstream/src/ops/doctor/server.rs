@@ -11,6 +11,9 @@ use serde_json::{Value, json};
 use super::finding::Finding;
 use crate::ops::table::Properties;
 
+/// From this share of `maxmemory` on, doctor reports that memory is short.
+const MEMORY_PERCENT_HIGH: u64 = 90;
+
 /// What is known about the server. `None` if the store is embedded and has no server.
 #[derive(Debug)]
 pub(super) struct ServerFacts(Option<ServerInfo>);
@@ -36,6 +39,13 @@ impl ServerFacts {
 
     fn setting(&self, name: &str) -> Option<&str> {
         self.0.as_ref()?.settings.get(name).map(String::as_str)
+    }
+
+    /// Returns the memory in use in percent of `maxmemory`, rounded up. `None` if it is unknown or there is no limit.
+    fn memory_percent(&self) -> Option<u64> {
+        let bytes = |name| self.fact(name)?.parse::<u64>().ok();
+        let (used, limit) = (bytes("used_memory")?, bytes("maxmemory").filter(|limit| *limit > 0)?);
+        Some(used.saturating_mul(100).div_ceil(limit))
     }
 
     /// Describes how the server persists its data. `None` if the server does not report its settings.
@@ -127,6 +137,21 @@ impl ServerFacts {
                 "run: redis-cli CONFIG SET maxmemory-policy noeviction",
             );
         }
+        match self.memory_percent() {
+            Some(percent) if percent > 100 => report(
+                Health::Critical,
+                "memory_full",
+                "more memory is in use than maxmemory: the server refuses new messages",
+                "trim or delete streams, or raise maxmemory",
+            ),
+            Some(percent) if percent >= MEMORY_PERCENT_HIGH => report(
+                Health::Degraded,
+                "memory_almost_full",
+                &format!("{percent} % of maxmemory is in use: above it, the server refuses new messages"),
+                "trim or delete streams, or raise maxmemory",
+            ),
+            _ => {}
+        }
         let failed = ["rdb_last_bgsave_status", "aof_last_write_status"];
         for name in failed.into_iter().filter(|name| self.fact(name) == Some("err")) {
             report(
@@ -162,5 +187,20 @@ mod tests {
         assert_eq!(codes(&[("appendonly", "yes"), ("appendfsync", "always")]), [""; 0]);
         assert_eq!(codes(&[("maxmemory-policy", "allkeys-lru")]), ["evicts_streams"]);
         assert_eq!(codes(&[]), [""; 0], "unknown settings are no problem");
+    }
+
+    #[test]
+    fn memory_near_and_above_the_limit_is_reported() {
+        let codes = |used: &str, limit: &str| {
+            let facts = [("used_memory", used), ("maxmemory", limit)];
+            let facts = facts.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+            let server = ServerFacts(Some(ServerInfo { facts, ..ServerInfo::default() }));
+            server.findings().iter().map(|finding| finding.code).collect::<Vec<_>>()
+        };
+        assert_eq!(codes("101", "100"), ["memory_full"]);
+        assert_eq!(codes("100", "100"), ["memory_almost_full"]);
+        assert_eq!(codes("90", "100"), ["memory_almost_full"]);
+        assert_eq!(codes("89", "100"), [""; 0]);
+        assert_eq!(codes("89", "0"), [""; 0], "no limit");
     }
 }
