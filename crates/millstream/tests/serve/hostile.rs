@@ -99,8 +99,13 @@ fn clients_that_speak_another_protocol_are_told_so_and_disconnected() {
     client.expect("+OK\r\n");
     client.call("SHUTDOWN", "");
     let log = server.wait().0;
-    assert!(log.contains("event=foreign-protocol address=\"127.0.0.1:"), "{log}");
-    assert!(log.contains("event=foreign-protocol address=\"127.0.0.1\" more=5"), "{log}");
+    let logged = |protocol: &str| {
+        let mut lines =
+            log.lines().filter(|line| line.contains("event=foreign-protocol address=\"127.0.0.1:"));
+        lines.any(|line| line.ends_with(&format!("what=\"{protocol}\"")))
+    };
+    assert!(logged("HTTP") && logged("SSH") && logged("TLS"), "{log}");
+    assert!(log.contains("event=foreign-protocol address=\"127.0.0.1\" what=\"HTTP\" more=3"), "{log}");
 }
 
 /// Appends an argument to a request.
