@@ -31,7 +31,7 @@ pub(crate) fn start(server: &Arc<Server>) -> io::Result<Option<JoinHandle<()>>> 
     let mut seconds = 0_u64;
     let (mut memory_monitor, mut evicted) = (MemoryMonitor::default(), Evicted::default());
     // The data that was loaded can exceed the limit.
-    log(memory_monitor.check(memory::used_bytes(), maxmemory(server)));
+    log(memory_monitor.check(memory::used_bytes(), server.maxmemory()));
     server.store.start_timekeeper_with(move |_, is_second| {
         let Some(server) = weak.upgrade().filter(|server| !server.shutdown.has_begun()) else { return };
         server.stats.sample(Instant::now());
@@ -39,7 +39,7 @@ pub(crate) fn start(server: &Arc<Server>) -> io::Result<Option<JoinHandle<()>>> 
         evicted.add(evict_clients(&server));
         write_audit_log(&server.audit_log.take_lines(server.uptime_ms()));
         if is_second {
-            log(memory_monitor.check(memory::used_bytes(), maxmemory(&server)));
+            log(memory_monitor.check(memory::used_bytes(), server.maxmemory()));
             log(evicted.report());
             close_idle(&server);
             close_logged_out(&server);
@@ -58,10 +58,6 @@ fn log(message: Option<String>) {
     if let Some(message) = message {
         eprintln!("millstream: {message}");
     }
-}
-
-fn maxmemory(server: &Server) -> u64 {
-    server.settings.number(Id::MaxMemory).unsigned_abs()
 }
 
 /// Closes the clients that use most memory if those that have not logged in use too much together, or all together use

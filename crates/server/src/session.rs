@@ -163,7 +163,7 @@ impl Session {
         String::from_utf8_lossy(self.user.name())
     }
 
-    /// Whether so many logins have failed that the connection must be closed.
+    /// Whether the connection must be closed, because too many logins have failed.
     pub(crate) fn has_too_many_failed_logins(&self) -> bool {
         self.failed_logins >= FAILED_LOGINS_MAX
     }

@@ -163,22 +163,28 @@ impl Server {
         self.store.check_writable(bytes).map_err(|error| not_writable(&error))
     }
 
+    /// Returns `maxmemory` in bytes; 0: no limit.
+    #[inline]
+    pub(crate) fn maxmemory(&self) -> u64 {
+        self.settings.number(Id::MaxMemory).unsigned_abs()
+    }
+
     /// Returns whether more memory is in use than `maxmemory`. Called for every command that adds data.
     #[inline]
     pub(crate) fn is_above_maxmemory(&self) -> bool {
-        let limit = self.settings.number(Id::MaxMemory).unsigned_abs();
+        let limit = self.maxmemory();
         limit != 0 && memory::used_bytes() > limit
     }
 
     /// Returns whether `bytes` more fit into `maxmemory`.
     pub(crate) fn fits_into_maxmemory(&self, bytes: u64) -> bool {
-        let limit = self.settings.number(Id::MaxMemory).unsigned_abs();
+        let limit = self.maxmemory();
         limit == 0 || memory::used_bytes().saturating_add(bytes) <= limit
     }
 
     /// Returns whether `bytes` more fit into the reserve above `maxmemory` that acknowledgements may use.
     pub(crate) fn fits_into_reserve(&self, bytes: u64) -> bool {
-        let limit = self.settings.number(Id::MaxMemory).unsigned_abs();
+        let limit = self.maxmemory();
         let reserve = (limit / 8).max(RESERVE_BYTES_MIN);
         memory::used_bytes().saturating_add(bytes) <= limit.saturating_add(reserve)
     }
@@ -189,7 +195,7 @@ impl Server {
         let bytes = match limit {
             0.. => limit.unsigned_abs(),
             // Negative: a share of `maxmemory`.
-            _ => self.settings.number(Id::MaxMemory).unsigned_abs() / 100 * limit.unsigned_abs(),
+            _ => self.maxmemory() / 100 * limit.unsigned_abs(),
         };
         (bytes != 0).then_some(bytes.max(CLIENT_BYTES_MAX_MIN))
     }

@@ -57,7 +57,7 @@ fn the_count_is_close_to_resident_memory() {
     let mut client = server.connect();
     type MakeRequest = fn(usize) -> String;
     let fills: [(&str, MakeRequest, &str); 2] = [
-        // So many that the tables are nearly full. A table that has just doubled counts in full, although the system
+        // With this number of keys, the tables are nearly full. A table that has just doubled counts in full, although the system
         // gives it memory only when it fills.
         ("small keys", |i| request(&["SET", &format!("key:{i}"), &format!("value {i}")]), "+OK"),
         ("entries of 100 bytes", |_| request(&["XADD", "s", "*", "field", &"x".repeat(100)]), "$"),

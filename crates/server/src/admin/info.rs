@@ -175,7 +175,7 @@ impl InfoWriter<'_, '_> {
         self.bytes("total_system_memory", memory::machine_bytes());
         self.bytes("used_memory_lua", 0);
         self.bytes("used_memory_scripts", 0);
-        self.bytes("maxmemory", self.server.settings.number(Id::MaxMemory).unsigned_abs());
+        self.bytes("maxmemory", self.server.maxmemory());
         self.line("maxmemory_policy", "noeviction");
         self.line("mem_fragmentation_ratio", format!("{:.2}", usage.fragmentation()));
         self.line("mem_fragmentation_bytes", usage.fragmentation_bytes());

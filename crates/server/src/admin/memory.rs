@@ -6,7 +6,6 @@ use millstream_protocol::commands::ArgList;
 
 use crate::command::{Call, DONE, Reply};
 use crate::memory::{self, human};
-use crate::settings::Id;
 use crate::state::Server;
 
 /// Below this many bytes in use, a ratio of resident memory means nothing.
@@ -115,7 +114,7 @@ pub(crate) fn stats(call: &mut Call<'_, '_, '_>, _: ArgList<'_>) -> Reply {
 pub(crate) fn doctor(call: &mut Call<'_, '_, '_>, _: ArgList<'_>) -> Reply {
     let server = call.context.server;
     let usage = MemoryUsage::now(server);
-    let limit = server.settings.number(Id::MaxMemory).unsigned_abs();
+    let limit = server.maxmemory();
     call.out.verbatim(diagnosis(&usage, limit, server.client_bytes_max()));
     DONE
 }

@@ -207,12 +207,11 @@ impl CommandContext<'_> {
     /// Adds an administrative command that has changed something to the audit log. `what` must contain no secrets and
     /// no data.
     pub(crate) fn audit(&self, what: &str) {
-        self.server.audit(
-            AuditKind::Command,
-            &self.session.client.addr,
-            Some(&self.session.user_name()),
-            what,
-        );
+        self.audit_event(AuditKind::Command, what);
+    }
+
+    fn audit_event(&self, kind: AuditKind, what: &str) {
+        self.server.audit(kind, &self.session.client.addr, Some(&self.session.user_name()), what);
     }
 
     /// Like [`audit`](Self::audit), whatever `audit-log` is.
@@ -239,12 +238,7 @@ impl CommandContext<'_> {
 
     /// Logs that the client has logged in as the session's user.
     pub(crate) fn note_login(&self) {
-        self.server.audit(
-            AuditKind::LoggedIn,
-            &self.session.client.addr,
-            Some(&self.session.user_name()),
-            "",
-        );
+        self.audit_event(AuditKind::LoggedIn, "");
     }
 
     /// Accounts for the time of the untimed commands that ran before this one, unless they are calls of the same
