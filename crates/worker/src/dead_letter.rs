@@ -122,7 +122,7 @@ pub(crate) fn compose(
     push(CONSUMER, message.consumer.to_string());
     push(DELIVERIES, message.attempt.to_string());
     push(REASON, failure.reason.to_string());
-    push(ERROR, shortened(&failure.error).to_owned());
+    push(ERROR, shortened(&failure.error, ERROR_BYTES_MAX).to_owned());
     push(ERROR_TYPE, failure.error_type.clone());
     push(FIRST_SEEN, message.id.ms.to_string());
     push(DEAD_AT, now.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis().to_string());
@@ -135,9 +135,9 @@ pub(crate) fn redrives_in(message: &Message) -> u64 {
     message.text(REDRIVES).and_then(|value| value.parse().ok()).unwrap_or_default()
 }
 
-/// Returns the first [`ERROR_BYTES_MAX`] bytes of a text, or less to end at a whole character.
-fn shortened(text: &str) -> &str {
-    let mut end = text.len().min(ERROR_BYTES_MAX);
+/// Returns the first `bytes_max` bytes of a text, or less to end at a whole character.
+pub(crate) fn shortened(text: &str, bytes_max: usize) -> &str {
+    let mut end = text.len().min(bytes_max);
     while !text.is_char_boundary(end) {
         end -= 1;
     }
@@ -207,9 +207,9 @@ mod tests {
     #[test]
     fn long_errors_are_cut_between_characters() {
         let text = "ü".repeat(ERROR_BYTES_MAX);
-        assert_eq!(shortened(&text).len(), ERROR_BYTES_MAX);
+        assert_eq!(shortened(&text, ERROR_BYTES_MAX).len(), ERROR_BYTES_MAX);
         let odd = format!("x{text}");
-        assert_eq!(shortened(&odd).len(), ERROR_BYTES_MAX - 1);
+        assert_eq!(shortened(&odd, ERROR_BYTES_MAX).len(), ERROR_BYTES_MAX - 1);
     }
 
     #[test]

@@ -84,6 +84,7 @@ pub mod names;
 pub mod outcome;
 pub mod producer;
 pub mod redrive;
+pub mod retry_record;
 pub mod worker;
 
 pub use autoscale::Autoscale;

@@ -95,6 +95,16 @@ pub(crate) fn seen_key(stream: &str, group: &str, key: &str) -> String {
     key_in_same_slot(stream, &format!("seen:{group}:{key}"))
 }
 
+/// Returns the hash that holds the [`RetryRecord`](crate::retry_record::RetryRecord)s of a group.
+pub fn retry_key(stream: &str, group: &str) -> String {
+    key_in_same_slot(stream, &format!("retry:{group}"))
+}
+
+/// Returns the hash that holds the heartbeats of a group's workers.
+pub fn workers_key(stream: &str, group: &str) -> String {
+    key_in_same_slot(stream, &format!("workers:{group}"))
+}
+
 /// Returns the key under which the store remembers the `n`-th redrive of an entry.
 pub(crate) fn redrive_key(stream: &str, group: &str, id: &str, n: u64) -> String {
     key_in_same_slot(stream, &format!("redriven:{group}:{id}:{n}"))
@@ -139,5 +149,7 @@ mod tests {
         // An empty tag does not count. The `}` in the name ends the new tag early, so the slots of both keys differ.
         assert_eq!(dead_letters_of("{}orders"), "{{}orders}:dlq");
         assert_eq!(seen_key("orders", "billing", "k"), "{orders}:seen:billing:k");
+        assert_eq!(retry_key("orders", "billing"), "{orders}:retry:billing");
+        assert_eq!(workers_key("{eu}orders", "billing"), "{eu}orders:workers:billing");
     }
 }

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use millstream_worker::backend::{
     Acknowledgement, BackendFuture, Capability, Claimed, Consumer, Delivery, Error, NewDeadLetter, NewEntry,
     Read, Release, Start, StreamId, StreamInfo, Trim,
@@ -188,6 +189,10 @@ impl Backend for Recording {
 
     forward! {
         add(stream: &'a str, entries: &'a [NewEntry], trim: Option<Trim>) -> Vec<StreamId>;
+        hash_get(key: &'a str, fields: &'a [String]) -> Vec<Option<Bytes>>;
+        hash_get_all(key: &'a str) -> Vec<(String, Bytes)>;
+        hash_set(key: &'a str, pairs: &'a [(String, Bytes)]) -> ();
+        hash_delete(key: &'a str, fields: &'a [String]) -> u64;
         create_group(stream: &'a str, group: &'a str, start: Start) -> bool;
         own_pending(consumer: Consumer<'a>, after: StreamId, count: usize) -> Vec<Delivery>;
         seen(keys: &'a [String]) -> Vec<bool>;

@@ -21,6 +21,7 @@ mod claim;
 mod collect;
 mod entries;
 mod groups;
+mod hashes;
 mod idempotence;
 mod info;
 mod lease;
@@ -38,6 +39,7 @@ pub use entries::{
 pub use groups::{
     Adopt, ConsumerCreate, ConsumerDelete, GroupCreate, GroupDestroy, GroupSetId, RemoveEmptyConsumer,
 };
+pub use hashes::{HashDelete, HashGet, HashGetAll, HashSet};
 pub use idempotence::{ConfigureIdempotence, IdempotenceChange, RecordIdempotence};
 pub use info::{
     ConsumerInfo, DescribeGroup, DescribeStream, GroupInfo, GroupView, ListStreams, StreamInfo, StreamView,

@@ -26,6 +26,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 pub use embedded::Embedded;
 pub use error::{Error, ErrorKind};
 pub use millstream_engine::StreamId;
@@ -43,7 +44,7 @@ const PAGE_SIZE: usize = 1000;
 pub type BackendFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
 
 /// The store operations of producers and workers: add, read, claim, extend, acknowledge, release and dead-letter
-/// entries.
+/// entries, and hashes for what workers must remember about them.
 pub trait Backend: Send + Sync + 'static {
     /// Returns whether the store has an optional operation natively.
     ///
@@ -141,6 +142,20 @@ pub trait Backend: Send + Sync + 'static {
         consumer: Consumer<'a>,
         dead_letters: &'a [NewDeadLetter],
     ) -> BackendFuture<'a, Vec<StreamId>>;
+
+    // Hashes
+
+    /// Returns the value of each field of a hash. `None` for a field that does not exist.
+    fn hash_get<'a>(&'a self, key: &'a str, fields: &'a [String]) -> BackendFuture<'a, Vec<Option<Bytes>>>;
+
+    /// Returns all fields of a hash with their values, in any order. Empty if the hash does not exist.
+    fn hash_get_all<'a>(&'a self, key: &'a str) -> BackendFuture<'a, Vec<(String, Bytes)>>;
+
+    /// Sets fields of a hash. Creates the hash if it does not exist.
+    fn hash_set<'a>(&'a self, key: &'a str, pairs: &'a [(String, Bytes)]) -> BackendFuture<'a, ()>;
+
+    /// Deletes fields of a hash. Returns the number deleted. The store deletes a hash without fields.
+    fn hash_delete<'a>(&'a self, key: &'a str, fields: &'a [String]) -> BackendFuture<'a, u64>;
 }
 
 /// Operations that inspect and administer the streams, groups and consumers of a store.

@@ -16,8 +16,9 @@ use millstream_store::FolderContents;
 use millstream_store::embedded::{Callable, Millstream, Refusal};
 use millstream_store::verbs::{
     self, Acknowledge, Add, Adopt, Collect, ConsumerPath, Delete, DescribeGroup, DescribeStream, Exists,
-    Extend, GroupCreate, GroupDestroy, GroupSetId, ListStreams, OwnPending, Pending, PendingRows, Ping,
-    ReadFrom, ReadGroup, Remember, RemoveEmptyConsumer, RemoveStream, Restore, WalkIdle,
+    Extend, GroupCreate, GroupDestroy, GroupSetId, HashDelete, HashGet, HashGetAll, HashSet, ListStreams,
+    OwnPending, Pending, PendingRows, Ping, ReadFrom, ReadGroup, Remember, RemoveEmptyConsumer, RemoveStream,
+    Restore, WalkIdle,
 };
 
 use super::{
@@ -259,6 +260,27 @@ impl Backend for Embedded {
         }
         let dead_letters = dead_letters.iter().map(new_dead_letter).collect();
         self.call(verbs::DeadLetters { consumer: consumer_path(consumer), dead_letters })
+    }
+
+    fn hash_get<'a>(&'a self, key: &'a str, fields: &'a [String]) -> BackendFuture<'a, Vec<Option<Bytes>>> {
+        self.call_then(HashGet { key: key.to_owned(), fields: fields.to_vec() }, |values| {
+            values.into_iter().map(|value| value.map(Bytes::from)).collect()
+        })
+    }
+
+    fn hash_get_all<'a>(&'a self, key: &'a str) -> BackendFuture<'a, Vec<(String, Bytes)>> {
+        self.call_then(HashGetAll { key: key.to_owned() }, |all| {
+            all.into_iter().map(|(field, value)| (text(&field), value.into())).collect()
+        })
+    }
+
+    fn hash_set<'a>(&'a self, key: &'a str, pairs: &'a [(String, Bytes)]) -> BackendFuture<'a, ()> {
+        let copy = |(field, value): &(String, Bytes)| (Bytes::from(field.clone()), value.clone());
+        self.call(HashSet { key: Bytes::from(key.to_owned()), pairs: pairs.iter().map(copy).collect() })
+    }
+
+    fn hash_delete<'a>(&'a self, key: &'a str, fields: &'a [String]) -> BackendFuture<'a, u64> {
+        self.call(HashDelete { key: key.to_owned(), fields: fields.to_vec() })
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use redis::{Cmd, RedisWrite, ToRedisArgs, ToSingleRedisArg};
 
 use super::super::{
@@ -146,5 +147,15 @@ pub(super) fn pending(stream: &str, group: &str, filter: &PendingFilter) -> Cmd 
         command.arg("IDLE").arg(idle_millis(idle));
     }
     command.arg(Id(filter.first)).arg(Id(filter.last)).arg(filter.count).arg(&filter.consumer);
+    command
+}
+
+// Hashes
+
+pub(super) fn hash_set(key: &str, pairs: &[(String, Bytes)]) -> Cmd {
+    let mut command = command!("HSET", key);
+    for (field, value) in pairs {
+        command.arg(field).arg(&**value);
+    }
     command
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use redis::cluster_routing::Slot;
 use redis::{Cmd, Value};
 
@@ -14,7 +15,9 @@ use super::super::{
 use super::commands::{self, Id, Ids, command, millis};
 use super::errors::{is_missing_key, starts_with};
 use super::probe::Feature;
-use super::reply::{array, checked, count, deliveries, id, integer, only_stream, pending_row, stream_info};
+use super::reply::{
+    array, bytes, checked, count, deliveries, id, integer, only_stream, pairs, pending_row, stream_info, text,
+};
 use super::scripts::{self, ROWS_PER_SCRIPT};
 use super::{RELEASED_CONSUMER, Redis};
 
@@ -249,6 +252,42 @@ impl Backend for Redis {
         Box::pin(async move {
             super::super::check_fields(dead_letters.iter().map(|dead_letter| &dead_letter.fields))?;
             self.dead_letter_all(consumer, dead_letters).await
+        })
+    }
+
+    fn hash_get<'a>(&'a self, key: &'a str, fields: &'a [String]) -> BackendFuture<'a, Vec<Option<Bytes>>> {
+        Box::pin(async move {
+            if fields.is_empty() {
+                return Ok(Vec::new());
+            }
+            let reply = self.connection.command(key, command!("HMGET", key, fields)).await?;
+            let value = |value| if matches!(value, Value::Nil) { Ok(None) } else { bytes(value).map(Some) };
+            array(reply)?.into_iter().map(value).collect()
+        })
+    }
+
+    fn hash_get_all<'a>(&'a self, key: &'a str) -> BackendFuture<'a, Vec<(String, Bytes)>> {
+        Box::pin(async move {
+            let reply = self.connection.command(key, command!("HGETALL", key)).await?;
+            pairs(reply)?.into_iter().map(|(field, value)| Ok((text(field)?, bytes(value)?))).collect()
+        })
+    }
+
+    fn hash_set<'a>(&'a self, key: &'a str, pairs: &'a [(String, Bytes)]) -> BackendFuture<'a, ()> {
+        Box::pin(async move {
+            if pairs.is_empty() {
+                return Ok(());
+            }
+            self.connection.command(key, commands::hash_set(key, pairs)).await.map(drop)
+        })
+    }
+
+    fn hash_delete<'a>(&'a self, key: &'a str, fields: &'a [String]) -> BackendFuture<'a, u64> {
+        Box::pin(async move {
+            if fields.is_empty() {
+                return Ok(0);
+            }
+            count(self.connection.command(key, command!("HDEL", key, fields)).await?)
         })
     }
 }

@@ -2,6 +2,7 @@
 
 pub(crate) mod blocking;
 pub(crate) mod groups;
+pub(crate) mod hashes;
 pub(crate) mod idle;
 pub(crate) mod listing;
 pub(crate) mod producing;
@@ -29,6 +30,7 @@ pub(crate) async fn all(backend: &dyn Admin) {
     settling::all(backend).await;
     listing::all(backend).await;
     idle::all(backend).await;
+    hashes::all(backend).await;
 }
 
 /// Stores data, and disconnects the store during a blocked read.
