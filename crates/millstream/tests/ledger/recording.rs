@@ -189,6 +189,7 @@ impl Backend for Recording {
 
     forward! {
         add(stream: &'a str, entries: &'a [NewEntry], trim: Option<Trim>) -> Vec<StreamId>;
+        now_ms(stream: &'a str) -> u64;
         hash_get(key: &'a str, fields: &'a [String]) -> Vec<Option<Bytes>>;
         hash_get_all(key: &'a str) -> Vec<(String, Bytes)>;
         hash_set(key: &'a str, pairs: &'a [(String, Bytes)]) -> ();

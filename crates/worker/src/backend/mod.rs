@@ -59,6 +59,11 @@ pub trait Backend: Send + Sync + 'static {
         Box::pin(async { Ok(()) })
     }
 
+    /// Returns the time of the store that has this stream, in milliseconds since 1970.
+    ///
+    /// Times that several processes compare come from this clock, because the clocks of their machines can differ.
+    fn now_ms<'a>(&'a self, stream: &'a str) -> BackendFuture<'a, u64>;
+
     /// Returns the location of the store, for display: a URL without its password, or a folder.
     fn location(&self) -> String;
 

@@ -129,6 +129,11 @@ impl Backend for Embedded {
         Box::pin(async move { Ok(has) })
     }
 
+    fn now_ms<'a>(&'a self, _stream: &'a str) -> BackendFuture<'a, u64> {
+        let db = self.db.clone();
+        self.call_then(Ping, move |()| db.store().now_ms())
+    }
+
     fn location(&self) -> String {
         self.location.clone()
     }

@@ -16,7 +16,8 @@ use super::commands::{self, Id, Ids, command, millis};
 use super::errors::{is_missing_key, starts_with};
 use super::probe::Feature;
 use super::reply::{
-    array, bytes, checked, count, deliveries, id, integer, only_stream, pairs, pending_row, stream_info, text,
+    array, bytes, checked, count, deliveries, id, integer, only_stream, pairs, pending_row, stream_info,
+    text, tuple,
 };
 use super::scripts::{self, ROWS_PER_SCRIPT};
 use super::{RELEASED_CONSUMER, Redis};
@@ -35,6 +36,13 @@ impl Backend for Redis {
 
     fn check_access<'a>(&'a self, access: &'a WorkerAccess<'a>) -> BackendFuture<'a, ()> {
         Box::pin(self.check_worker_access(access))
+    }
+
+    fn now_ms<'a>(&'a self, stream: &'a str) -> BackendFuture<'a, u64> {
+        Box::pin(async move {
+            let [seconds, micros] = tuple(self.connection.command(stream, redis::cmd("TIME")).await?)?;
+            Ok(count(seconds)? * 1000 + count(micros)? / 1000)
+        })
     }
 
     fn location(&self) -> String {

@@ -15,6 +15,17 @@ pub(crate) async fn all(backend: &dyn Admin) {
     refusals(backend).await;
     once(backend).await;
     deletion(backend).await;
+    time(backend).await;
+}
+
+/// The time of the store is the time in the ids that it generates.
+async fn time(backend: &dyn Admin) {
+    let stream = "producing:time";
+    let before = backend.now_ms(stream).await.unwrap();
+    let id = backend.add(stream, &[entry("n", "1")], None).await.unwrap()[0];
+    let after = backend.now_ms(stream).await.unwrap();
+    assert!((before..=after).contains(&id.ms), "{before} {id} {after}");
+    assert!(backend.delete_stream(stream).await.unwrap());
 }
 
 async fn batches(backend: &dyn Admin) {
