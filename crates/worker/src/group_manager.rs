@@ -144,8 +144,6 @@ impl GroupManager {
             Some(count) => Lag::reported(count),
             None => self.lag_after(stream, &info, found.last_delivered).await?,
         };
-        let consumers = self.backend.consumers(stream, group).await?;
-        let active = consumers.into_iter().filter(|consumer| consumer.idle < ACTIVE_IDLE_MAX);
         Ok(ResetPlan {
             stream: stream.to_owned(),
             group: group.to_owned(),
@@ -155,8 +153,17 @@ impl GroupManager {
                 lag: self.lag_after(stream, &info, target).await?,
             },
             pending: found.pending,
-            active_consumers: active.map(|consumer| consumer.name).collect(),
+            active_consumers: self.active_consumers(stream, group).await?,
         })
+    }
+
+    /// Returns the names of the consumers that have tried to read within the last minute.
+    ///
+    /// If the group is moved or deleted, they skip or repeat entries, or fail.
+    pub async fn active_consumers(&self, stream: &str, group: &str) -> Result<Vec<String>, Error> {
+        let consumers = self.backend.consumers(stream, group).await?;
+        let active = consumers.into_iter().filter(|consumer| consumer.idle < ACTIVE_IDLE_MAX);
+        Ok(active.map(|consumer| consumer.name).collect())
     }
 
     /// Moves the group to the position in the plan.

@@ -1,16 +1,20 @@
-//! `millstream lag`: shows how far behind groups are, and exits with 5 above a limit.
+//! `millstream lag`: shows how far behind groups are and how healthy, and exits with 5 above a limit.
+//!
+//! The health is the verdict that `doctor`, `top` and `group describe` show too. The limits of the command line do not
+//! change it: they only decide the exit code.
 
 use std::time::Duration;
 
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
-use millstream_worker::monitor::{GroupSnapshot, Monitor};
+use millstream_worker::monitor::{GroupSnapshot, Limits, Monitor};
 use serde_json::{Value, json};
 
 use super::connection::CommonOptions;
 use super::failure::Failure;
 use super::lookup;
-use super::output::{BAD, GOOD, note, print, print_json};
+use super::output::{BAD, health_style, note, print, print_json};
+use super::safe_text::printable;
 use super::shell::suggest;
 use super::table::{Cell, Table, row};
 use super::time::parse_duration;
@@ -20,6 +24,7 @@ use super::value::{age, age_or_absent, count, format_lag};
 const EXAMPLES: &str = "\
 Examples:
   millstream lag
+  millstream lag 'orders*'
   millstream lag orders billing --fail-lag 1000
   millstream lag orders --fail-age 5m --json
 
@@ -30,7 +35,7 @@ Exit code 5 means that a group has more unread entries than --fail-lag, or an un
 #[derive(Args, Debug)]
 #[command(name = "lag", after_help = EXAMPLES)]
 pub(crate) struct LagCommand {
-    /// Stream name [default: all streams]
+    /// Stream name, or a glob pattern for several streams [default: all streams]
     #[arg(value_parser = NonEmptyStringValueParser::new())]
     stream: Option<String>,
     /// Group name [default: all groups]
@@ -55,6 +60,7 @@ impl LagCommand {
                 let mut json = to_json::group(group);
                 json["ok"] = json!(problem.is_none());
                 json["problem"] = json!(problem);
+                json["verdict"] = to_json::verdict(&group.verdict(&Limits::default()));
                 json
             };
             print_json(&groups.iter().zip(&problems).map(json).collect::<Value>())?;
@@ -67,21 +73,31 @@ impl LagCommand {
     async fn groups(&self) -> Result<Vec<GroupSnapshot>, Failure> {
         let backend = self.common.connect().await?;
         let monitor = Monitor::new(backend.clone());
-        let groups = match (&self.stream, &self.group) {
-            (Some(stream), Some(group)) => {
-                lookup::group(&*backend, stream, group).await?;
-                monitor.group(stream, group).await?.into_iter().collect()
+        let pattern = self.stream.as_deref().unwrap_or("*");
+        let is_wanted = |group: &GroupSnapshot| self.group.as_ref().is_none_or(|name| *name == group.name);
+        let groups: Vec<GroupSnapshot> = match &self.group {
+            Some(group) if !lookup::is_pattern(pattern) => {
+                lookup::group(&*backend, pattern, group).await?;
+                monitor.group(pattern, group).await?.into_iter().collect()
             }
-            (Some(stream), None) => {
-                lookup::stream(&*backend, stream).await?;
-                monitor.stream(stream).await?.map(|stream| stream.groups).unwrap_or_default()
+            None if !lookup::is_pattern(pattern) => {
+                lookup::stream(&*backend, pattern).await?;
+                monitor.stream(pattern).await?.map(|stream| stream.groups).unwrap_or_default()
             }
-            (None, _) => monitor.streams("*").await?.into_iter().flat_map(|stream| stream.groups).collect(),
+            _ => {
+                let streams = monitor.streams(pattern).await?;
+                streams.into_iter().flat_map(|stream| stream.groups).filter(is_wanted).collect()
+            }
         };
         if groups.is_empty() {
-            let stream = self.stream.as_deref().unwrap_or("STREAM");
+            let stream = self.stream.as_deref().filter(|name| !lookup::is_pattern(name)).unwrap_or("STREAM");
             let create = suggest("group create", &[stream, "GROUP"], "");
-            note(&format!("no groups; create one with: {create}"));
+            let what = if lookup::is_pattern(pattern) {
+                format!("no groups of streams that match {}", printable(pattern))
+            } else {
+                "no groups".to_owned()
+            };
+            note(&format!("{what}; create one with: {create}"));
         }
         Ok(groups)
     }
@@ -109,11 +125,17 @@ fn table(groups: &[GroupSnapshot], problems: &[Option<String>]) -> Table {
             count(group.pending),
             age_or_absent(group.unread_age()),
             age_or_absent(group.pending_age()),
-            match problem {
-                None => Cell::styled(GOOD, "ok"),
-                Some(problem) => Cell::styled(BAD, problem),
-            },
+            state(group, problem.as_deref()),
         ]
     });
     Table::new(&["STREAM", "GROUP", ">LAG", ">PENDING", ">OLDEST-UNREAD", ">OLDEST-PENDING", "STATE"], rows)
+}
+
+/// Returns the limit that the group exceeds, if any, followed by its health and the reasons for it.
+fn state(group: &GroupSnapshot, problem: Option<&str>) -> Cell {
+    let verdict = group.verdict(&Limits::default());
+    match problem {
+        Some(problem) => Cell::styled(BAD, format!("{problem}; {verdict}")),
+        None => Cell::styled(health_style(verdict.health), verdict.to_string()),
+    }
 }

@@ -32,6 +32,11 @@ pub(crate) async fn find_stream(backend: &dyn Admin, name: &str) -> Result<Optio
     backend.stream(name).await.map_err(|error| stream_error(name, error))
 }
 
+/// Whether a name has wildcards, and so can match several streams.
+pub(crate) fn is_pattern(name: &str) -> bool {
+    name.contains(['*', '?', '[', '\\'])
+}
+
 /// Returns the streams that match a pattern.
 pub(crate) async fn streams(
     backend: &dyn Admin,

@@ -1,5 +1,7 @@
 //! `group` and `consumer`: listing, creating, moving, removing.
 
+use std::time::{Duration, Instant};
+
 use serde_json::json;
 
 use crate::test_store::{FIRST, TestStore};
@@ -122,13 +124,20 @@ fn group_rm_needs_yes() {
     let store = TestStore::millstream();
     store
         .run(&["group", "rm", "orders", "billing"])
+        .exits(1)
+        .stderr_contains("group billing has active consumers: worker-1, worker-2");
+    store
+        .run(&["group", "rm", "orders", "billing", "--force"])
         .exits(2)
         .stderr_contains("2 pending entries")
         .stderr_contains("--yes");
-    let output = store.run(&["group", "rm", "orders", "billing", "--yes", "--json"]).ok().json();
+    let output = store.run(&["group", "rm", "orders", "billing", "--yes", "--force", "--json"]).ok().json();
     assert_eq!(
         output,
-        json!({"stream": "orders", "group": "billing", "removed": true, "pending_dropped": 2, "dry_run": false})
+        json!({
+            "stream": "orders", "group": "billing", "removed": true, "pending_dropped": 2,
+            "active_consumers": ["worker-1", "worker-2"], "dry_run": false,
+        })
     );
     store
         .run(&["group", "rm", "orders", "billing", "--yes"])
@@ -139,6 +148,36 @@ fn group_rm_needs_yes() {
         .run(&["group", "rm", "orders", "mail", "--yes"])
         .ok()
         .stdout_contains("removed group mail of orders");
+}
+
+#[test]
+fn a_group_with_a_running_worker_is_moved_or_removed_only_with_force() {
+    for store in TestStore::servers() {
+        let _worker =
+            store.follow(&["work", "--stream", "orders", "--group", "mail", "--exec", "true", "--quiet"]);
+        let deadline = Instant::now() + Duration::from_secs(30);
+        let lag = || store.run(&["lag", "orders", "mail", "--json"]);
+        while lag().code != Some(0) || lag().json()[0]["lag"] != 0 || lag().json()[0]["pending"] != 0 {
+            assert!(Instant::now() < deadline, "the worker has not read the stream in time");
+        }
+        for command in [
+            &["rm", "orders", "mail", "--yes"][..],
+            &["reset", "orders", "mail", "--to-earliest", "--execute"],
+        ] {
+            let command = [&["group"], command].concat();
+            let refused = store.run(&command).exits(1).stderr_contains("group mail has active consumers: ");
+            refused.stderr_contains("pass --force");
+        }
+        let kept = &lag().ok().json()[0];
+        assert_eq!((&kept["group"], &kept["lag"]), (&json!("mail"), &json!(0)), "{kept}");
+        store
+            .run(&["group", "rm", "orders", "mail", "--dry-run"])
+            .ok()
+            .stderr_contains("removing the group needs --force");
+        // The worker creates the group again.
+        let removed = store.run(&["group", "rm", "orders", "mail", "--yes", "--force", "--json"]).ok();
+        assert_eq!(removed.json()["removed"], true);
+    }
 }
 
 #[test]

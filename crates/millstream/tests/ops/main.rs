@@ -14,4 +14,5 @@ mod streams;
 #[path = "../support/mod.rs"]
 mod support;
 mod test_store;
+mod verdicts;
 mod watch;

@@ -47,6 +47,24 @@ fn top_shows_filters_sorts_and_opens_streams() {
     terminal.ended(0);
 }
 
+/// Workers remove their consumers when they end, so a group without consumers may have been read.
+#[test]
+fn top_does_not_call_a_group_unread_because_its_workers_have_left() {
+    let store = TestStore::empty(&[]);
+    store.run(&["add", "orders", "n={i}", "--count", "20"]).ok();
+    store.run(&["work", "--stream", "orders", "--group", "billing", "--exec", "true", "--until-empty"]).ok();
+    store.run(&["group", "create", "orders", "mail"]).ok();
+    let Some(terminal) = Terminal::run(&store, "", FAST) else { return };
+    terminal.shows("lag of orders / billing");
+    terminal.press(&["Enter"]);
+    terminal
+        .shows_all(&["20 read of 20 ever added", "no consumers: those that read from this group have left"]);
+    terminal.press(&["h", "j", "Enter"]);
+    terminal.shows_all(&["orders / mail", "no consumers: no consumer has read from this group yet"]);
+    terminal.press(&["q"]);
+    terminal.ended(0);
+}
+
 #[test]
 fn signals_and_ctrl_c_restore_the_terminal() {
     let store = TestStore::millstream();

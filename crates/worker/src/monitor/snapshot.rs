@@ -75,6 +75,13 @@ impl GroupSnapshot {
         self.oldest_pending.and_then(|pending| pending.age)
     }
 
+    /// Whether a consumer has ever read from the group, as far as the store shows it.
+    ///
+    /// A group without consumers may still have been read: workers remove their consumers when they end.
+    pub fn was_read(&self) -> bool {
+        !self.consumers.is_empty() || self.pending > 0 || self.entries_read > Some(0)
+    }
+
     /// Returns the number of entries that the group has read.
     ///
     /// Some stores do not report it before the first read. It is then the number of entries added minus the lag.

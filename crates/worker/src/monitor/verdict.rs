@@ -183,8 +183,7 @@ impl GroupSnapshot {
 
     /// Caps the severity of unread entries at `worst_if_never_read` if no consumer has read from the group yet.
     fn unread_health(&self, limits: &Limits, health: Health) -> Health {
-        let was_read = !self.consumers.is_empty() || self.pending > 0 || self.entries_read > Some(0);
-        if was_read { health } else { health.min(limits.worst_if_never_read) }
+        if self.was_read() { health } else { health.min(limits.worst_if_never_read) }
     }
 
     /// Returns critical if entries are unread and no consumer is active.

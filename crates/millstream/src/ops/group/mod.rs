@@ -1,11 +1,13 @@
 //! `millstream group`: lists, creates, describes, resets and removes consumer groups.
 
+mod active;
 mod describe;
 mod reset;
 
-use clap::Subcommand;
 use clap::builder::NonEmptyStringValueParser;
+use clap::{Args, Subcommand};
 use millstream_worker::backend::Start;
+use millstream_worker::group_manager::GroupManager;
 use millstream_worker::monitor::Monitor;
 use serde_json::{Value, json};
 
@@ -45,7 +47,9 @@ The stream is created if it does not exist. An existing group is not changed.";
 const RM_EXAMPLES: &str = "\
 Examples:
   millstream group rm orders billing --dry-run
-  millstream group rm orders billing --yes";
+  millstream group rm orders billing --yes --force
+
+While consumers read from the group, the command needs --force.";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum GroupAction {
@@ -83,12 +87,22 @@ pub(crate) enum GroupAction {
     Rm {
         #[command(flatten)]
         group_args: GroupArgs,
-        /// Print what would be removed, without removing it
-        #[arg(long)]
-        dry_run: bool,
         #[command(flatten)]
-        confirm: Confirm,
+        removal: Removal,
     },
+}
+
+/// How a group is removed.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct Removal {
+    /// Print what would be removed, without removing it
+    #[arg(long)]
+    dry_run: bool,
+    /// Remove the group even if consumers are active
+    #[arg(long)]
+    force: bool,
+    #[command(flatten)]
+    confirm: Confirm,
 }
 
 impl GroupAction {
@@ -98,9 +112,7 @@ impl GroupAction {
             GroupAction::Create { group_args, from } => create(common, group_args, *from).await,
             GroupAction::Describe { stream, group } => describe::run(common, stream, group.as_deref()).await,
             GroupAction::Reset(reset) => reset.run(common).await,
-            GroupAction::Rm { group_args, dry_run, confirm } => {
-                remove(common, group_args, *dry_run, *confirm).await
-            }
+            GroupAction::Rm { group_args, removal } => remove(common, group_args, *removal).await,
         }
     }
 }
@@ -109,7 +121,7 @@ async fn list(common: &CommonOptions, pattern: &str) -> Result<(), Failure> {
     let backend = common.connect().await?;
     let location = backend.location();
     // A stream that is named without wildcards must exist.
-    if !pattern.contains(['*', '?', '[', '\\']) {
+    if !lookup::is_pattern(pattern) {
         lookup::stream(&*backend, pattern).await?;
     }
     let streams = Monitor::new(backend).streams(pattern).await?;
@@ -174,17 +186,18 @@ async fn create(
 async fn remove(
     common: &CommonOptions,
     GroupArgs { stream, group }: &GroupArgs,
-    dry_run: bool,
-    confirm: Confirm,
+    Removal { dry_run, force, confirm }: Removal,
 ) -> Result<(), Failure> {
     let backend = common.connect().await?;
     let info = lookup::group(&*backend, stream, group).await?;
+    let active = GroupManager::new(backend.clone()).active_consumers(stream, group).await?;
     let entries = counted(info.pending, "pending entry", "pending entries");
     let consumers = counted(info.consumers, "consumer", "consumers");
     let what = format!("group {} of {}, with {consumers} and {entries}", printable(group), printable(stream));
     let removed = if dry_run {
         false
     } else {
+        active::refuse(group, &active, force)?;
         confirm.ask(&format!("remove {what}")).await?;
         backend.delete_group(stream, group).await?
     };
@@ -194,11 +207,19 @@ async fn remove(
             "group": group,
             "removed": removed,
             "pending_dropped": info.pending,
+            "active_consumers": active,
             "dry_run": dry_run,
         }));
     }
-    let verb = if dry_run { "would remove" } else { "removed" };
-    print_line(&format!("{verb} {what}"))
+    if !dry_run {
+        return print_line(&format!("removed {what}"));
+    }
+    print_line(&format!("would remove {what}"))?;
+    if !active.is_empty() {
+        let names: Vec<String> = active.iter().map(printable).collect();
+        note(&format!("active consumers: {}; removing the group needs --force", names.join(", ")));
+    }
+    Ok(())
 }
 
 /// Converts a position to the start of a group. The first entry that the group reads is the one at the position.

@@ -5,15 +5,15 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use clap::Args;
 use millstream_worker::backend::StreamId;
-use millstream_worker::group_manager::{GroupManager, GroupPosition, Position, ResetPlan};
+use millstream_worker::group_manager::{GroupManager, GroupPosition, Position};
 use serde_json::{Value, json};
 
+use super::active;
 use crate::ops::connection::CommonOptions;
 use crate::ops::failure::Failure;
 use crate::ops::group_args::GroupArgs;
 use crate::ops::lookup;
 use crate::ops::output::{note, print, print_json};
-use crate::ops::safe_text::printable;
 use crate::ops::table::{Table, row};
 use crate::ops::time::{parse_duration, parse_id, parse_time};
 use crate::ops::value::{counted, format_lag};
@@ -83,7 +83,7 @@ impl ResetCommand {
         let groups = GroupManager::new(backend);
         let change = groups.preview_reset(stream, group, self.target.position()).await?;
         if self.execute {
-            self.refuse_if_active(&change)?;
+            active::refuse(&change.group, &change.active_consumers, self.force)?;
             groups.reset(&change).await?;
         }
         if common.json {
@@ -108,18 +108,6 @@ impl ResetCommand {
             note("nothing was changed; apply the change with --execute");
         }
         Ok(())
-    }
-
-    /// Returns an error if consumers are active: they would skip or repeat entries without noticing.
-    fn refuse_if_active(&self, change: &ResetPlan) -> Result<(), Failure> {
-        if self.force || change.active_consumers.is_empty() {
-            return Ok(());
-        }
-        Err(Failure::Other(format!(
-            "group {} has active consumers: {}\nstop them and wait a minute, or pass --force",
-            printable(&change.group),
-            change.active_consumers.iter().map(printable).collect::<Vec<_>>().join(", ")
-        )))
     }
 }
 

@@ -1,6 +1,6 @@
 //! The page of one group: its problems, figures, consumers and stuck messages.
 
-use millstream_worker::backend::{ConsumerInfo, PendingRow};
+use millstream_worker::backend::{PendingRow, StreamId};
 use millstream_worker::monitor::{GroupRates, GroupSnapshot, GroupVerdict, Health, LagAccuracy};
 use ratatui::text::{Line, Span};
 
@@ -27,7 +27,7 @@ pub(super) fn lines(state: &State, key: &RowKey, palette: &Palette, width: usize
         Line::from(vec![Span::styled(format!("{name:<10}"), palette.dim), Span::raw(value)])
     }));
     lines.push(Line::default());
-    lines.extend(consumers(&group.consumers, palette, width));
+    lines.extend(consumers(group, palette, width));
     lines.push(Line::default());
     lines.extend(stuck(group, palette, width));
     lines
@@ -145,9 +145,15 @@ fn column(heading: &str, kind: CellKind, drop_priority: u8) -> Column {
     Column { heading: heading.to_owned(), kind, drop_priority }
 }
 
-fn consumers(consumers: &[ConsumerInfo], palette: &Palette, width: usize) -> Vec<Line<'static>> {
-    if consumers.is_empty() {
-        return vec![Line::from("no consumers: no consumer has read from this group yet")];
+fn consumers(group: &GroupSnapshot, palette: &Palette, width: usize) -> Vec<Line<'static>> {
+    if group.consumers.is_empty() {
+        // The position of a new group can be the end of the stream, so it shows nothing about reads.
+        let is_at_the_start = group.last_delivered == StreamId::MIN;
+        return vec![Line::from(match group.was_read() {
+            true => "no consumers: those that read from this group have left",
+            false if is_at_the_start => "no consumers: no consumer has read from this group yet",
+            false => "no consumers",
+        })];
     }
     let mut grid = Grid::new(vec![
         column("CONSUMER", CellKind::Name, 0),
@@ -155,7 +161,7 @@ fn consumers(consumers: &[ConsumerInfo], palette: &Palette, width: usize) -> Vec
         column("IDLE", CellKind::Number, 0),
         column("INACTIVE", CellKind::Number, 1),
     ]);
-    for consumer in consumers {
+    for consumer in &group.consumers {
         grid.push(vec![
             printable(&consumer.name).into(),
             count(consumer.pending).into(),
