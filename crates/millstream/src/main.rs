@@ -1,8 +1,9 @@
 //! The `millstream` binary: parses the command line and runs the command.
 //!
 //! Exit codes: 0 success, 1 failure, 2 wrong usage, 3 no connection, 4 the named store, stream, group, consumer,
-//! pending entry or dead letter does not exist, 5 a check found problems. If a signal ends a command, the exit code is
-//! 128 plus the number of the signal, such as 130 for Ctrl-C.
+//! pending entry or dead letter does not exist, 5 a check found problems, 6 `work --until-empty` dead-lettered messages,
+//! 7 the command of a worker cannot run. If a signal ends a command, the exit code is 128 plus the number of the signal,
+//! such as 130 for Ctrl-C.
 
 mod banner;
 mod check;

@@ -18,6 +18,10 @@ pub(crate) enum Failure {
     Usage(String),
     /// A check found problems. The command has already printed them.
     Check,
+    /// A worker that ends when its group is empty has dead-lettered messages.
+    DeadLetters(String),
+    /// The command of a worker cannot run.
+    BrokenCommand(String),
     /// Any other error.
     Other(String),
     /// A signal with this number ended the command. No message is printed.
@@ -37,6 +41,8 @@ impl Failure {
             Failure::Connection(_) => ExitCode::from(3),
             Failure::NotFound(_) => ExitCode::from(4),
             Failure::Check => ExitCode::from(5),
+            Failure::DeadLetters(_) => ExitCode::from(6),
+            Failure::BrokenCommand(_) => ExitCode::from(7),
             // The convention of shells.
             Failure::Interrupted(signal) => {
                 u8::try_from(128 + signal).map_or(ExitCode::FAILURE, ExitCode::from)
@@ -67,6 +73,8 @@ impl Failure {
             Failure::Connection(text) => Failure::Connection(more(text)),
             Failure::NotFound(text) => Failure::NotFound(more(text)),
             Failure::Usage(text) => Failure::Usage(more(text)),
+            Failure::DeadLetters(text) => Failure::DeadLetters(more(text)),
+            Failure::BrokenCommand(text) => Failure::BrokenCommand(more(text)),
             Failure::Other(text) => Failure::Other(more(text)),
             silent @ (Failure::Check | Failure::Interrupted(_) | Failure::Output(_)) => silent,
         }
@@ -79,6 +87,8 @@ impl fmt::Display for Failure {
             Failure::Connection(text)
             | Failure::NotFound(text)
             | Failure::Usage(text)
+            | Failure::DeadLetters(text)
+            | Failure::BrokenCommand(text)
             | Failure::Other(text) => f.write_str(text),
             Failure::Check => f.write_str("the check found problems"),
             Failure::Interrupted(signal) => write!(f, "ended by signal {signal}"),

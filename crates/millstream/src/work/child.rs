@@ -12,7 +12,7 @@
 //! program. When the worker ends, it closes the standard input of the programs, and they should exit.
 
 use std::future::pending;
-use std::process::Stdio;
+use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use millstream_worker::{Failure, Message, Outcome, Reason};
@@ -22,6 +22,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{ChildStdin, ChildStdout};
 use tokio::time::{Instant, timeout_at};
 
+use super::broken_command::CommandCheck;
 use super::exec::{STOP_GRACE, not_started, retry, time_limit, timed_out};
 use super::payload::payload;
 use super::process::{Process, Shell};
@@ -49,8 +50,17 @@ impl ChildPool {
         ChildPool { shell, idle: Mutex::new(Vec::new()) }
     }
 
+    /// Returns the check whether the program can run.
+    pub(super) fn check(&self) -> &CommandCheck {
+        &self.shell.check
+    }
+
     /// Handles one message.
     pub(super) async fn run(&self, message: &Message) -> Outcome {
+        let check = &self.shell.check;
+        if let Some(outcome) = check.outcome_if_broken() {
+            return outcome;
+        }
         let mut program = match self.take() {
             Ok(program) => program,
             Err(error) => return not_started(&error),
@@ -60,14 +70,18 @@ impl ChildPool {
             answer = program.handle(&payload) => match answer {
                 Ok(outcome) => {
                     self.put_back(program);
-                    outcome
+                    check.judge(message, None, outcome)
                 }
                 Err(error) => {
-                    let detail = program.stop().await.map_or_else(String::new, |line| format!(": {line}"));
-                    retry(format!("{error}{detail}"), "child", Reason::Failed)
+                    let (status, line) = program.stop().await;
+                    let detail = line.map_or_else(String::new, |line| format!(": {line}"));
+                    check.judge(message, status, retry(format!("{error}{detail}"), "child", Reason::Failed))
                 }
             },
-            limit = time_limit(self.shell.timeout) => timed_out(limit, program.stop().await),
+            limit = time_limit(self.shell.timeout) => {
+                let (_, line) = program.stop().await;
+                check.judge(message, None, timed_out(limit, line))
+            }
             () = message.cancelled.cancelled() => {
                 program.process.terminate();
                 // A cancelled message has no outcome. The worker soon drops this future, and that kills the program.
@@ -162,10 +176,10 @@ impl ChildProgram {
         }
     }
 
-    /// Stops the program and returns the last line of its standard error.
-    async fn stop(&mut self) -> Option<String> {
-        self.process.stop(STOP_GRACE).await;
-        self.process.last_stderr_line().await
+    /// Stops the program. Returns how it ended, and the last line of its standard error.
+    async fn stop(&mut self) -> (Option<ExitStatus>, Option<String>) {
+        let status = self.process.stop(STOP_GRACE).await;
+        (status, self.process.last_stderr_line().await)
     }
 }
 

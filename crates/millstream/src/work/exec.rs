@@ -4,6 +4,7 @@
 //! |---|---|
 //! | 0 | acknowledged |
 //! | 65 (`EX_DATAERR`), 100 | rejected: dead-lettered immediately |
+//! | 126, 127 before the command has run once | delivered again; the delivery does not count (see `broken_command`) |
 //! | 75 (`EX_TEMPFAIL`), any other | retried |
 //! | killed by a signal, exceeded the timeout | retried |
 //! | none: the shell could not be started | delivered again; the delivery does not count |
@@ -100,18 +101,25 @@ impl Exec {
     }
 
     async fn run_process(&self, messages: &[Message], variables: &Variables) -> Outcome {
+        if let Some(outcome) = self.0.check.outcome_if_broken() {
+            return outcome;
+        }
         let mut process = match self.start(variables) {
             Ok(process) => process,
             Err(error) => return not_started(&error),
         };
         match self.feed_and_wait(&mut process, messages).await {
-            RunEnd::Exited(Ok(status)) => outcome_of(status, process.last_stderr_line().await),
+            RunEnd::Exited(Ok(status)) => {
+                let outcome = outcome_of(status, process.last_stderr_line().await);
+                self.0.check.judge(&messages[0], Some(status), outcome)
+            }
             RunEnd::Exited(Err(error)) => {
                 retry(format!("cannot wait for the command: {error}"), "wait", Reason::Failed)
             }
             RunEnd::TimedOut(limit) => {
                 process.stop(STOP_GRACE).await;
-                timed_out(limit, process.last_stderr_line().await)
+                let outcome = timed_out(limit, process.last_stderr_line().await);
+                self.0.check.judge(&messages[0], None, outcome)
             }
             RunEnd::Cancelled => {
                 process.terminate();

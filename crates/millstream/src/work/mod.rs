@@ -10,6 +10,7 @@
 //! stops the worker immediately.
 
 mod backlog;
+mod broken_command;
 mod child;
 mod console;
 mod exec;
@@ -35,9 +36,10 @@ use millstream_worker::{Admin, Error, Message, Outcome, Report, Worker};
 use tokio::signal::unix::SignalKind;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 use self::backlog::Backlog;
+use self::broken_command::CommandCheck;
 use self::child::ChildPool;
 use self::console::Console;
 use self::exec::Exec;
@@ -50,7 +52,9 @@ use crate::ops::Failure;
 use crate::ops::connection::CommonOptions;
 use crate::ops::lookup;
 use crate::ops::output::{note, print_json_line};
+use crate::ops::shell::{option, suggest};
 use crate::ops::time::parse_duration;
+use crate::ops::value::counted;
 
 /// Default timeout of `--http`. Without a timeout, an endpoint that never responds would occupy a slot forever.
 const HTTP_TIMEOUT: Duration = Duration::from_secs(30);
@@ -84,6 +88,8 @@ Messages are JSON objects: {\"id\",\"stream\",\"group\",\"attempt\",\"fields\":{
     0        acknowledge
     65, 100  reject: the message becomes a dead letter immediately
     other    retry, also if a signal kills the command
+  If the first runs end with 126 or 127 (cannot execute, not found), the command
+  is broken: the worker stops with exit code 7, and no message is spent.
   The last line of standard error becomes the error of the dead letter.
   With --batch, standard input has one line per message, MILLSTREAM_COUNT is
   the number of messages, and the exit code applies to all of them. A message
@@ -126,7 +132,8 @@ pub(crate) struct Work {
     batch_wait: Duration,
     #[command(flatten)]
     worker: WorkerOptions,
-    /// Exit about a second after the group has no unread and no pending messages left
+    /// Exit about a second after the group has no unread and no pending messages left; the exit code is 6 if this worker
+    /// dead-lettered messages
     #[arg(long, help_heading = "Running")]
     until_empty: bool,
     /// Print only warnings and errors, no status and no report; --json still prints its report
@@ -146,16 +153,37 @@ impl Work {
         log::start(&console, self.log.as_deref(), default)?;
         let result = self.work(&console).await;
         console.end_status();
-        let (consumer, report) = result?;
+        let Ended { consumer, report, broken_command } = result?;
         if self.common.json {
             print_json_line(&status::report_json(&consumer, &report))?;
         } else if !self.quiet {
             note(&format!("millstream: {report}"));
         }
+        if let Some(error) = broken_command {
+            return Err(Failure::BrokenCommand(format!(
+                "the command of the handler cannot run: {error}\ncorrect --exec or --child; no message was spent"
+            )));
+        }
+        if self.until_empty && report.dead > 0 {
+            let messages = counted(report.dead, "message", "messages");
+            return Err(Failure::DeadLetters(format!(
+                "moved {messages} to the dead letters; list them with: {}",
+                self.list_dead_letters()
+            )));
+        }
         Ok(())
     }
 
-    async fn work(&self, console: &Console) -> Result<(String, Report), Failure> {
+    /// Returns the command that lists the dead letters of the worker, or the streams that have some if there are several.
+    fn list_dead_letters(&self) -> String {
+        let dlq = self.worker.dlq.as_ref().map_or_else(String::new, |dlq| option("--dlq", dlq));
+        match &*self.stream {
+            [stream] => suggest("dlq ls", &[stream], &dlq),
+            _ => suggest("dlq ls", &[], ""),
+        }
+    }
+
+    async fn work(&self, console: &Console) -> Result<Ended, Failure> {
         let no_signals = |error| Failure::Other(format!("cannot handle signals: {error}"));
         let mut signals = Signals::listen().map_err(no_signals)?;
         self.check().map_err(|error| Failure::Usage(error.to_string()))?;
@@ -176,6 +204,12 @@ impl Work {
             }
             std::future::pending::<()>().await;
         };
+        let end_when_broken = async {
+            runner.broken().await;
+            error!("the command of the handler cannot run: draining");
+            stopping.cancel();
+            std::future::pending::<()>().await;
+        };
         let two_signals = async {
             signals.next().await;
             console.set_status("draining; a second signal stops immediately".to_owned());
@@ -189,14 +223,15 @@ impl Work {
                 Err(error) => return Err(self.explain(&*backend, error).await),
             },
             second = two_signals => Err(second),
-            // These two futures never complete.
+            // These three futures never complete.
+            () = end_when_broken => Err(SignalKind::terminate()),
             () = end_when_empty => Err(SignalKind::terminate()),
             () = status::report_progress(&handle, &backlog, console) => Err(SignalKind::terminate()),
         };
         match ended {
             Ok(report) => {
                 runner.stop().await;
-                Ok((consumer, report))
+                Ok(Ended { consumer, report, broken_command: runner.broken_command() })
             }
             Err(signal) => {
                 warn!("received a second signal: stopping immediately");
@@ -239,6 +274,7 @@ impl Work {
             timeout,
             console: console.clone(),
             watchdog: Arc::new(Watchdog::start()),
+            check: Arc::new(CommandCheck::default()),
         };
         match &self.handler {
             HandlerOptions { exec: Some(command), .. } => Ok(Runner::Exec(Arc::new(Exec(shell(command))))),
@@ -306,6 +342,14 @@ impl Work {
     }
 }
 
+/// How a worker ended.
+struct Ended {
+    consumer: String,
+    report: Report,
+    /// The error of a command that cannot run.
+    broken_command: Option<String>,
+}
+
 /// The handler that the command line selects.
 enum Runner {
     Exec(Arc<Exec>),
@@ -329,6 +373,28 @@ impl Runner {
             Runner::Child(_) => "child",
             Runner::Http(_) => "http",
         }
+    }
+
+    /// Returns the check whether the command can run, if the handler is a command.
+    fn check(&self) -> Option<&CommandCheck> {
+        match self {
+            Runner::Exec(exec) => Some(&exec.0.check),
+            Runner::Child(pool) => Some(pool.check()),
+            Runner::Http(_) => None,
+        }
+    }
+
+    /// Completes when the command turns out to be broken.
+    async fn broken(&self) {
+        match self.check() {
+            Some(check) => check.broken().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Returns the error of a broken command.
+    fn broken_command(&self) -> Option<String> {
+        self.check().and_then(CommandCheck::error)
     }
 
     /// Stops idle child programs.

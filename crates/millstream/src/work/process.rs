@@ -12,6 +12,7 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
+use super::broken_command::CommandCheck;
 use super::console::Console;
 use super::watchdog::Watchdog;
 use crate::ops::connection::PASSWORD_VARIABLE;
@@ -32,6 +33,8 @@ pub(super) struct Shell {
     pub(super) timeout: Option<Duration>,
     pub(super) console: Console,
     pub(super) watchdog: Arc<Watchdog>,
+    /// Whether the command can run.
+    pub(super) check: Arc<CommandCheck>,
 }
 
 /// A running command. If it is dropped while it runs, it is killed with all of its children.
@@ -101,14 +104,15 @@ impl Process {
         self.signal(Signal::TERM);
     }
 
-    /// Sends SIGTERM, and SIGKILL if the process still runs after the grace period. Waits until it has ended.
-    pub(super) async fn stop(&mut self, grace: Duration) {
+    /// Sends SIGTERM, and SIGKILL if the process still runs after the grace period. Waits until it has ended. Returns
+    /// how it ended, which can be an exit code of its own if it was ending already.
+    pub(super) async fn stop(&mut self, grace: Duration) -> Option<ExitStatus> {
         self.terminate();
         // On a timeout, SIGKILL follows.
         let _ = timeout(grace, self.wait()).await;
         // Also kills children that ignored SIGTERM.
         self.signal(Signal::KILL);
-        let _ = self.wait().await;
+        self.wait().await.ok()
     }
 
     /// Returns the last line of its standard error, after its output has been forwarded.

@@ -127,7 +127,7 @@ fn a_command_that_always_fails_leaves_a_dead_letter_with_its_stderr() {
     let store = TestStore::server();
     store.add(1);
     let command = "echo at first >&2; echo the bank is closed >&2; exit 1";
-    let run = store.work(&["--exec", command, "--max-deliveries", "2"]).ok();
+    let run = store.work(&["--exec", command, "--max-deliveries", "2"]).exits(6);
     assert_eq!(run.report(["acknowledged", "retried", "dead"]), [0, 1, 1]);
     let [dead_letter] = &store.dead_letters()[..] else { panic!("expected one dead letter") };
     assert_eq!(dead_letter["error"], "the bank is closed");
@@ -142,7 +142,7 @@ fn exit_codes_65_and_100_reject_immediately() {
     let store = TestStore::embedded();
     store.add(2);
     let command = "echo no such customer >&2; test $MILLSTREAM_FIELD_N = 1 && exit 65; exit 100";
-    let run = store.work(&["--exec", command]).ok();
+    let run = store.work(&["--exec", command]).exits(6);
     assert_eq!(run.report(["retried", "dead"]), [0, 2]);
     for dead_letter in store.dead_letters() {
         assert_eq!((&dead_letter["reason"], &dead_letter["deliveries"]), (&"rejected".into(), &1.into()));
@@ -164,7 +164,7 @@ fn a_timeout_kills_the_command_and_its_children() {
     let store = TestStore::server();
     store.add(1);
     let command = "sleep 1000 & echo $! > sleeper; echo waiting for the bank >&2; sleep 1000";
-    let run = store.work(&["--exec", command, "--timeout", "2s", "--max-deliveries", "1"]).ok();
+    let run = store.work(&["--exec", command, "--timeout", "2s", "--max-deliveries", "1"]).exits(6);
     assert_eq!(run.report(["dead", "timeouts"]), [1, 1]);
     let dead_letter = &store.dead_letters()[0];
     assert_eq!(dead_letter["reason"], "timeout");
@@ -221,7 +221,7 @@ fn a_failing_message_of_a_batch_is_dead_lettered_alone() {
     let command =
         "echo $MILLSTREAM_COUNT >> counts; ! grep -q '\"n\":\"3\"' || { echo the third >&2; exit 1; }";
     let batch = ["--batch", "6", "--batch-wait", "2s", "--concurrency", "1", "--max-deliveries", "3"];
-    let run = store.work(&[&["--exec", command], &batch[..]].concat()).ok();
+    let run = store.work(&[&["--exec", command], &batch[..]].concat()).exits(6);
     assert_eq!(run.report(["acknowledged", "retried", "dead"]), [5, 7, 1]);
     let [dead_letter] = &store.dead_letters()[..] else { panic!("expected one dead letter") };
     assert_eq!((&dead_letter["fields"]["n"], &dead_letter["error"]), (&"3".into(), &"the third".into()));

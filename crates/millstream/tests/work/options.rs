@@ -32,7 +32,7 @@ fn dedupe_handles_a_duplicate_once() {
 fn dlq_names_the_dead_letter_stream() {
     let store = TestStore::embedded();
     store.add(1);
-    store.work(&["--exec", "exit 65", "--dlq", "failed-orders"]).ok();
+    store.work(&["--exec", "exit 65", "--dlq", "failed-orders"]).exits(6);
     let streams = store.run(&["stream", "ls", "--json"]).ok().out;
     assert!(streams.contains("failed-orders") && !streams.contains(":dlq"), "{streams}");
 }
