@@ -97,7 +97,9 @@ Messages are JSON objects: {\"id\",\"stream\",\"group\",\"attempt\",\"fields\":{
 --child
   The program gets each message as a line on standard input, and answers with a
   line on standard output:
-  {\"outcome\":\"ack\"|\"retry\"|\"reject\"|\"skip\",\"after_ms\":N,\"error\":\"…\"}
+  {\"id\":\"…\",\"outcome\":\"ack\"|\"retry\"|\"reject\"|\"skip\",\"after_ms\":N,\"error\":\"…\"}
+  With --pipeline N, up to N messages are in one program at a time, and there
+  are up to --concurrency / N programs.
 --http
   The message is the body of a POST request. The status of the response decides:
     2xx                 acknowledge
@@ -130,6 +132,9 @@ pub(crate) struct Work {
     /// Maximum time to wait for a batch to fill
     #[arg(long, value_name = "DURATION", default_value = "100ms", value_parser = parse_duration, requires = "batch", help_heading = HANDLER_HEADING)]
     batch_wait: Duration,
+    /// Send up to N messages at a time to one --child program, which answers each with its id, in any order [default: 1]
+    #[arg(long, value_name = "N", value_parser = parse_count, help_heading = HANDLER_HEADING)]
+    pipeline: Option<usize>,
     #[command(flatten)]
     worker: WorkerOptions,
     /// Exit about a second after the group has no unread and no pending messages left; the exit code is 6 if this worker
@@ -268,6 +273,9 @@ impl Work {
         if self.batch.is_some() && self.handler.exec.is_none() {
             return Err("--batch requires --exec".to_owned());
         }
+        if self.pipeline.is_some() && self.handler.child.is_none() {
+            return Err("--pipeline requires --child".to_owned());
+        }
         let timeout = self.worker.timeout;
         let shell = |command: &String| Shell {
             command: command.clone(),
@@ -278,7 +286,9 @@ impl Work {
         };
         match &self.handler {
             HandlerOptions { exec: Some(command), .. } => Ok(Runner::Exec(Arc::new(Exec(shell(command))))),
-            HandlerOptions { child: Some(command), .. } => Ok(Runner::Child(ChildPool::new(shell(command)))),
+            HandlerOptions { child: Some(command), .. } => {
+                Ok(Runner::Child(ChildPool::new(shell(command), self.pipeline.unwrap_or(1))))
+            }
             HandlerOptions { http: Some(url), .. } => {
                 Endpoint::new(url, &self.header, timeout.unwrap_or(HTTP_TIMEOUT))
                     .map(Box::new)

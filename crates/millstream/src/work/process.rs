@@ -93,12 +93,6 @@ impl Process {
         status
     }
 
-    /// Whether the process has ended.
-    pub(super) fn has_ended(&mut self) -> bool {
-        self.ended = self.ended || !matches!(self.child.try_wait(), Ok(None));
-        self.ended
-    }
-
     /// Sends SIGTERM to the process and its children.
     pub(super) fn terminate(&self) {
         self.signal(Signal::TERM);

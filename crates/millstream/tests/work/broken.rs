@@ -12,6 +12,7 @@ fn a_command_that_cannot_run_stops_the_worker_and_spends_no_message() {
         (&["--exec", "./data.txt"], "./data.txt: Permission denied"),
         (&["--exec", "./chrage.sh", "--batch", "4"], "./chrage.sh: not found"),
         (&["--child", "./chrage.py"], "./chrage.py: not found"),
+        (&["--child", "./chrage.py", "--pipeline", "8"], "./chrage.py: not found"),
     ];
     for (store, handlers) in [(TestStore::server(), &handlers[..]), (TestStore::embedded(), &handlers[..1])] {
         store.add(50);

@@ -10,6 +10,7 @@ mod examples;
 mod exec;
 mod http;
 mod options;
+mod pipeline;
 #[expect(dead_code, reason = "other suites use the rest")]
 #[path = "../support/mod.rs"]
 mod support;
