@@ -380,10 +380,14 @@ fn not_ours(name: &str) -> Failure {
     format!("{name} was not started by this program").into()
 }
 
+/// The part of a server's folder that the server gets for its data. Certificates and the server's output are beside it.
+const DATA: &str = "data";
+
 /// Creates the server's folder on the disk of the results. /tmp may be in memory, where a sync costs nothing.
 fn fresh_folder(port: u16, options: &Options) -> Result<PathBuf, Failure> {
     let folder = options.out.join(format!("data-{}-{port}", std::process::id()));
-    fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+    let data = folder.join(DATA);
+    fs::create_dir_all(&data).map_err(|e| format!("{}: {e}", data.display()))?;
     Ok(folder)
 }
 
@@ -427,6 +431,7 @@ fn arguments(is_ours: bool, port: u16, folder: &Path, persistence: Persistence) 
         Persistence::Always | Persistence::AlwaysOnSlowDisk => ("yes", "always"),
     };
     let port = port.to_string();
+    let folder = folder.join(DATA);
     let folder = folder.to_string_lossy();
     let mut arguments = Vec::new();
     if is_ours {

@@ -64,6 +64,10 @@ impl fmt::Display for StartError {
                 writeln!(f, "cannot open the data folder {dir}: {source}.")?;
                 // Suggests `millstream check` only if the folder exists and can be damaged.
                 match path.is_dir() {
+                    true if matches!(source, FolderError::Foreign { .. }) => f.write_str(
+                        "The folder was not changed. \
+                         Choose a folder that is empty or does not exist yet with --dir",
+                    ),
                     true if matches!(source, FolderError::TooFewDatabases { .. }) => {
                         f.write_str("The folder is not damaged and was not changed")
                     }
@@ -233,6 +237,7 @@ fn open_store(settings: &Settings) -> Result<(Store, Option<Recovered>), StartEr
             max_bytes: number(Id::StreamNodeMaxBytes),
             max_entries: number(Id::StreamNodeMaxEntries),
         },
+        known_files: files_in_settings(settings),
         progress: Box::new(show_progress),
         ..FolderOptions::default()
     };
@@ -240,6 +245,13 @@ fn open_store(settings: &Settings) -> Result<(Store, Option<Recovered>), StartEr
         Ok((store, recovered)) => Ok((store, Some(recovered))),
         Err(source) => Err(StartError::Folder { path: dir, source }),
     }
+}
+
+/// Returns the paths of the files and the socket that settings name. They can be in the data folder.
+fn files_in_settings(settings: &Settings) -> Vec<PathBuf> {
+    let ids = [Id::AclFile, Id::UnixSocket, Id::TlsCertFile, Id::TlsKeyFile, Id::TlsCaCertFile];
+    let paths = ids.into_iter().map(|id| settings.text(id)).filter(|path| !path.is_empty());
+    paths.map(PathBuf::from).collect()
 }
 
 /// Logs how far a long recovery is.

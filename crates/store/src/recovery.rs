@@ -5,7 +5,7 @@
 
 use std::cell::Cell;
 use std::ops::ControlFlow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::{fmt, fs, io};
@@ -39,6 +39,8 @@ pub struct FolderOptions {
     pub change_bytes_max: u64,
     /// Maximum size of blocks of stream entries. Replay uses it too.
     pub block_limits: BlockLimits,
+    /// Paths of the program's own files, such as a socket. They can be in a folder in which a store is created.
+    pub known_files: Vec<PathBuf>,
     /// Called regularly with the progress of recovery.
     pub progress: Box<dyn FnMut(RecoveryProgress)>,
 }
@@ -50,6 +52,7 @@ impl Default for FolderOptions {
             segment_bytes: 64 << 20,
             change_bytes_max: log::CHANGE_BYTES_MAX,
             block_limits: BlockLimits::default(),
+            known_files: Vec::new(),
             progress: Box::new(|_| {}),
         }
     }
@@ -66,31 +69,43 @@ impl FolderOptions {
     }
 }
 
-/// What a folder contains before it is opened. Callers check this first, because opening creates files in the folder.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What a folder contains before it is opened. Opening creates files in the folder, which must not mix with others.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FolderContents {
     /// A store, or parts of one.
     Store,
     /// No files, or only those that opening creates first. Also if the folder does not exist.
     Empty,
-    /// Other files, but neither a manifest nor a segment.
-    Foreign,
+    /// Other files, but neither a manifest nor a segment. Has the name of one of them.
+    Foreign(String),
 }
+
+/// Folder that a file system creates in its root.
+const LOST_AND_FOUND: &str = "lost+found";
 
 impl FolderContents {
     /// Examines a folder without changing anything.
     pub fn of(dir: &Path) -> io::Result<FolderContents> {
+        FolderContents::with_known_files(dir, &[])
+    }
+
+    /// Like [`FolderContents::of`]. Files with these paths do not count as foreign.
+    fn with_known_files(dir: &Path, known: &[PathBuf]) -> io::Result<FolderContents> {
         let listed = match fs::read_dir(dir) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(FolderContents::Empty),
             listed => listed?,
         };
+        let absolute = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        let known: Vec<PathBuf> = known.iter().map(|path| absolute(path)).collect();
         let mut contents = FolderContents::Empty;
         for file in listed {
-            match file?.file_name().to_str() {
+            let file = file?;
+            match file.file_name().to_str() {
                 Some(name) if log::is_store_file(name) => return Ok(FolderContents::Store),
-                // Opening creates these files before it stores any data.
-                Some(LOCK_FILE | log::NEW_MANIFEST) => {}
-                _ => contents = FolderContents::Foreign,
+                // Opening creates the first two before it stores any data.
+                Some(LOCK_FILE | log::NEW_MANIFEST | LOST_AND_FOUND) => {}
+                _ if known.contains(&absolute(&file.path())) => {}
+                _ => contents = FolderContents::Foreign(file.file_name().to_string_lossy().into_owned()),
             }
         }
         Ok(contents)
@@ -120,6 +135,11 @@ impl Recovered {
 /// Why a folder was not opened. Opening changed nothing in it, unless creating or repairing the log failed.
 #[derive(Debug)]
 pub enum FolderError {
+    /// The folder contains no store, but other files.
+    Foreign {
+        /// Name of one of these files.
+        file: String,
+    },
     /// The log or the manifest is damaged, or the disk failed.
     Log(OpenError),
     /// The current snapshot is damaged or cannot be read.
@@ -141,6 +161,9 @@ pub enum FolderError {
 impl fmt::Display for FolderError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            FolderError::Foreign { file } => {
+                write!(f, "it contains no store, but other files, for example {file:?}")
+            }
             FolderError::Log(error) => error.fmt(f),
             FolderError::Snapshot { file, what } => write!(f, "{file}: {what}"),
             FolderError::TooFewDatabases { highest, databases } => write!(
@@ -165,11 +188,18 @@ pub(crate) type BeginJournal = fn(Log, Arc<dyn Disk>, Arc<dyn Clock>) -> Arc<Jou
 
 impl Store {
     /// Opens the store in a folder. Creates the folder if it does not exist.
+    ///
+    /// Fails if the folder contains other files and no store.
     pub fn open(
         dir: &Path,
         options: StoreOptions,
         folder: FolderOptions,
     ) -> Result<(Store, Recovered), FolderError> {
+        // If the folder cannot be read, the error of creating files in it says more.
+        if let Ok(FolderContents::Foreign(file)) = FolderContents::with_known_files(dir, &folder.known_files)
+        {
+            return Err(FolderError::Foreign { file });
+        }
         let disk = RealDisk::create(dir).map_err(OpenError::from)?;
         Store::open_on(Arc::new(disk), options, folder)
     }

@@ -493,6 +493,32 @@ fn a_folder_that_cannot_be_written_is_reported() {
 }
 
 #[test]
+fn a_folder_with_other_files_and_no_store_is_refused() {
+    let dir = TempDir::new();
+    let data = data_of(&dir);
+    std::fs::create_dir(&data).expect("a folder");
+    std::fs::write(data.join("thesis.txt"), "mine").expect("writable");
+    let stderr = refused(&dir, &[]);
+    assert!(stderr.contains("it contains no store, but other files, for example \"thesis.txt\""), "{stderr}");
+    assert!(stderr.contains("empty or does not exist yet with --dir"), "{stderr}");
+    assert_eq!(files(&dir), ["thesis.txt"], "a refused start wrote files");
+    // Without a log the server writes nothing, so it needs no folder of its own.
+    end(Server::start_in(&dir, &["--appendonly", "no"]), "-TERM");
+
+    // A mount point has this folder, and the settings name files that can be here.
+    std::fs::remove_file(data.join("thesis.txt")).expect("removable");
+    std::fs::create_dir(data.join("lost+found")).expect("a folder");
+    let users = data.join("users.acl");
+    std::fs::write(&users, "user alice on nopass ~* +@all\n").expect("writable");
+    let socket = data.join("socket");
+    let flags = ["--aclfile", users.to_str().expect("text"), "--unixsocket", socket.to_str().expect("text")];
+    let before = work(&Server::start_in(&dir, &flags));
+    // Files beside an existing store do not matter.
+    std::fs::write(data.join("thesis.txt"), "mine").expect("writable");
+    assert_eq!(state(&Server::start_in(&dir, &[])), before);
+}
+
+#[test]
 fn a_torn_tail_is_removed_and_reported() {
     let dir = TempDir::new();
     let server = Server::start_in(&dir, &["--appendfsync", "no"]);

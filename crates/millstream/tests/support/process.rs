@@ -185,7 +185,10 @@ fn command(kind: ServerKind, port: u16, folder: &Path) -> Command {
             command.args(["serve", "--port", &port]);
         }
     }
-    command.arg("--dir").arg(folder);
+    // Millstream creates a store only in an empty folder. The server's output is in `folder`.
+    let data = folder.join("data");
+    fs::create_dir_all(&data).expect("create the data folder");
+    command.arg("--dir").arg(data);
     command
 }
 

@@ -161,7 +161,10 @@ fn spawn(program: Program, port: u16, folder: &Path, arguments: &[String], is_tl
     if !arguments.iter().any(|argument| argument == "--appendonly") {
         command.args(["--appendonly", "no"]);
     }
-    command.arg("--dir").arg(folder).args(arguments).current_dir(folder);
+    // Millstream creates a store only in an empty folder. The server's output is in `folder`.
+    let data = folder.join("data");
+    fs::create_dir_all(&data).expect("create the data folder");
+    command.arg("--dir").arg(data).args(arguments).current_dir(folder);
     command.stdin(Stdio::null()).stdout(output.try_clone().expect("share the output file")).stderr(output);
     command.spawn().unwrap_or_else(|error| panic!("start {program:?}: {error}"))
 }

@@ -51,7 +51,7 @@ impl Embedded {
         let folder = folder.as_ref();
         match folder::contents(folder)? {
             FolderContents::Store | FolderContents::Empty => Embedded::open_any(folder),
-            FolderContents::Foreign => Err(folder::foreign(folder)),
+            FolderContents::Foreign(_) => Err(folder::foreign(folder)),
         }
     }
 
@@ -60,7 +60,7 @@ impl Embedded {
         let folder = folder.as_ref();
         match folder::contents(folder)? {
             FolderContents::Store => Embedded::open_any(folder),
-            FolderContents::Empty | FolderContents::Foreign => Err(folder::no_store(folder)),
+            FolderContents::Empty | FolderContents::Foreign(_) => Err(folder::no_store(folder)),
         }
     }
 
