@@ -9,6 +9,7 @@ mod endpoint;
 mod examples;
 mod exec;
 mod http;
+mod logs;
 mod options;
 mod pipeline;
 #[expect(dead_code, reason = "other suites use the rest")]

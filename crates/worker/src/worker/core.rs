@@ -10,6 +10,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
+use super::failure_log::FailureLog;
 use super::in_flight::Releasing;
 use super::job::{FinishedJob, Job};
 use super::outage::{Operation, StoreBackoff};
@@ -79,6 +80,7 @@ pub(crate) struct Core {
     pub(crate) subscriptions: Vec<Subscription>,
     pub(crate) queue: Queue,
     pub(crate) counters: Counters,
+    pub(crate) failure_log: FailureLog,
     pub(crate) keys_in_flight: KeysInFlight,
     /// Target number of slots.
     pub(crate) slots: watch::Sender<usize>,
@@ -125,6 +127,7 @@ impl Core {
             subscriptions,
             queue,
             counters: Counters::default(),
+            failure_log: FailureLog::default(),
             keys_in_flight: KeysInFlight::default(),
             slots: watch::Sender::new(slots),
             draining: CancellationToken::new(),

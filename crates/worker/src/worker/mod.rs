@@ -5,6 +5,7 @@ mod autoscaler;
 mod backing_off;
 mod builder;
 mod core;
+mod failure_log;
 mod fetcher;
 mod in_flight;
 mod job;

@@ -73,6 +73,7 @@ pub(crate) async fn run(
         () = tasks.wait_for_panic() => core.fail(panic_error()),
     }
     drain(&core, &mut tasks, &mut slots).await;
+    core.failure_log.finish();
     match core.failure.lock().take() {
         Some(error) => Err(error),
         None => Ok(core.counters.report()),

@@ -63,7 +63,12 @@ const DEAD_LETTER_RETRY_DELAY: Duration = Duration::from_secs(1);
 fn group_by_settlement(core: &Core, finished_jobs: Vec<FinishedJob>) -> BySettlement {
     let mut grouped = BySettlement::default();
     for FinishedJob { job, result, run_time } in finished_jobs {
-        match decide_settlement(&result, job.attempt, core.settings.max_deliveries, &core.settings.backoff) {
+        let settlement =
+            decide_settlement(&result, job.attempt, core.settings.max_deliveries, &core.settings.backoff);
+        if let Settlement::Retry(after, _) = settlement {
+            core.failure_log.attempt_failed(&core.subscriptions[job.subscription], &job, &result, after);
+        }
+        match settlement {
             Settlement::Acknowledge => grouped.acknowledge.push(FinishedJob { job, result, run_time }),
             Settlement::DeadLetter(failure, deliveries) => {
                 grouped.dead_letter.push(DeadLettering { job, failure, deliveries })
@@ -164,9 +169,10 @@ async fn dead_letter(core: &Core, subscription: &Subscription, jobs: Vec<DeadLet
                 Operation::DeadLettering,
             );
             let mut lost = 0;
-            for DeadLettering { job, failure, .. } in &jobs {
-                if moved.contains(&job.id) {
-                    core.counters.dead_lettered(subscription, failure.reason);
+            for dead_lettering in &jobs {
+                if moved.contains(&dead_lettering.job.id) {
+                    core.counters.dead_lettered(subscription, dead_lettering.failure.reason);
+                    core.failure_log.dead_lettered(subscription, dead_lettering);
                 } else {
                     lost += 1;
                 }
