@@ -93,9 +93,11 @@ pub enum StreamEffect<'a> {
     /// Assigns pending entries to a consumer with these delivery times and counts. Creates rows that do not
     /// exist.
     Claim { group: &'a [u8], consumer: &'a [u8], rows: &'a [ClaimedRow], at_ms: u64 },
-    /// Removes the owner of pending entries and queues them, in this order, to be claimed. Creates rows that
+    /// Removes the owner of pending entries and queues them, in this order, to be claimed at once. Creates rows that
     /// do not exist.
     Release { group: &'a [u8], rows: &'a [ReleasedRow] },
+    /// Like `Release`, but the rows have due times, before which they cannot be claimed.
+    ReleaseUntil { group: &'a [u8], rows: &'a [ReleasedRow], at_ms: u64 },
     /// Moves all pending entries of the consumer `from` to the consumer `to`, which is created if needed.
     /// Deletes `from`.
     Adopt { group: &'a [u8], from: &'a [u8], to: &'a [u8], at_ms: u64 },
@@ -126,6 +128,9 @@ pub struct ReleasedRow {
     pub id: StreamId,
     /// The delivery count to record.
     pub deliveries: u64,
+    /// The due time, before which only a claim by id takes the entry (Unix milliseconds). 0 if it can be claimed at
+    /// once, as always in [`StreamEffect::Release`].
+    pub not_before_ms: u64,
 }
 
 /// A change to whole values: a key is moved or copied, or databases are swapped or cleared.

@@ -50,6 +50,8 @@ pub enum Refusal {
     NoSuchEntry,
     /// The producer history has recorded another entry for this `iid`.
     IidConflict,
+    /// The delay of a release is longer than the maximum.
+    DelayOutOfRange,
     /// XADOPT with the same consumer as source and destination.
     AdoptsItself,
     /// Source and destination are the same key.
@@ -87,6 +89,7 @@ impl fmt::Display for Refusal {
             Refusal::StringTooLong => "the string would be longer than the maximum",
             Refusal::NoSuchEntry => "the stream has no entry with this id",
             Refusal::IidConflict => "the producer already used this iid for another entry",
+            Refusal::DelayOutOfRange => "the delay is longer than ten years",
             Refusal::AdoptsItself => "a consumer cannot adopt its own pending entries",
             Refusal::SameObject => "source and destination are the same",
             Refusal::NoSuchDatabase => "the database number is out of range",

@@ -346,10 +346,15 @@ impl Run {
         ids.extend(found.pending().last().map(|row| row.id));
         let mode = [NackMode::Silent, NackMode::Fail, NackMode::Fatal][self.random.below(3) as usize];
         let deliveries = self.random.one_in(3).then(|| self.random.below(9));
-        let options = NackOptions { mode, deliveries, force: self.random.one_in(3) };
-        let rows = self.stream.decide_nack(found, &ids, options);
-        assert_eq!(rows.len(), self.naive.nack(group, &ids, mode, deliveries, options.force));
-        self.apply(StreamEffect::Release { group, rows: &rows });
+        let (force, delay_ms) = (self.random.one_in(3), self.random.below(3) * self.random.below(30));
+        let (options, at_ms) = (NackOptions { mode, deliveries, force, delay_ms }, self.now_ms);
+        let rows = self.stream.decide_nack(found, &ids, options, at_ms).unwrap();
+        let not_before_ms = (delay_ms > 0).then_some(at_ms + delay_ms);
+        assert_eq!(rows.len(), self.naive.nack(group, &ids, mode, (deliveries, force), not_before_ms));
+        match not_before_ms {
+            None => self.apply(StreamEffect::Release { group, rows: &rows }),
+            Some(_) => self.apply(StreamEffect::ReleaseUntil { group, rows: &rows, at_ms }),
+        }
     }
 
     fn read_claiming(&mut self) {
@@ -358,13 +363,14 @@ impl Run {
         let (stream, found) = (&self.stream, self.stream.group(group).unwrap());
         let has_idle = stream.has_idle(found, min_idle_ms, self.now_ms);
         let idle_at = stream.query_idle_at(found, min_idle_ms, self.now_ms);
+        let due_at = found.pending().next_due_ms(self.now_ms).unwrap_or(u64::MAX);
         let mut shown = Vec::new();
         let mut sink = |entry: &EntryRef<'_>, before: Option<PriorDelivery>| {
             shown.push((entry.id(), fields_of(entry), before));
         };
         let taken = stream.visit_idle(found, min_idle_ms, count, self.now_ms, &mut sink);
-        // No further entry becomes idle before the time that the engine predicted.
-        let earlier = idle_at.saturating_sub(1).max(self.now_ms);
+        // No further entry can be claimed before the times that the engine predicted.
+        let earlier = idle_at.min(due_at).saturating_sub(1).max(self.now_ms);
         let early = stream.visit_idle(found, min_idle_ms, None, earlier, &mut |_: &EntryRef<'_>, _| {});
         let now = stream.visit_idle(found, min_idle_ms, None, self.now_ms, &mut |_: &EntryRef<'_>, _| {});
         let ids = |taken: &IdleClaim| taken.rows.iter().map(|row| row.id).collect::<Vec<_>>();
@@ -507,7 +513,10 @@ impl Run {
             });
             assert_eq!(rows, expected.pending.clone().into_iter().collect::<Vec<_>>());
             let released: Vec<_> = group.pending().released().map(|row| row.id).collect();
-            assert_eq!(released, expected.released);
+            let waiting: Vec<_> = expected.waiting.iter().copied().collect();
+            let queue = expected.released.iter().chain(waiting.iter().map(|(_, id)| id));
+            assert!(released.iter().eq(queue));
+            assert_eq!(group.pending().waiting().collect::<Vec<_>>(), waiting);
         }
         self.compare_producer_history();
     }

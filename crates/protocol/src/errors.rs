@@ -70,6 +70,7 @@ impl From<Refusal> for CommandError {
         CommandError::fixed(match refusal {
             // Parsers return these errors too.
             Refusal::IdIsZero => return ID_IS_ZERO,
+            Refusal::DelayOutOfRange => return XNACK_DELAY_RANGE,
             Refusal::AdoptsItself => return ADOPTS_ITSELF,
             Refusal::NotAnInteger => return NOT_AN_INTEGER,
             Refusal::NotAFloat => return NOT_A_FLOAT,
@@ -200,6 +201,10 @@ texts! {
     XNACK_NUMIDS_TOO_MANY = "ERR number of IDs doesn't match numids";
     /// XNACK with a negative RETRYCOUNT.
     XNACK_RETRYCOUNT = "ERR Invalid RETRYCOUNT value, must be >= 0";
+    /// XNACK with a negative DELAY.
+    XNACK_DELAY = "ERR Invalid DELAY value, must be >= 0";
+    /// XNACK with a DELAY of more than ten years.
+    XNACK_DELAY_RANGE = "ERR DELAY is out of range, the maximum is ten years (315360000000 milliseconds)";
     /// XNACK without IDS.
     XNACK_IDS_MISSING = "ERR syntax error, expected IDS keyword";
     /// XCFGSET without a parameter.

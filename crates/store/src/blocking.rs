@@ -8,6 +8,10 @@
 //! Pending entries become idle as time passes, without any change to the key. So the owner of a reader that claims must
 //! call [`Store::retry_blocked`] at [`BlockedToken::retry_at_ms`]. The owner is the caller of [`Txn::block`].
 //!
+//! Released entries that wait become due as time passes, too. The queue of the group's readers has the next due time as
+//! its wake time. At that time the timekeeper serves the queue ([`Store::wake_due_readers`]). So when one entry becomes
+//! due, one reader is served, however many are blocked.
+//!
 //! A reader of several keys is in several queues. It is served with all its keys locked and then leaves all queues.
 
 use std::sync::Arc;
@@ -47,6 +51,16 @@ impl BlockedToken {
 /// A closure that runs the whole command of a blocked reader again.
 type BlockedCommand = Mutex<Box<dyn FnMut(&mut Txn<'_>) -> ServeResult + Send>>;
 
+/// The next reader of a queue that would get a result.
+enum NextReader<'t> {
+    Found(&'t Arc<BlockedReader>),
+    /// No reader would get a result before another change of the key, or before the next pending entry that waits
+    /// becomes due (Unix milliseconds).
+    None {
+        due_ms: Option<u64>,
+    },
+}
+
 impl Txn<'_> {
     /// Blocks a reader on keys of the selected database. The keys must be locked by this transaction.
     ///
@@ -64,7 +78,7 @@ impl Txn<'_> {
         for (id, (_, interest)) in reader.queues.iter().zip(interests) {
             self.shard_at_mut(id.shard).blocked.join(id.queue, interest, &reader);
         }
-        let retry_at_ms = self.retry_at(&reader);
+        let retry_at_ms = self.set_claim_times(&reader);
         BlockedToken { reader, retry_at_ms }
     }
 
@@ -81,17 +95,27 @@ impl Txn<'_> {
         })
     }
 
-    /// Returns the earliest time, in Unix milliseconds, at which a pending entry can reach the reader's minimum idle
-    /// time; `None` if the reader does not claim.
-    fn retry_at(&self, reader: &BlockedReader) -> Option<u64> {
-        let at_ms = self.claims(reader).filter_map(|(queue, min_idle_ms)| {
+    /// Sets the wake times of the queues in which a reader claims. Returns the earliest time, in Unix milliseconds, at
+    /// which a pending entry can reach the reader's minimum idle time; `None` if the reader does not claim.
+    fn set_claim_times(&mut self, reader: &BlockedReader) -> Option<u64> {
+        let (now_ms, mut retry_at_ms) = (self.now_ms(), None);
+        for id in &reader.queues {
+            let queue = self.shard_at(id.shard).blocked.queue(id.queue);
+            let Some(min_idle_ms) = queue.claim_of(reader.number) else { continue };
             let (Some(Value::Stream(stream)), QueueName::Group(group)) = (self.value_of(queue), &queue.name)
             else {
-                return None;
+                continue;
             };
-            Some(stream.query_idle_at(stream.group(group)?, min_idle_ms, self.now_ms()))
-        });
-        at_ms.min()
+            let Some(group) = stream.group(group) else { continue };
+            let idle_at_ms = stream.query_idle_at(group, min_idle_ms, now_ms);
+            retry_at_ms = Some(retry_at_ms.map_or(idle_at_ms, |at_ms: u64| at_ms.min(idle_at_ms)));
+            // A wake time that has come stays until the timekeeper has served the queue.
+            if queue.wake_at_ms().is_none_or(|at_ms| at_ms > now_ms) {
+                let due_ms = group.pending().next_due_ms(now_ms);
+                self.set_wake_time(*id, due_ms);
+            }
+        }
+        retry_at_ms
     }
 
     /// Returns the number of keys in the locked shards that readers are blocked on.
@@ -122,9 +146,16 @@ impl Txn<'_> {
     fn serve_queue(&mut self, db: u32, id: QueueId) -> bool {
         let next_number = self.store().reader_numbers.load(Ordering::Relaxed);
         let mut last_tried = None;
-        while let Some(reader) = self.next_reader(id, last_tried).cloned() {
+        loop {
+            let reader = match self.next_reader(id, last_tried) {
+                NextReader::Found(reader) => Arc::clone(reader),
+                NextReader::None { due_ms } => {
+                    self.set_wake_time(id, due_ms);
+                    return true;
+                }
+            };
             if reader.number >= next_number {
-                break;
+                return true;
             }
             let shards = reader.shards();
             if !self.holds(&shards) {
@@ -143,27 +174,50 @@ impl Txn<'_> {
                 self.log_many_changes();
             }
         }
-        true
     }
 
     /// Returns the next reader of a queue that would get a result: data, or an error because the key or the group was
     /// deleted.
-    fn next_reader(&self, id: QueueId, after: Option<u64>) -> Option<&Arc<BlockedReader>> {
+    fn next_reader(&self, id: QueueId, after: Option<u64>) -> NextReader<'_> {
         let queue = self.shard_at(id.shard).blocked.queue(id.queue);
         if queue.is_empty() {
-            return None;
+            return NextReader::None { due_ms: None };
         }
-        match (&queue.name, self.value_of(queue)) {
+        let mut due_ms = None;
+        let next = match (&queue.name, self.value_of(queue)) {
             (QueueName::Entries, Some(Value::Stream(_))) | (QueueName::List, Some(Value::List(_))) => {
                 queue.next(after)
             }
             (QueueName::Entries | QueueName::List, _) => None,
             (QueueName::Group(group), Some(Value::Stream(stream))) => match stream.group(group) {
-                Some(group) if !stream.has_undelivered(group) => queue
-                    .next_claiming(after, |min_idle_ms| stream.has_idle(group, min_idle_ms, self.now_ms())),
-                _ => queue.next(after),
+                Some(group) => {
+                    let next = match stream.has_undelivered(group) {
+                        true => queue.next(after),
+                        false => queue.next_claiming(after, |min_idle_ms| {
+                            stream.has_idle(group, min_idle_ms, self.now_ms())
+                        }),
+                    };
+                    if next.is_none() && queue.has_claiming() {
+                        due_ms = group.pending().next_due_ms(self.now_ms());
+                    }
+                    next
+                }
+                None => queue.next(after),
             },
             (QueueName::Group(_), _) => queue.next(after),
+        };
+        next.map_or(NextReader::None { due_ms }, NextReader::Found)
+    }
+
+    /// Sets when the timekeeper must serve a queue, in Unix milliseconds.
+    fn set_wake_time(&mut self, id: QueueId, at_ms: Option<u64>) {
+        let blocked = &mut self.shard_at_mut(id.shard).blocked;
+        if blocked.queue(id.queue).wake_at_ms() == at_ms {
+            return;
+        }
+        blocked.set_wake_time(id.queue, at_ms);
+        if let Some(at_ms) = at_ms {
+            self.store().timers.serve_readers_in(at_ms.saturating_sub(self.now_ms()));
         }
     }
 
@@ -203,7 +257,25 @@ impl Store {
         txn.serve_blocked();
         let is_blocked =
             reader.queues.iter().any(|id| txn.shard_at(id.shard).blocked.contains(id.queue, reader.number));
-        is_blocked.then(|| txn.retry_at(reader)).flatten()
+        is_blocked.then(|| txn.set_claim_times(reader)).flatten()
+    }
+}
+
+impl Store {
+    /// Serves the readers that claim entries whose due time has come. The timekeeper calls this at the earliest wake
+    /// time of a queue, and the store tells it when the next one is.
+    pub(crate) fn wake_due_readers(&self) {
+        let now_ms = self.now_ms();
+        for shard in 0..self.shard_count() {
+            let mut txn = Txn::of_shard(self, 0, now_ms, shard);
+            for at in txn.shard_at(shard).blocked.keys_to_wake(now_ms) {
+                txn.mark_ready(at.db, &at.key);
+            }
+            txn.serve_blocked();
+            if let Some(at_ms) = txn.shard_at(shard).blocked.earliest_wake_ms() {
+                self.timers.serve_readers_in(at_ms.saturating_sub(now_ms));
+            }
+        }
     }
 }
 
@@ -310,7 +382,7 @@ mod tests {
         let fixture = BlockingFixture::new();
         let _plain = fixture.block_reader("plain", None);
         let _tokens = ["a", "b"].map(|name| fixture.block_reader(name, Some(1 << 40)));
-        let options = NackOptions { mode: NackMode::Fail, deliveries: None, force: false };
+        let options = NackOptions { mode: NackMode::Fail, deliveries: None, force: false, delay_ms: 0 };
         let row = |txn: &Txn<'_>| txn.group(KEY, GROUP).unwrap().unwrap().pending().first().unwrap().id;
         for expected in ["a", "b"] {
             let mut txn = fixture.txn();
@@ -323,6 +395,51 @@ mod tests {
     }
 
     #[test]
+    fn entry_that_becomes_due_wakes_one_claiming_reader_at_its_due_time() {
+        let fixture = BlockingFixture::new();
+        let id = StreamId::new(1000, 0);
+        let release = |delay_ms| {
+            let options = NackOptions { mode: NackMode::Fail, deliveries: None, force: false, delay_ms };
+            Nack { key: KEY, group: GROUP, ids: [id], options }.run(&mut fixture.txn()).unwrap();
+        };
+        let wake = || {
+            fixture.store.wake_due_readers();
+            fixture.served()
+        };
+        let wake_time = || {
+            let txn = fixture.txn();
+            txn.shard_at(txn.store().shard_of(KEY)).blocked.earliest_wake_ms()
+        };
+        let _plain = fixture.block_reader("plain", None);
+        let _a = fixture.block_reader("a", Some(1 << 40));
+        assert_eq!(wake_time(), None);
+        // The release comes after the reader, then a later and an earlier time replace the due time.
+        for (delay_ms, expected) in [(200, 1200), (300, 1300), (100, 1100)] {
+            release(delay_ms);
+            assert_eq!((wake_time(), wake()), (Some(expected), vec![]));
+        }
+        fixture.clock.advance(99);
+        assert_eq!((wake(), wake_time()), (vec![], Some(1100)));
+        fixture.clock.advance(1);
+        assert_eq!((wake(), wake_time()), (vec!["a"], None));
+        // The readers come after the release. One entry becomes due, so one reader is served: the first.
+        release(50);
+        let [b, _c] = ["b", "c"].map(|name| fixture.block_reader(name, Some(1 << 40)));
+        assert_eq!(wake_time(), Some(1150));
+        assert!(fixture.store.cancel_blocked(&b));
+        let _d = fixture.block_reader("d", Some(1 << 40));
+        fixture.clock.advance(50);
+        assert_eq!((wake(), wake_time()), (vec!["c"], None));
+        // Without a reader that claims, nothing is left to wake.
+        release(50);
+        assert_eq!(wake_time(), Some(1200));
+        add(&mut fixture.txn(), KEY, &Addition::new(&[b"n", b"2"])).unwrap();
+        add(&mut fixture.txn(), KEY, &Addition::new(&[b"n", b"3"])).unwrap();
+        assert_eq!((fixture.served(), wake_time()), (vec!["plain", "d"], None));
+        assert_eq!(fixture.txn().blocking_key_count(), 0);
+    }
+
+    #[test]
     fn without_pending_entries_the_retry_is_one_minimum_idle_time_away() {
         let fixture = BlockingFixture::new();
         let id = StreamId::new(1000, 0);
@@ -332,7 +449,7 @@ mod tests {
         // An entry that was deleted from the stream can stay pending, however long it is idle. It must not cause
         // retries.
         let mut txn = fixture.txn();
-        let force = NackOptions { mode: NackMode::Fail, deliveries: None, force: true };
+        let force = NackOptions { mode: NackMode::Fail, deliveries: None, force: true, delay_ms: 0 };
         Nack { key: KEY, group: GROUP, ids: [id], options: force }.run(&mut txn).unwrap();
         Delete { key: KEY, ids: [id] }.run(&mut txn).unwrap();
         drop(txn);

@@ -119,6 +119,11 @@ fn put_stream(out: &mut String, stream: &Stream) {
             out.push_str("released ");
             put_id(out, row.id);
         }
+        for (due_ms, id) in group.pending().waiting() {
+            out.push_str("due ");
+            put_number(out, due_ms);
+            put_id(out, id);
+        }
     }
     put_producer_history(out, stream);
 }

@@ -3,6 +3,7 @@
 //! Changes of an undamaged log fit, except some changes to keys that were removed while the snapshot was taken. After a
 //! gap some changes do not fit, because they refer to lost data.
 
+use millstream_engine::pending::NOT_BEFORE_MS_MAX;
 use millstream_engine::stream::COUNT_MAX;
 use millstream_engine::value::Kind;
 use millstream_engine::{Effect, KeyPlace, Rearrangement, Stream, StreamEffect, Value};
@@ -90,6 +91,11 @@ fn stream_effect_fits(stream: &Stream, effect: &StreamEffect<'_>) -> Result<(), 
         {
             Err(format!("it sets a counter to {count}, which is greater than the maximum"))
         }
+        StreamEffect::ReleaseUntil { rows, .. }
+            if rows.iter().any(|row| row.not_before_ms > NOT_BEFORE_MS_MAX) =>
+        {
+            Err("it sets a due time that is greater than the maximum".to_owned())
+        }
         StreamEffect::GroupSetId { group, .. }
         | StreamEffect::ConsumerCreate { group, .. }
         | StreamEffect::ConsumerDelete { group, .. }
@@ -99,6 +105,7 @@ fn stream_effect_fits(stream: &Stream, effect: &StreamEffect<'_>) -> Result<(), 
         | StreamEffect::Ack { group, .. }
         | StreamEffect::Claim { group, .. }
         | StreamEffect::Release { group, .. }
+        | StreamEffect::ReleaseUntil { group, .. }
         | StreamEffect::Adopt { group, .. } => match stream.group(group) {
             Some(_) => Ok(()),
             None => Err(format!("it changes group \"{}\", which does not exist", group.escape_ascii())),

@@ -10,7 +10,7 @@
 //! Each queue has a number. A blocked reader stores the numbers of its queues and finds them without a lookup by key.
 
 use std::any::Any;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use hashbrown::{Equivalent, HashMap};
@@ -120,11 +120,13 @@ pub(crate) struct Queue {
     len: usize,
     /// The numbers of the readers that claim, and the minimum idle time of each, in milliseconds.
     claiming: BTreeMap<u64, u64>,
+    /// When a pending entry that waits becomes due and the readers that claim must be served, in Unix milliseconds.
+    wake_at_ms: Option<u64>,
 }
 
 impl Queue {
     fn new(key: DbKey, name: QueueName) -> Queue {
-        Queue { key, name, readers: VecDeque::new(), len: 0, claiming: BTreeMap::new() }
+        Queue { key, name, readers: VecDeque::new(), len: 0, claiming: BTreeMap::new(), wake_at_ms: None }
     }
 
     /// Returns whether the queue has no readers. Its number can then be reused for another key.
@@ -152,6 +154,16 @@ impl Queue {
     /// Returns the minimum idle time of a reader in milliseconds; `None` if it does not claim.
     pub(crate) fn claim_of(&self, number: u64) -> Option<u64> {
         self.claiming.get(&number).copied()
+    }
+
+    /// Returns whether a reader of the queue claims.
+    pub(crate) fn has_claiming(&self) -> bool {
+        !self.claiming.is_empty()
+    }
+
+    /// Returns when the readers that claim must be served, in Unix milliseconds.
+    pub(crate) fn wake_at_ms(&self) -> Option<u64> {
+        self.wake_at_ms
     }
 
     /// Returns the number of the reader that joined last. It may have left.
@@ -203,6 +215,8 @@ pub(crate) struct BlockedReaders {
     numbers: DbKeyMap<QueuesOfKey>,
     /// Number of queues of group readers.
     group_queues: usize,
+    /// The wake times of the queues that have one, in Unix milliseconds, each with the number of its queue.
+    wake_times: BTreeSet<(u64, usize)>,
 }
 
 /// The numbers of the queues of one key.
@@ -302,7 +316,27 @@ impl BlockedReaders {
         left
     }
 
+    /// Sets when the readers of a queue that claim must be served, in Unix milliseconds.
+    pub(crate) fn set_wake_time(&mut self, number: usize, at_ms: Option<u64>) {
+        if let Some(before_ms) = std::mem::replace(&mut self.queues[number].wake_at_ms, at_ms) {
+            self.wake_times.remove(&(before_ms, number));
+        }
+        self.wake_times.extend(at_ms.map(|at_ms| (at_ms, number)));
+    }
+
+    /// Returns the earliest wake time of a queue, in Unix milliseconds.
+    pub(crate) fn earliest_wake_ms(&self) -> Option<u64> {
+        self.wake_times.first().map(|(at_ms, _)| *at_ms)
+    }
+
+    /// Returns the keys of the queues whose wake time has come.
+    pub(crate) fn keys_to_wake(&self, now_ms: u64) -> Vec<DbKey> {
+        let due = self.wake_times.iter().take_while(|(at_ms, _)| *at_ms <= now_ms);
+        due.map(|(_, number)| self.queues[*number].key.clone()).collect()
+    }
+
     fn close(&mut self, number: usize) {
+        self.set_wake_time(number, None);
         // The replacement has no name and no capacity, so the memory of the old queue is freed.
         let vacant = Queue::new(DbKeyRef { db: 0, key: &[] }.into(), QueueName::Entries);
         let Queue { key, name, .. } = std::mem::replace(&mut self.queues[number], vacant);

@@ -427,6 +427,8 @@ fn time_ms_of(effect: &Effect<'_>) -> u64 {
             | StreamEffect::Deliver { at_ms, .. }
             | StreamEffect::Redeliver { at_ms, .. }
             | StreamEffect::Claim { at_ms, .. }
+            // The due times of rows are in the future, so they do not count.
+            | StreamEffect::ReleaseUntil { at_ms, .. }
             | StreamEffect::Adopt { at_ms, .. }
             | StreamEffect::Remember { at_ms, .. } => *at_ms,
             StreamEffect::Create

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! fire timers of blocked calls   at their deadlines
+//! serve blocked readers          when a pending entry that they wait for becomes due
 //! remove expired keys            every tick
 //! run the owner's function       every tick; a server: idle clients, statistics, snapshots;
 //!                                an embedded store: snapshots
@@ -14,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use crate::priority;
 use crate::store::Store;
+use crate::timers::TimersEvent;
 
 /// Interval between two ticks.
 const TICK: Duration = Duration::from_millis(100);
@@ -26,7 +28,8 @@ const EXPIRY_TIME_MAX: Duration = Duration::from_millis(10);
 impl Store {
     /// Starts the timekeeper's thread, unless it is already running.
     ///
-    /// The thread removes expired keys, wakes blocked calls whose deadline has passed, and takes a snapshot when the
+    /// The thread removes expired keys, wakes blocked calls whose deadline has passed, serves blocked readers when a
+    /// pending entry becomes due, and takes a snapshot when the
     /// log has grown. It ends when the store is closed.
     pub fn start_timekeeper(self: &Arc<Self>) -> io::Result<()> {
         self.start_timekeeper_with(|store, is_second| {
@@ -49,12 +52,20 @@ impl Store {
         let mut thread = None;
         self.timers.start_once(|| {
             let run = move || {
-                let mut ticks: u64 = 0;
-                while timers.run_until(Instant::now() + TICK) {
-                    let Some(store) = weak.upgrade() else { return };
-                    expire(&store);
-                    on_tick(&store, ticks.is_multiple_of(TICKS_PER_SECOND));
-                    ticks += 1;
+                let (mut ticks, mut next_tick): (u64, _) = (0, Instant::now() + TICK);
+                loop {
+                    let event = timers.run_until(next_tick);
+                    let Some(store) = weak.upgrade().filter(|_| event != TimersEvent::Stopped) else {
+                        return;
+                    };
+                    if event == TimersEvent::ServeReaders || timers.must_serve_readers() {
+                        store.wake_due_readers();
+                    }
+                    if event == TimersEvent::TimeReached {
+                        expire(&store);
+                        on_tick(&store, ticks.is_multiple_of(TICKS_PER_SECOND));
+                        (ticks, next_tick) = (ticks + 1, Instant::now() + TICK);
+                    }
                 }
             };
             thread = Some(thread::Builder::new().name("timekeeper".into()).spawn(run)?);

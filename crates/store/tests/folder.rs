@@ -3,9 +3,11 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use millstream_engine::stream::{ClaimOptions, EntryRef};
-use millstream_engine::{GroupStart, IdSpec, StreamId};
-use millstream_store::verbs::{Acknowledge, Claim, ConsumerPath, Delete, GroupCreate, Verb, add, read_new};
+use millstream_engine::stream::{ClaimOptions, EntryRef, NackOptions};
+use millstream_engine::{GroupStart, IdSpec, NackMode, StreamId};
+use millstream_store::verbs::{
+    Acknowledge, Claim, ConsumerPath, Delete, GroupCreate, Nack, Verb, add, read_new,
+};
 use millstream_store::{Addition, FolderOptions, ManualClock, Recovered, Store, StoreOptions};
 use std::ops::ControlFlow;
 
@@ -60,6 +62,12 @@ fn work(store: &Store, from: u64) {
     let other = ConsumerPath { consumer: &b"other"[..], ..READER };
     let (ids, options) = ([StreamId::new(from + 3, 0)], ClaimOptions::default());
     Claim { consumer: other, ids, options, idle_ms: None, last_id: None }.claim(&mut txn).unwrap();
+    let nack = |id, delay_ms| {
+        let options = NackOptions { mode: NackMode::Fail, deliveries: None, force: false, delay_ms };
+        Nack { key: READER.key, group: READER.group, ids: [StreamId::new(from + id, 0)], options }
+    };
+    nack(4, 5_000).run(&mut txn).unwrap();
+    nack(5, 0).run(&mut txn).unwrap();
     txn.hash_set(b"h", &[b"field", b"value"]).unwrap();
     txn.list_push(b"l", millstream_engine::ListEnd::Tail, &[b"a", b"b"]).unwrap();
     txn.rename(b"l", b"renamed", false).unwrap();
@@ -82,6 +90,8 @@ fn describe(store: &Store) -> String {
             text += &format!("\n{row:?}");
             ControlFlow::Continue(())
         });
+        let released: Vec<StreamId> = group.pending().released().map(|row| row.id).collect();
+        text += &format!("\n{released:?} {:?}", group.pending().waiting().collect::<Vec<_>>());
         for (name, _, consumer) in group.consumers() {
             text += &format!("\n{name:?} {consumer:?}");
         }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use millstream_engine::stream::{ClaimSink, EntryRef, EntrySink, IdRange, PriorDelivery};
+use millstream_engine::stream::{ClaimSink, DELAY_MS_MAX, EntryRef, EntrySink, IdRange, PriorDelivery};
 use millstream_store::embedded::{
     ClaimingBatch, ConfigureIdempotence, Deletion, Exactness, GroupStart, IdSpec, Millstream, NackMode,
     RecordIdempotence, References, Refusal, StreamId, Trim, TrimBy, TrimLimit, Verb, read_claiming,
@@ -104,6 +104,63 @@ fn claiming_read_returns_released_then_longest_idle_then_new_entries() {
         (6, false, None, 0),
     ];
     assert_eq!(rows(&batch), expected);
+}
+
+#[test]
+fn released_entry_with_a_delay_waits_and_is_then_claimed_after_other_released_ones() {
+    let (db, clock) = prepared(4);
+    db.read_group("s", "g", "a").count(3).wait().unwrap();
+    let delay = Duration::from_secs(10);
+    assert_eq!(db.nack("s", "g", [id(1), id(2)]).delay(delay).wait().unwrap(), 2);
+    db.nack("s", "g", [id(3)]).wait().unwrap();
+    let claimable = || {
+        let batch = db.read_group("s", "g", "b").no_ack().count(2).claim(Duration::MAX).wait().unwrap();
+        rows(&batch).iter().map(|row| row.0).collect::<Vec<_>>()
+    };
+    let auto =
+        |count| db.auto_claim("s", "g", "c", Duration::ZERO).count(count).wait().unwrap().claimed.len();
+    clock.advance(9_999);
+    assert_eq!((claimable(), auto(1)), (vec![3, 4], 1), "auto_claim finds entry 3, which `b` owns now");
+    // A claim by id takes an entry that waits. Pending lists show it as released.
+    let found = db.pending_rows("s", "g").min_idle(Duration::MAX).wait().unwrap();
+    assert!(found.iter().all(|row| row.consumer.is_none() && row.idle.is_none()) && found.len() == 2);
+    assert_eq!(db.claim("s", "g", "d", MINUTE, [id(2)]).wait().unwrap().len(), 1);
+    clock.advance(1);
+    assert_eq!(claimable(), [1]);
+    // The delay is bounded.
+    let years = |delay_ms| db.nack("s", "g", [id(1)]).delay(Duration::from_millis(delay_ms)).wait();
+    assert_eq!(years(DELAY_MS_MAX).unwrap(), 1);
+    assert_eq!(years(DELAY_MS_MAX + 1).unwrap_err().refusal(), Some(Refusal::DelayOutOfRange));
+}
+
+#[test]
+fn blocked_claiming_read_returns_when_a_released_entry_becomes_due() {
+    let db = Millstream::in_memory();
+    db.add("s", [("n", "1")]).wait().unwrap();
+    db.group_create("s", "g", BEGINNING).wait().unwrap();
+    let read = db.read_group("s", "g", "a").claim(MINUTE).wait().unwrap();
+    let ids = [read.iter().next().unwrap().entry.id];
+    // Before the reader blocks, and while it is blocked.
+    for blocks_first in [false, true] {
+        let delay = Duration::from_millis(120);
+        let released = Instant::now();
+        let release = || db.nack("s", "g", ids).delay(delay).wait().unwrap();
+        if !blocks_first {
+            release();
+        }
+        let batch = thread::scope(|scope| {
+            let reader =
+                scope.spawn(|| db.read_group("s", "g", "b").block(LONG).claim(MINUTE).wait().unwrap());
+            if blocks_first {
+                wait_for_blocked_reader(&db);
+                release();
+            }
+            reader.join().unwrap()
+        });
+        assert_eq!(rows(&batch).len(), 1);
+        // The store counts whole milliseconds.
+        assert!(released.elapsed() + Duration::from_millis(2) >= delay, "{:?}", released.elapsed());
+    }
 }
 
 #[test]

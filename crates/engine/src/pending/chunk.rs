@@ -13,7 +13,7 @@
 //! move to close the gap, whichever are fewer.
 //!
 //! The consumer column holds 0 for a row without an owner, and otherwise the owner's handle plus one. The
-//! time column of a row without an owner holds its release stamp.
+//! time column of a row without an owner holds its release stamp or due time.
 //!
 //! A number that does not fit makes its column wider. Columns become narrow again when the chunk is
 //! re-fitted: when it is half empty, and after a number of changes equal to a quarter of its capacity. So an
@@ -160,7 +160,7 @@ impl Chunk {
         self.stored(at).without_stamp()
     }
 
-    /// Returns row `at` as it is stored: a released row has its release stamp as delivery time.
+    /// Returns row `at` as it is stored: a released row has its stamp or due time as delivery time.
     #[inline]
     pub(super) fn stored(&self, at: usize) -> PendingEntry {
         self.stored_as(at, self.id(at))

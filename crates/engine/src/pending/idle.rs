@@ -1,6 +1,6 @@
 //! Visits the rows that have been idle longest: a merge over all chunks that reads only those it needs.
 //!
-//! 1. First come the rows without an owner, in the order of their release.
+//! 1. First come the rows without an owner, in the order of their release, then those whose due time has passed.
 //! 2. Then come the rows with an owner. A heap of candidates determines their order: the candidate with the
 //!    oldest row is on top. At first the candidates are the tail and all pages, each with the oldest time
 //!    that it has recorded. When a page reaches the top, it is replaced by parts of itself, and so on down to
@@ -63,8 +63,8 @@ impl PendingEntry {
         self.consumer.map(|_| now_ms.saturating_sub(self.delivered_at_ms))
     }
 
-    /// Returns whether the row has been idle for at least this long. A released row always has, so it can be
-    /// claimed immediately.
+    /// Returns whether the row has been idle for at least this long. A released row always has, even if it
+    /// [waits](PendingList::is_waiting).
     pub fn is_idle_at_least(&self, min_idle_ms: u64, now_ms: u64) -> bool {
         self.idle_ms(now_ms).is_none_or(|idle_ms| idle_ms >= min_idle_ms)
     }
@@ -77,22 +77,29 @@ impl Filter {
         let limit_ms = (min_idle_ms > 0).then(|| now_ms.saturating_sub(min_idle_ms));
         Filter { delivered_at_or_before_ms: limit_ms, ..Filter::default() }
     }
+
+    /// Like [`Filter::idle_at_least`], without the rows that wait at `now_ms`.
+    pub fn claimable(min_idle_ms: u64, now_ms: u64) -> Filter {
+        Filter { due_at_or_before_ms: Some(now_ms), ..Filter::idle_at_least(min_idle_ms, now_ms) }
+    }
 }
 
 impl PendingList {
     /// Visits the rows that have been idle longest, until the visitor breaks.
     ///
-    /// First come all rows without an owner, in the order of their release. Then come the rows delivered at
-    /// `delivered_at_or_before_ms` or earlier, oldest first, and by id among equal times. If the time is
-    /// `None`, only rows without an owner are visited.
+    /// First come all rows without an owner, in the order of their release, except those that wait for a due time
+    /// after `now_ms`. Rows whose due time has passed come last among them, by due time. Then come the rows delivered
+    /// at `delivered_at_or_before_ms` or earlier, oldest first, and by id among equal times. If the time is `None`,
+    /// only rows without an owner are visited.
     ///
     /// Costs a look at each page (131 072 rows), and for each visited row about as much as finding it by id.
     pub fn longest_idle(
         &self,
+        now_ms: u64,
         delivered_at_or_before_ms: Option<u64>,
         mut visit: impl FnMut(PendingEntry) -> ControlFlow<()>,
     ) {
-        for entry in self.released() {
+        for entry in self.released.claimable(now_ms).filter_map(|id| self.get(id)) {
             if visit(entry).is_break() {
                 return;
             }

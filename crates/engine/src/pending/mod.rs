@@ -15,7 +15,8 @@
 //! each delivery.
 //!
 //! A released row has no owner until it is claimed. A separate queue keeps the order of the releases. Each
-//! release gets a number, its stamp, which the row stores in place of its delivery time.
+//! release gets a number, its stamp, which the row stores in place of its delivery time. A row can also be released
+//! with a due time: until then it waits, and only a claim by id takes it.
 //!
 //! The summaries (oldest delivery time, consumers) let the queries "idle at least X" and "of this consumer"
 //! skip whole pages and chunks. The tail has no summary.
@@ -40,7 +41,8 @@ use crate::memory::allocation_bytes;
 use chunk::Chunk;
 use page::Page;
 use pages::Pages;
-use released::Released;
+pub use released::NOT_BEFORE_MS_MAX;
+use released::{Released, claimable_through};
 
 /// The number by which a group refers to one of its consumers. Groups should assign small, consecutive
 /// numbers, because a summary can distinguish only 64 consecutive handles.
@@ -98,6 +100,8 @@ pub struct Filter {
     /// Only rows last delivered at this time or earlier (Unix milliseconds). Does not exclude rows without an
     /// owner.
     pub delivered_at_or_before_ms: Option<u64>,
+    /// No rows that wait for a due time after this time (Unix milliseconds).
+    pub due_at_or_before_ms: Option<u64>,
 }
 
 impl Filter {
@@ -106,6 +110,11 @@ impl Filter {
     fn bounds(&self) -> (u64, u64) {
         let limit = self.delivered_at_or_before_ms.unwrap_or(u64::MAX);
         (limit, self.consumer.map_or(u64::MAX, |consumer| owner_bit(Some(consumer))))
+    }
+
+    /// Returns the greatest stored time of a row without an owner that matches.
+    fn unowned_limit(&self) -> u64 {
+        self.due_at_or_before_ms.map_or(u64::MAX, claimable_through)
     }
 }
 
@@ -174,7 +183,7 @@ impl PendingList {
     /// others. A row without a consumer is [released](PendingList::release).
     pub fn set(&mut self, entry: PendingEntry) -> Option<PendingEntry> {
         if entry.consumer.is_none() {
-            return self.release(entry.id, entry.deliveries);
+            return self.release(entry.id, entry.deliveries, 0);
         }
         let replaced = self.store(&entry)?;
         Some(self.finish_removal(replaced))
@@ -212,18 +221,42 @@ impl PendingList {
         }
     }
 
-    /// Removes the owner of the row with this id and puts the row at the end of the release queue. Returns
-    /// the row it replaces. If the row does not exist, it is created.
-    pub fn release(&mut self, id: StreamId, deliveries: u64) -> Option<PendingEntry> {
-        let stamp = self.released.next_stamp(self.nearby_time_ms(id));
-        let replaced = self.store(&PendingEntry { id, consumer: None, delivered_at_ms: stamp, deliveries });
-        self.released.push(stamp, id);
-        Some(self.finish_removal(replaced?))
+    /// Removes the owner of the row with this id and puts the row at the end of the release queue. If `not_before_ms`
+    /// is not 0, the row waits until this time (Unix milliseconds, at most [`NOT_BEFORE_MS_MAX`]) instead. Returns the
+    /// row it replaces. If the row does not exist, it is created.
+    pub fn release(&mut self, id: StreamId, deliveries: u64, not_before_ms: u64) -> Option<PendingEntry> {
+        // The row leaves its place among the released rows first: its new place can be the same one.
+        let replaced = self.stored(id).map(|stored| self.finish_removal(stored));
+        let time = self.released.add(id, not_before_ms, self.nearby_time_ms(id));
+        self.store(&PendingEntry { id, consumer: None, delivered_at_ms: time, deliveries });
+        replaced
     }
 
-    /// Returns the rows without an owner, in the order of their release.
+    /// Returns the rows without an owner: the release queue in its order, then the rows that wait, by due time.
     pub fn released(&self) -> impl Iterator<Item = PendingEntry> {
         self.released.iter().filter_map(|(_, id)| self.get(id))
+    }
+
+    /// Returns due times (Unix milliseconds) and ids of the rows that were released with a due time, in this order.
+    /// They are the last ones of [`released`](PendingList::released).
+    pub fn waiting(&self) -> impl ExactSizeIterator<Item = (u64, StreamId)> {
+        self.released.waiting()
+    }
+
+    /// Returns whether the row with this id was released with a due time after `now_ms`.
+    pub fn is_waiting(&self, id: StreamId, now_ms: u64) -> bool {
+        let stored = self.stored(id);
+        stored.is_some_and(|row| row.consumer.is_none() && row.delivered_at_ms > claimable_through(now_ms))
+    }
+
+    /// Returns the earliest due time after `now_ms` of a row that waits.
+    pub fn next_due_ms(&self, now_ms: u64) -> Option<u64> {
+        self.released.next_due_ms(now_ms)
+    }
+
+    /// Returns whether a row without an owner can be claimed at `now_ms`.
+    pub fn has_claimable(&self, now_ms: u64) -> bool {
+        self.released.claimable(now_ms).next().is_some()
     }
 
     /// Returns the number of rows without an owner.
@@ -274,7 +307,7 @@ impl PendingList {
         self.tail_first_id.is_some_and(|first| first <= id)
     }
 
-    /// Returns the row with this id as it is stored: a released row has its release stamp as delivery time.
+    /// Returns the row with this id as it is stored: a released row has its stamp or due time as delivery time.
     #[inline]
     fn stored(&self, id: StreamId) -> Option<PendingEntry> {
         if self.tail_covers(id) { self.tail.get(id) } else { self.pages.page_of(id)?.stored(id) }
@@ -349,12 +382,12 @@ impl PendingList {
         Some(stored)
     }
 
-    /// Completes the removal or replacement of a stored row: removes it from the release queue if it was
+    /// Completes the removal or replacement of a stored row: removes it from the released rows if it was
     /// there. Returns the row as callers see it.
     #[inline]
     fn finish_removal(&mut self, stored: PendingEntry) -> PendingEntry {
         if stored.consumer.is_none() {
-            self.released.remove(stored.delivered_at_ms);
+            self.released.remove(stored.id, stored.delivered_at_ms);
         }
         stored.without_stamp()
     }
@@ -390,18 +423,15 @@ impl PendingList {
         self.check_released()
     }
 
-    /// Verifies that the release queue contains exactly the rows without an owner.
+    /// Verifies that the release queue and the rows that wait are exactly the rows without an owner.
     fn check_released(&self) -> Result<(), String> {
         let unowned = self.pages.iter().map(Page::unowned).sum::<u64>() + self.tail.unowned() as u64;
         if unowned != self.released.len() {
-            return Err(format!(
-                "{unowned} rows have no owner, but the release queue has {}",
-                self.released.len()
-            ));
+            return Err(format!("{unowned} rows have no owner, but {} are released", self.released.len()));
         }
         for (stamp, id) in self.released.iter() {
             if self.stored(id).is_none_or(|row| row.consumer.is_some() || row.delivered_at_ms != stamp) {
-                return Err(format!("row {id} in the release queue is missing, owned or has another stamp"));
+                return Err(format!("released row {id} is missing, owned or has another stamp or due time"));
             }
         }
         Ok(())

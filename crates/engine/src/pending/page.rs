@@ -112,7 +112,7 @@ impl Page {
         self.chunks.last().expect("a page has chunks")
     }
 
-    /// Returns the row with this id as it is stored: a released row has its release stamp as delivery time.
+    /// Returns the row with this id as it is stored: a released row has its stamp or due time as delivery time.
     #[inline]
     pub(super) fn stored(&self, id: StreamId) -> Option<PendingEntry> {
         let i = self.chunk_of(id);

@@ -11,7 +11,7 @@ use super::deliver::{AcceptThrough, Recipient};
 use super::group::Group;
 use super::idempotence::IdempotenceLimits;
 use crate::pending::{ConsumerHandle, Filter, PendingEntry};
-use crate::{BlockLimits, ClaimedRow, ReleasedRow, StreamEffect, StreamId};
+use crate::{BlockLimits, ClaimedRow, StreamEffect, StreamId};
 
 impl Stream {
     /// Applies an effect. Effects are either decided on this exact state, or read from a log in the order in
@@ -59,6 +59,7 @@ impl Stream {
             | StreamEffect::Claim { .. }
             | StreamEffect::Ack { .. }
             | StreamEffect::Release { .. }
+            | StreamEffect::ReleaseUntil { .. }
             | StreamEffect::Adopt { .. } => self.apply_to_group(effect),
         }
     }
@@ -90,7 +91,9 @@ impl Stream {
             StreamEffect::Ack { group, ids } => {
                 self.acknowledge(group, ids);
             }
-            StreamEffect::Release { group, rows } => self.with_group(group, |group| group.release(rows)),
+            StreamEffect::Release { group, rows } | StreamEffect::ReleaseUntil { group, rows, .. } => {
+                self.with_group(group, |group| rows.iter().for_each(|row| group.release_pending(row)));
+            }
             StreamEffect::Adopt { group, from, to, at_ms } => {
                 self.with_group(group, |group| group.adopt(from, to, at_ms));
             }
@@ -130,13 +133,6 @@ impl Group {
         let (Some(first), Some(last)) = (self.pending.first(), self.pending.last_id()) else { return };
         for id in ids.iter().filter(|id| (first.id..=last).contains(id)) {
             self.remove_pending(*id);
-        }
-    }
-
-    fn release(&mut self, rows: &[ReleasedRow]) {
-        for row in rows {
-            let (id, deliveries) = (row.id, row.deliveries);
-            self.set_pending(PendingEntry { id, consumer: None, delivered_at_ms: 0, deliveries });
         }
     }
 

@@ -16,7 +16,8 @@ pub(super) const DELIVERIES_MAX: u64 = i64::MAX as u64;
 /// Which entries are claimed, and what their rows contain afterwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct ClaimOptions {
-    /// Claims only entries that have been idle for at least this long. Released entries always match.
+    /// Claims only entries that have been idle for at least this long. Released entries always match. A claim that
+    /// does not name the entry leaves one that waits for its due time.
     pub min_idle_ms: u64,
     /// The time from which a claimed entry counts as delivered. `None` and times in the future mean now.
     pub delivered_at_ms: Option<u64>,
@@ -107,6 +108,8 @@ impl Stream {
         let mut found = AutoClaimDecision::default();
         let (mut looks_left, mut left) = (count.saturating_mul(ROWS_LOOKED_AT_PER_CLAIM), count);
         let mut near = None;
+        let is_waiting =
+            |row: &PendingEntry| row.consumer.is_none() && group.pending().is_waiting(row.id, now_ms);
         group.pending().walk(start, Filter::default(), |row| {
             if looks_left == 0 || left == 0 {
                 found.next = Some(row.id);
@@ -116,7 +119,7 @@ impl Stream {
             if row.id <= self.entries.gone_through && self.entries.blocks.get(row.id, &mut near).is_none() {
                 found.claimed.gone.push(row.id);
                 left -= 1;
-            } else if row.is_idle_at_least(options.min_idle_ms, now_ms) {
+            } else if row.is_idle_at_least(options.min_idle_ms, now_ms) && !is_waiting(&row) {
                 let deliveries = options.count(row.deliveries);
                 found.claimed.rows.push(ClaimedRow { id: row.id, delivered_at_ms: now_ms, deliveries });
                 left -= 1;

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::blocks::Cursor;
-use crate::StreamId;
 use crate::bytes::short;
 use crate::pending::{ConsumerHandle, PendingEntry, PendingList};
+use crate::{ReleasedRow, StreamId};
 
 /// A consumer group of a stream. Only methods of the stream change it.
 #[derive(Clone, Debug)]
@@ -75,6 +75,12 @@ impl Group {
             self.consumers.get_mut(owner).pending += 1;
         }
         let before = self.pending.set(row);
+        self.decrement_owner_count(before);
+    }
+
+    /// Releases a pending entry, which waits until `not_before_ms` if that is not 0. Creates the row if needed.
+    pub(super) fn release_pending(&mut self, row: &ReleasedRow) {
+        let before = self.pending.release(row.id, row.deliveries, row.not_before_ms);
         self.decrement_owner_count(before);
     }
 
@@ -157,7 +163,7 @@ impl Group {
         match total == self.pending.len() {
             true => Ok(()),
             false => Err(format!(
-                "consumers and the release queue have {total} pending entries, but the list has {}",
+                "consumers and released rows have {total} pending entries, but the list has {}",
                 self.pending.len()
             )),
         }

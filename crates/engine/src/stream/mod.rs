@@ -54,7 +54,7 @@ pub use frozen_range::FrozenRange;
 pub use group::{Consumer, Group};
 pub use idempotence::{HistoryCounters, HistoryItem, IdempotenceInfo, IdempotenceLimits};
 pub use parts::{BlockParts, COUNT_MAX, Counters, InvalidPart, StreamBuilder};
-pub use release::{ClaimSink, IdleClaim, NackOptions, OwnRelease, PriorDelivery};
+pub use release::{ClaimSink, DELAY_MS_MAX, IdleClaim, NackOptions, OwnRelease, PriorDelivery};
 pub use rows::{PendingQuery, PendingRow};
 pub use value::{SHORT_TEXT, StoredValue, ValueRef, is_packed};
 pub use visit::{Delivery, IdRange};

@@ -15,8 +15,8 @@ use super::blocks::AnyBlock;
 use super::idempotence::{HistoryCounters, HistoryItem};
 use super::visit::IdRange;
 use super::{Group, Stream};
-use crate::StreamId;
-use crate::pending::PendingEntry;
+use crate::pending::{NOT_BEFORE_MS_MAX, PendingEntry};
+use crate::{ReleasedRow, StreamId};
 
 /// What a stream stores besides its entries, its groups and its producer history.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -189,6 +189,30 @@ impl StreamBuilder {
         let rows: Option<Vec<PendingEntry>> = rows.collect();
         let rows = rows.ok_or(InvalidPart("an entry in the release queue is not pending or has an owner"))?;
         rows.into_iter().for_each(|row| group.set_pending(row));
+        Ok(())
+    }
+
+    /// Makes the last entries of the release queue wait until these due times (Unix milliseconds). Due times, and the
+    /// ids among equal times, ascend.
+    pub fn waiting(&mut self, due_ms: &[u64]) -> Result<(), InvalidPart> {
+        let Some((_, group)) = &mut self.group else {
+            return Err(InvalidPart("due times come before their group"));
+        };
+        let queue: Vec<PendingEntry> = group.pending.released().collect();
+        let Some(ready) = queue.len().checked_sub(due_ms.len()) else {
+            return Err(InvalidPart("a group has more due times than released entries"));
+        };
+        let rows: Vec<(u64, PendingEntry)> =
+            due_ms.iter().copied().zip(queue[ready..].iter().copied()).collect();
+        if !rows.is_sorted_by(|(a_ms, a), (b_ms, b)| (a_ms, a.id) < (b_ms, b.id)) {
+            return Err(InvalidPart("the due times of released entries do not ascend"));
+        }
+        if rows.iter().any(|(due_ms, _)| !(1..=NOT_BEFORE_MS_MAX).contains(due_ms)) {
+            return Err(InvalidPart("the due time of a released entry is out of range"));
+        }
+        for (not_before_ms, PendingEntry { id, deliveries, .. }) in rows {
+            group.release_pending(&ReleasedRow { id, deliveries, not_before_ms });
+        }
         Ok(())
     }
 

@@ -5,8 +5,11 @@ use std::ops::ControlFlow;
 
 use super::claim::DELIVERIES_MAX;
 use super::{EntryRef, Group, Stream};
-use crate::pending::Filter;
-use crate::{ClaimedRow, NackMode, ReleasedRow, StreamId};
+use crate::pending::{Filter, NOT_BEFORE_MS_MAX};
+use crate::{ClaimedRow, NackMode, Refusal, ReleasedRow, StreamId};
+
+/// Maximum time that a release can make an entry wait: ten years of 365 days.
+pub const DELAY_MS_MAX: u64 = 10 * 365 * 24 * 60 * 60 * 1000;
 
 /// How pending entries are released (XNACK).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +20,8 @@ pub struct NackOptions {
     pub deliveries: Option<u64>,
     /// Also releases entries that are not pending, if they exist.
     pub force: bool,
+    /// How long the entries wait before they can be claimed; at most [`DELAY_MS_MAX`].
+    pub delay_ms: u64,
 }
 
 /// One delivery that its consumer releases.
@@ -28,6 +33,8 @@ pub struct OwnRelease {
     pub delivery: u64,
     /// The delivery count after the release.
     pub deliveries: u64,
+    /// How long the entry waits before it can be claimed; at most [`DELAY_MS_MAX`].
+    pub delay_ms: u64,
 }
 
 /// The state of a pending entry before it was claimed.
@@ -65,9 +72,25 @@ pub struct IdleClaim {
     pub is_full: bool,
 }
 
+/// Returns the due time of a row that is released for this long; 0 if it can be claimed at once.
+fn not_before_ms(delay_ms: u64, now_ms: u64) -> Result<u64, Refusal> {
+    match delay_ms {
+        0 => Ok(0),
+        1..=DELAY_MS_MAX => Ok(now_ms.saturating_add(delay_ms).min(NOT_BEFORE_MS_MAX)),
+        _ => Err(Refusal::DelayOutOfRange),
+    }
+}
+
 impl Stream {
     /// Decides a release of these ids, in this order. If an id occurs twice, it is released twice.
-    pub fn decide_nack(&self, group: &Group, ids: &[StreamId], options: NackOptions) -> Vec<ReleasedRow> {
+    pub fn decide_nack(
+        &self,
+        group: &Group,
+        ids: &[StreamId],
+        options: NackOptions,
+        now_ms: u64,
+    ) -> Result<Vec<ReleasedRow>, Refusal> {
+        let not_before_ms = not_before_ms(options.delay_ms, now_ms)?;
         let mut rows: Vec<ReleasedRow> = Vec::new();
         // The delivery counts of earlier ids; needed only if an id can occur again.
         let mut seen: Option<BTreeMap<StreamId, u64>> = (!ids.is_sorted_by(|a, b| a < b)).then(BTreeMap::new);
@@ -87,21 +110,30 @@ impl Stream {
             if let Some(seen) = &mut seen {
                 seen.insert(id, deliveries);
             }
-            rows.push(ReleasedRow { id, deliveries });
+            rows.push(ReleasedRow { id, deliveries, not_before_ms });
         }
-        rows
+        Ok(rows)
     }
 
     /// Decides a release of these deliveries by their consumer. A row that now belongs to another consumer
     /// does not change. The same holds for a row that was delivered again, even if to the same consumer.
-    pub fn decide_release(&self, group: &Group, consumer: &[u8], given: &[OwnRelease]) -> Vec<ReleasedRow> {
-        let Some(owner) = group.consumer(consumer) else { return Vec::new() };
+    pub fn decide_release(
+        &self,
+        group: &Group,
+        consumer: &[u8],
+        given: &[OwnRelease],
+        now_ms: u64,
+    ) -> Result<Vec<ReleasedRow>, Refusal> {
+        let Some(owner) = group.consumer(consumer) else { return Ok(Vec::new()) };
         let is_ours = |given: &&OwnRelease| {
             let row = group.pending().get(given.id);
             row.is_some_and(|row| row.consumer == Some(owner) && row.deliveries == given.delivery)
         };
-        let released = given.iter().filter(is_ours);
-        released.map(|given| ReleasedRow { id: given.id, deliveries: given.deliveries }).collect()
+        let released = given.iter().filter(is_ours).map(|given| {
+            let not_before_ms = not_before_ms(given.delay_ms, now_ms)?;
+            Ok(ReleasedRow { id: given.id, deliveries: given.deliveries, not_before_ms })
+        });
+        released.collect()
     }
 
     /// Returns whether a consumer can dead-letter a pending entry: the consumer must own it, or its entry
@@ -113,7 +145,7 @@ impl Stream {
     }
 
     /// Decides a claim that walks through the rows from `start` on and takes those that have been idle for
-    /// `min_idle_ms`. Calls `visit` for up to `count` such rows, with their delivery count after the claim.
+    /// `min_idle_ms`, except rows that wait. Calls `visit` for up to `count` such rows, with their delivery count after the claim.
     /// Rows whose entry no longer exists are visited too, but not claimed.
     ///
     /// Returns the claimed rows, and the id at which the next call starts; `None` if all rows were examined.
@@ -126,7 +158,7 @@ impl Stream {
         mut visit: impl FnMut(StreamId, Option<&EntryRef<'_>>, u64),
     ) -> (Vec<ClaimedRow>, Option<StreamId>) {
         let (mut rows, mut visited, mut next, mut near) = (Vec::new(), 0, None, None);
-        group.pending().walk(start, Filter::idle_at_least(min_idle_ms, now_ms), |row| {
+        group.pending().walk(start, Filter::claimable(min_idle_ms, now_ms), |row| {
             if visited == count {
                 next = Some(row.id);
                 return ControlFlow::Break(());
@@ -147,7 +179,7 @@ impl Stream {
     }
 
     /// Decides a claim of up to `count` rows that have been idle for `min_idle_ms`: first released rows, then
-    /// those that have been idle longest. Skips rows whose entry no longer exists.
+    /// those that have been idle longest. Skips rows that wait, and rows whose entry no longer exists.
     pub fn visit_idle(
         &self,
         group: &Group,
@@ -162,7 +194,7 @@ impl Stream {
             return taken;
         }
         let mut near = None;
-        group.pending().longest_idle(now_ms.checked_sub(min_idle_ms), |row| {
+        group.pending().longest_idle(now_ms, now_ms.checked_sub(min_idle_ms), |row| {
             let Some(entry) = self.entries.blocks.get(row.id, &mut near) else {
                 return ControlFlow::Continue(());
             };
@@ -186,13 +218,13 @@ impl Stream {
     /// Returns whether a consumer that claims entries idle for `min_idle_ms` may get a pending entry.
     pub fn has_idle(&self, group: &Group, min_idle_ms: u64, now_ms: u64) -> bool {
         let pending = group.pending();
-        pending.released_len() > 0
+        pending.has_claimable(now_ms)
             || pending.oldest_delivery_ms().is_some_and(|oldest| oldest.saturating_add(min_idle_ms) <= now_ms)
     }
 
     /// Returns when a consumer that has just found no entry idle for `min_idle_ms` should look again: the
-    /// earliest time after `now_ms` at which it may find one. Assumes that no entry is added and no row is
-    /// released until then.
+    /// earliest time after `now_ms` at which it may find one. Assumes that until then no entry is added, no row is
+    /// released and no row that [waits](crate::pending::PendingList::next_due_ms) becomes due.
     pub fn query_idle_at(&self, group: &Group, min_idle_ms: u64, now_ms: u64) -> u64 {
         let idle_at = |delivered_at_ms: u64| delivered_at_ms.saturating_add(min_idle_ms);
         let pending = group.pending();
@@ -201,7 +233,7 @@ impl Stream {
             // These rows are idle long enough but were not claimed, so their entries no longer exist. Finds
             // the first row that is not idle long enough yet.
             next = None;
-            pending.longest_idle(Some(u64::MAX), |row| {
+            pending.longest_idle(now_ms, Some(u64::MAX), |row| {
                 let at_ms = idle_at(row.delivered_at_ms);
                 if row.consumer.is_none() || at_ms <= now_ms {
                     return ControlFlow::Continue(());

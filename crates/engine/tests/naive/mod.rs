@@ -40,21 +40,36 @@ pub(crate) struct NaiveGroup {
     pub(crate) pending: BTreeMap<StreamId, NaiveRow>,
     /// Released ids, in the order of their release.
     pub(crate) released: Vec<StreamId>,
+    /// Ids that were released with a due time in milliseconds.
+    pub(crate) waiting: BTreeSet<(u64, StreamId)>,
 }
 
 impl NaiveGroup {
-    fn remove(&mut self, id: &StreamId) -> bool {
+    fn leave_queue(&mut self, id: &StreamId) {
         self.released.retain(|released| released != id);
+        self.waiting.retain(|(_, waiting)| waiting != id);
+    }
+
+    fn remove(&mut self, id: &StreamId) -> bool {
+        self.leave_queue(id);
         self.pending.remove(id).is_some()
     }
 
     fn give(&mut self, id: StreamId, row: NaiveRow) {
-        self.released.retain(|released| *released != id);
+        self.leave_queue(&id);
         self.pending.insert(id, row);
     }
 
+    fn has_no_owner(&self, id: &StreamId) -> bool {
+        self.released.contains(id) || self.waiting.iter().any(|(_, waiting)| waiting == id)
+    }
+
+    fn is_waiting(&self, id: &StreamId, now_ms: u64) -> bool {
+        self.waiting.iter().any(|(due_ms, waiting)| waiting == id && *due_ms > now_ms)
+    }
+
     fn is_idle(&self, id: &StreamId, min_idle_ms: u64, now_ms: u64) -> bool {
-        self.released.contains(id) || now_ms.saturating_sub(self.pending[id].1) >= min_idle_ms
+        self.has_no_owner(id) || now_ms.saturating_sub(self.pending[id].1) >= min_idle_ms
     }
 
     pub(crate) fn consumer_counts(&self) -> Vec<(Vec<u8>, u64)> {
@@ -229,7 +244,7 @@ impl NaiveStream {
             if !self.entries.contains_key(id) {
                 group.remove(id);
                 gone.push(*id);
-            } else if group.is_idle(id, min_idle_ms, now_ms) {
+            } else if group.is_idle(id, min_idle_ms, now_ms) && !group.is_waiting(id, now_ms) {
                 let deliveries = once_more(group.pending[id].2, true);
                 group.give(*id, (consumer.to_vec(), now_ms, deliveries));
                 rows.push((*id, now_ms, deliveries));

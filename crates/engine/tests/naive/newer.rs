@@ -87,8 +87,8 @@ impl NaiveStream {
         group: &[u8],
         ids: &[StreamId],
         mode: NackMode,
-        deliveries: Option<u64>,
-        force: bool,
+        (deliveries, force): (Option<u64>, bool),
+        not_before_ms: Option<u64>,
     ) -> usize {
         let group = self.groups.get_mut(group).unwrap();
         let mut count = 0;
@@ -104,7 +104,10 @@ impl NaiveStream {
                 NackMode::Fatal => i64::MAX as u64,
             });
             group.give(*id, (Vec::new(), 0, after));
-            group.released.push(*id);
+            match not_before_ms {
+                None => group.released.push(*id),
+                Some(not_before_ms) => drop(group.waiting.insert((not_before_ms, *id))),
+            }
             count += 1;
         }
         count
@@ -121,7 +124,8 @@ impl NaiveStream {
     ) -> Vec<(StreamId, NaiveEntry, Option<PriorDelivery>)> {
         let found = self.groups.get_mut(group).unwrap();
         let mut order = found.released.clone();
-        let owned = found.pending.iter().filter(|(id, _)| !found.released.contains(id));
+        order.extend(found.waiting.iter().filter(|(due_ms, _)| *due_ms <= now_ms).map(|(_, id)| *id));
+        let owned = found.pending.iter().filter(|(id, _)| !found.has_no_owner(id));
         let mut owned: Vec<(u64, StreamId)> = owned.map(|(id, row)| (row.1, *id)).collect();
         owned.sort_unstable();
         order.extend(owned.into_iter().map(|(_, id)| id));
@@ -133,7 +137,7 @@ impl NaiveStream {
             let (Some(entry), true) = (self.entries.get(&id), found.is_idle(&id, min_idle_ms, now_ms)) else {
                 continue;
             };
-            let is_owned = !found.released.contains(&id);
+            let is_owned = !found.has_no_owner(&id);
             let (_, delivered_at_ms, deliveries) = found.pending[&id].clone();
             let idle_ms = is_owned.then(|| now_ms.saturating_sub(delivered_at_ms));
             shown.push((id, entry.clone(), Some(PriorDelivery { idle_ms, deliveries })));

@@ -1,8 +1,9 @@
-//! `XNACK key group <SILENT|FAIL|FATAL> IDS numids id [id ...] [RETRYCOUNT count] [FORCE]`
+//! `XNACK key group <SILENT|FAIL|FATAL> IDS numids id [id ...] [RETRYCOUNT count] [FORCE] [DELAY milliseconds]`
 //!
-//! The options after the mode can be in any order.
+//! The options after the mode can be in any order. Redis has no DELAY.
 
 use millstream_engine::NackMode;
+use millstream_engine::stream::DELAY_MS_MAX;
 
 use super::ArgList;
 use super::delete_request::take_counted;
@@ -13,7 +14,8 @@ use crate::ids::{self, Ids};
 /// The arguments of XNACK, which releases pending entries so that any consumer of their group can claim them.
 ///
 /// Redis first checks that the key is a stream and has the group. Then it parses the remaining arguments
-/// ([`request`](Xnack::request)).
+/// ([`request`](Xnack::request)). If they contain DELAY, which Redis does not have, they are parsed first. So a client
+/// can find out whether a server knows DELAY without a group, and without changing anything: it sends `DELAY -1`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Xnack<'a> {
     /// The stream.
@@ -35,6 +37,8 @@ pub struct NackRequest {
     pub retrycount: Option<u64>,
     /// Whether entries that are not pending become pending.
     pub force: bool,
+    /// How long the entries wait before they can be claimed, in milliseconds.
+    pub delay_ms: u64,
 }
 
 impl<'a> Xnack<'a> {
@@ -45,11 +49,17 @@ impl<'a> Xnack<'a> {
         Ok(Xnack { key, group, rest: args.rest() })
     }
 
-    /// Parses the arguments from the mode on. The caller must check the key, its type and the group first.
+    /// Returns whether the arguments contain DELAY.
+    pub fn has_delay(&self) -> bool {
+        self.rest.iter().any(|argument| argument.eq_ignore_ascii_case(b"DELAY"))
+    }
+
+    /// Parses the arguments from the mode on. Unless they [have DELAY](Xnack::has_delay), the caller must check the
+    /// key, its type and the group first.
     pub fn request(&self) -> Result<NackRequest, CommandError> {
         let mut args = Args::new(self.rest);
         let mode = read_mode(&mut args).ok_or(errors::XNACK_MODE)?;
-        let (mut texts, mut retrycount, mut force) = (None, None, false);
+        let (mut texts, mut retrycount, mut force, mut delay_ms) = (None, None, false, 0);
         while !args.is_empty() {
             if args.keyword_before("IDS", 1) {
                 let ids = take_counted(&mut args, errors::XNACK_NUMIDS, errors::XNACK_NUMIDS_TOO_MANY)?;
@@ -57,6 +67,11 @@ impl<'a> Xnack<'a> {
             } else if args.keyword_before("RETRYCOUNT", 1) {
                 let count = u64::try_from(args.next_i64()?).map_err(|_| errors::XNACK_RETRYCOUNT)?;
                 retrycount = Some(count);
+            } else if args.keyword_before("DELAY", 1) {
+                delay_ms = u64::try_from(args.next_i64()?).map_err(|_| errors::XNACK_DELAY)?;
+                if delay_ms > DELAY_MS_MAX {
+                    return Err(errors::XNACK_DELAY_RANGE);
+                }
             } else if args.keyword("FORCE") {
                 force = true;
             } else {
@@ -64,7 +79,7 @@ impl<'a> Xnack<'a> {
             }
         }
         let ids = ids::parse_ids(texts.ok_or(errors::XNACK_IDS_MISSING)?)?;
-        Ok(NackRequest { mode, ids, retrycount, force })
+        Ok(NackRequest { mode, ids, retrycount, force, delay_ms })
     }
 }
 
@@ -95,16 +110,18 @@ mod tests {
             ids: Ids::from_slice(&[StreamId::new(1, 0), StreamId::new(2, 3)]),
             retrycount: Some(7),
             force: true,
+            delay_ms: 250,
         };
         for line in [
-            "XNACK s g FATAL IDS 2 1 2-3 RETRYCOUNT 7 FORCE",
-            "XNACK s g fatal force retrycount 7 ids 2 1 2-3",
-            "XNACK s g FATAL RETRYCOUNT 1 IDS 1 9 FORCE RETRYCOUNT 7 IDS 2 1 2-3",
+            "XNACK s g FATAL IDS 2 1 2-3 RETRYCOUNT 7 FORCE DELAY 250",
+            "XNACK s g fatal delay 250 force retrycount 7 ids 2 1 2-3",
+            "XNACK s g FATAL DELAY 1 RETRYCOUNT 1 IDS 1 9 FORCE RETRYCOUNT 7 DELAY 250 IDS 2 1 2-3",
         ] {
             assert_eq!(request_of(line).as_ref(), Ok(&expected), "{line}");
         }
         let plain = request_of("XNACK s g SILENT IDS 1 5").unwrap();
-        assert_eq!((plain.mode, plain.retrycount, plain.force), (NackMode::Silent, None, false));
+        let NackRequest { mode, retrycount, force, delay_ms, .. } = plain;
+        assert_eq!((mode, retrycount, force, delay_ms), (NackMode::Silent, None, false, 0));
         assert_eq!(request_of("XNACK s g Fail IDS 1 5").unwrap().mode, NackMode::Fail);
     }
 
@@ -123,6 +140,11 @@ mod tests {
             ("XNACK s g FAIL IDS 1 1-1 2-1", unrecognized("2-1")),
             ("XNACK s g FAIL SILENT IDS 1 1-1", unrecognized("SILENT")),
             ("XNACK s g FAIL IDS 1 1-1 RETRYCOUNT", unrecognized("RETRYCOUNT")),
+            ("XNACK s g FAIL IDS 1 x DELAY -1", errors::XNACK_DELAY),
+            ("XNACK s g FAIL IDS 1 x DELAY 1.5", errors::NOT_AN_INTEGER),
+            ("XNACK s g FAIL IDS 1 x DELAY 315360000001", errors::XNACK_DELAY_RANGE),
+            ("XNACK s g FAIL IDS 1 x DELAY 315360000000", errors::INVALID_STREAM_ID),
+            ("XNACK s g FAIL IDS 1 1-1 DELAY", unrecognized("DELAY")),
             ("XNACK s g FAIL FORCE IDS", unrecognized("IDS")),
             ("XNACK s g FAIL FORCE RETRYCOUNT 1", errors::XNACK_IDS_MISSING),
             ("XNACK s g FAIL IDS 2 1-1 x", errors::INVALID_STREAM_ID),

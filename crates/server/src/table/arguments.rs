@@ -292,7 +292,7 @@ mod tests {
             (
                 "xnack",
                 "key:key group:string (SILENT/FAIL/FATAL) IDS{numids:integer +id:string} \
-                 ?RETRYCOUNTcount:integer ?FORCE",
+                 ?RETRYCOUNTcount:integer ?FORCE ?DELAYmilliseconds:integer",
             ),
             (
                 "xpending",

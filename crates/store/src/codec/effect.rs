@@ -7,6 +7,7 @@
 //! ids      := count:number  id_step…
 //! claimed  := count:number  (id_step  delivered_at_ms:signed, relative to the row before it  deliveries:number)…
 //! released := count:number  (id_step  deliveries:number)…
+//! waiting  := count:number  (id_step  deliveries:number  not_before_ms:signed, relative to the time of the release)…
 //! ```
 //!
 //! The first `id_step` is relative to 0-0, and the first time in `claimed` is relative to the time of the claim. A time
@@ -85,7 +86,8 @@ macro_rules! put {
     ($out:ident, $field:expr, optional_id) => { put_optional_id($out, $field) };
     ($out:ident, $field:expr, ids) => { put_ids($out, $field) };
     ($out:ident, $field:expr, claimed($from:expr)) => { put_claimed($out, $field, $from) };
-    ($out:ident, $field:expr, released) => { put_released($out, $field) };
+    ($out:ident, $field:expr, released) => { put_released($out, $field, None) };
+    ($out:ident, $field:expr, waiting($from:expr)) => { put_released($out, $field, Some($from)) };
 }
 
 /// Reads a field in one of the forms used in the tables.
@@ -102,7 +104,8 @@ macro_rules! read {
     ($reader:ident, $scratch:ident, optional_id) => { if $reader.flag()? { Some($reader.id()?) } else { None } };
     ($reader:ident, $scratch:ident, ids) => { $scratch.read_ids($reader)? };
     ($reader:ident, $scratch:ident, claimed($from:expr)) => { $scratch.read_claimed($reader, $from)? };
-    ($reader:ident, $scratch:ident, released) => { $scratch.read_released($reader)? };
+    ($reader:ident, $scratch:ident, released) => { $scratch.read_released($reader, None)? };
+    ($reader:ident, $scratch:ident, waiting($from:expr)) => { $scratch.read_released($reader, Some($from))? };
 }
 
 layouts! { Effect, put_value_effect, read_value_effect, except Effect::Stream(_) =>
@@ -145,6 +148,7 @@ layouts! { StreamEffect, put_stream_effect, read_stream_effect, except StreamEff
     52 IdempotenceConfigure { duration_s: number, max_size: number };
     53 Remember { producer: text, iid: text, id: id, at_ms: step(id.ms) };
     54 Repeat {};
+    57 ReleaseUntil { group: text, at_ms: number, rows: waiting(at_ms) };
 }
 
 /// One change in a record.
@@ -242,12 +246,17 @@ fn put_claimed(out: &mut Vec<u8>, rows: &[ClaimedRow], at_ms: u64) {
     }
 }
 
-fn put_released(out: &mut Vec<u8>, rows: &[ReleasedRow]) {
+/// Appends released rows. If `at_ms` is given, they have due times, which are encoded relative to it.
+fn put_released(out: &mut Vec<u8>, rows: &[ReleasedRow], at_ms: Option<u64>) {
     put_number(out, rows.len() as u64);
     let mut before = StreamId::MIN;
     for row in rows {
         put_id_step(out, before, row.id);
         put_number(out, row.deliveries);
+        match at_ms {
+            Some(at_ms) => put_step(out, at_ms, row.not_before_ms),
+            None => debug_assert_eq!(row.not_before_ms, 0, "a release at once has no due times"),
+        }
         before = row.id;
     }
 }
@@ -424,14 +433,21 @@ impl<'p> Scratch<'p> {
         Ok(&self.rows)
     }
 
-    fn read_released(&mut self, reader: &mut ByteReader<'_>) -> Result<&[ReleasedRow], CodecError> {
-        let count = reader.count(3)?;
+    /// Reads released rows. If `at_ms` is given, they have due times, which are encoded relative to it.
+    fn read_released(
+        &mut self,
+        reader: &mut ByteReader<'_>,
+        at_ms: Option<u64>,
+    ) -> Result<&[ReleasedRow], CodecError> {
+        let count = reader.count(if at_ms.is_some() { 4 } else { 3 })?;
         self.released.clear();
         self.released.reserve(count);
         let mut before = StreamId::MIN;
         for _ in 0..count {
             before = read_id_step(reader, before)?;
-            self.released.push(ReleasedRow { id: before, deliveries: reader.number()? });
+            let deliveries = reader.number()?;
+            let not_before_ms = at_ms.map_or(Ok(0), |at_ms| reader.step(at_ms))?;
+            self.released.push(ReleasedRow { id: before, deliveries, not_before_ms });
         }
         Ok(&self.released)
     }

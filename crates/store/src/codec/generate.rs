@@ -110,7 +110,7 @@ impl CodecRandom {
 }
 
 /// Number of different changes that [`with_change`] generates.
-pub(crate) const VARIANTS: u64 = 38;
+pub(crate) const VARIANTS: u64 = 39;
 
 /// Passes the `n`-th kind of change, with random content, to `test`.
 pub(crate) fn with_change(
@@ -130,8 +130,12 @@ pub(crate) fn with_change(
             deliveries: random.number(),
         })
         .collect();
-    let released: Vec<ReleasedRow> =
-        rows.iter().map(|row| ReleasedRow { id: row.id, deliveries: row.deliveries }).collect();
+    let released: Vec<ReleasedRow> = rows
+        .iter()
+        .map(|row| ReleasedRow { id: row.id, deliveries: row.deliveries, not_before_ms: 0 })
+        .collect();
+    let waiting: Vec<ReleasedRow> =
+        released.iter().map(|row| ReleasedRow { not_before_ms: random.number(), ..*row }).collect();
     let (group, consumer, last_id, count) = (&*group, &*consumer, random.id(), random.number());
     let from = KeyPlace { db, key: &key };
     let to = KeyPlace { db: random.below(16) as u32, key: group };
@@ -180,6 +184,7 @@ pub(crate) fn with_change(
             34 => StreamEffect::Adopt { group, from: consumer, to: &key, at_ms },
             35 => StreamEffect::IdempotenceConfigure { duration_s: count, max_size: at_ms },
             36 => StreamEffect::Remember { producer: group, iid: consumer, id: last_id, at_ms },
+            37 => StreamEffect::ReleaseUntil { group, rows: &waiting, at_ms },
             _ => StreamEffect::Repeat,
         }),
     };

@@ -12,6 +12,7 @@
 //! row      := head:1  [ms:number]  seq:number  [consumer:number]  [delivered_at_ms:signed]  [deliveries:number]
 //! history  := duration_s:number  max_size:number  added:number  duplicates:number
 //!             count:number  producer:text…   count:number  kept…
+//! waiting  := due_ms:number, relative to the one before it; the first to 0…
 //! kept     := producer:number  iid:text  entry:id  since_ms:signed, relative to the entry's milliseconds
 //! head     := ms-step:5 bits | delivered-once:1 | same-time:1 | same-consumer:1     ms-step 31: [ms] has the step
 //! ```
@@ -21,9 +22,10 @@
 //! each. Consumers and producers are numbered in the order of their names. A released entry has no owner: its consumer
 //! number is the one after the last consumer, and its time is that of the row before it.
 //!
-//! An operator sets settings on a stream or a group. They are encoded with their tags in ascending order. There are no
-//! settings yet, so this part is empty. The reader refuses unknown tags: a newer version wrote them, and a stream
-//! without its settings would behave differently.
+//! Settings are parts of a stream or a group that most have not. They are encoded with their tags in ascending order.
+//! A group has one setting, `waiting` with tag 1, if released entries wait for due times: it has the due times of the
+//! last released entries. A stream has no settings yet. The reader refuses unknown tags: a newer version wrote them, and
+//! a stream without its settings would behave differently.
 //!
 //! Snapshots of version 1 have streams without settings, and some of these also lack released entries and the producer
 //! history: see [`StreamKind`].
@@ -57,8 +59,11 @@ struct Row {
 
 const UNKNOWN_SETTING: &str = "a stream or a group has a setting that this version does not know: a newer version of Millstream wrote it";
 
-/// The encoded settings of a stream or group without settings.
+/// The encoded settings of a stream without settings.
 const NO_SETTINGS: &[u8] = &[];
+
+/// The setting of a group with the due times of its released entries that wait.
+const WAITING: u64 = 1;
 
 /// The row that the first row is encoded relative to.
 const BEFORE_ROWS: Row = Row { id: StreamId::MIN, consumer: 0, delivered_at_ms: 0, deliveries: 0 };
@@ -103,12 +108,26 @@ pub(super) fn put_stream(out: &mut Vec<u8>, stream: &Stream, pause: Pause<'_>) {
         put_group(out, name, group, pause);
         put_number(out, group.pending().released_len());
         group.pending().released().for_each(|row| put_id(out, row.id));
-        put_text(out, NO_SETTINGS);
+        put_text(out, &group_settings(group));
     }
     let counters = stream.history_counters();
     out.push(u8::from(counters.is_some()));
     counters.into_iter().for_each(|counters| put_producer_history(out, stream, &counters));
     put_text(out, NO_SETTINGS);
+}
+
+/// Returns the encoded settings of a group.
+fn group_settings(group: &Group) -> Vec<u8> {
+    let (mut settings, mut waiting, mut before_ms) = (Vec::new(), Vec::new(), 0);
+    for (due_ms, _) in group.pending().waiting() {
+        put_number(&mut waiting, due_ms - before_ms);
+        before_ms = due_ms;
+    }
+    if !waiting.is_empty() {
+        put_number(&mut settings, WAITING);
+        put_text(&mut settings, &waiting);
+    }
+    settings
 }
 
 fn put_producer_history(out: &mut Vec<u8>, stream: &Stream, counters: &HistoryCounters) {
@@ -220,23 +239,47 @@ pub(super) fn read_stream(reader: &mut ByteReader<'_>, kind: StreamKind) -> Resu
             read_released(reader, &mut builder)?;
         }
         if kind == StreamKind::WithSettings {
-            read_settings(reader)?;
+            read_group_settings(reader, &mut builder)?;
         }
     }
     if kind != StreamKind::Plain && reader.flag()? {
         read_producer_history(reader, &mut builder)?;
     }
-    if kind == StreamKind::WithSettings {
-        read_settings(reader)?;
+    if kind == StreamKind::WithSettings && !reader.text()?.is_empty() {
+        return Err(reader.error(UNKNOWN_SETTING));
     }
     Ok(builder.finish())
 }
 
-/// Reads the settings of a stream or a group. This version knows no setting.
-fn read_settings(reader: &mut ByteReader<'_>) -> Result<(), CodecError> {
-    match reader.text()?.is_empty() {
-        true => Ok(()),
-        false => Err(reader.error(UNKNOWN_SETTING)),
+/// Reads the settings of a group.
+fn read_group_settings(reader: &mut ByteReader<'_>, builder: &mut StreamBuilder) -> Result<(), CodecError> {
+    let settings = reader.text()?;
+    if settings.is_empty() {
+        return Ok(());
+    }
+    let due_times_ms = due_times(settings).map_err(|error| reader.error(error.what))?;
+    at(reader, builder.waiting(&due_times_ms))
+}
+
+/// Decodes settings that are not empty. There is one setting: the due times of released entries.
+fn due_times(settings: &[u8]) -> Result<Vec<u64>, CodecError> {
+    let mut settings = ByteReader::new(settings);
+    if settings.number()? != WAITING {
+        return Err(settings.error(UNKNOWN_SETTING));
+    }
+    let mut waiting = ByteReader::new(settings.text()?);
+    if settings.left() > 0 {
+        return Err(settings.error(UNKNOWN_SETTING));
+    }
+    let (mut due_times_ms, mut before_ms) = (Vec::new(), 0u64);
+    while waiting.left() > 0 {
+        let due_ms = before_ms.checked_add(waiting.number()?);
+        before_ms = due_ms.ok_or_else(|| waiting.error("a due time is larger than the maximum"))?;
+        due_times_ms.push(before_ms);
+    }
+    match due_times_ms.is_empty() {
+        true => Err(waiting.error("a group has an empty list of due times")),
+        false => Ok(due_times_ms),
     }
 }
 

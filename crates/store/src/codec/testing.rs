@@ -164,9 +164,15 @@ impl StreamDriver {
             mode: self.random.pick(&[NackMode::Silent, NackMode::Fail, NackMode::Fatal]),
             deliveries: None,
             force: self.random.one_in(3),
+            delay_ms: self.random.below(3) * self.random.below(40),
         };
-        let rows = self.query(|stream| Some(stream.decide_nack(stream.group(group)?, &ids, options)));
-        self.apply(StreamEffect::Release { group, rows: &rows.unwrap_or_default() });
+        let at_ms = self.now_ms;
+        let rows = self.query(|stream| stream.decide_nack(stream.group(group)?, &ids, options, at_ms).ok());
+        let rows = &*rows.unwrap_or_default();
+        match options.delay_ms {
+            0 => self.apply(StreamEffect::Release { group, rows }),
+            _ => self.apply(StreamEffect::ReleaseUntil { group, rows, at_ms }),
+        }
     }
 
     fn read_claiming(&mut self) {
@@ -334,6 +340,7 @@ pub(crate) fn dump(stream: &Stream) -> String {
             ControlFlow::Continue(())
         });
         group.pending().released().for_each(|row| writeln!(out, "released {}", row.id).unwrap());
+        group.pending().waiting().for_each(|(due_ms, id)| writeln!(out, "due {due_ms} {id}").unwrap());
     }
     writeln!(out, "{:?}", stream.history_counters()).unwrap();
     stream.history_items().for_each(|kept| writeln!(out, "{kept:?}").unwrap());

@@ -1,6 +1,6 @@
 //! Opening folders: what recovery reads, repairs and refuses.
 
-use millstream_engine::{ClaimedRow, ListEnd};
+use millstream_engine::{ClaimedRow, ListEnd, ReleasedRow};
 
 use super::*;
 use crate::clock::ManualClock;
@@ -216,8 +216,10 @@ fn replay_uses_the_given_block_limits() {
 fn clock_starts_no_earlier_than_the_times_in_the_snapshot() {
     let id = StreamId::new(1, 0);
     let row = ClaimedRow { id, delivered_at_ms: 7_000, deliveries: 1 };
+    // A due time is in the future: it does not move the clock.
+    let waiting = [ReleasedRow { id, deliveries: 1, not_before_ms: 90_000 }];
     let join = StreamEffect::ConsumerCreate { group: b"g", consumer: b"c", at_ms: 5_000 };
-    let last_times: [(StreamEffect<'_>, u64); 5] = [
+    let last_times: [(StreamEffect<'_>, u64); 6] = [
         (join, 5_000),
         (StreamEffect::ConsumerSeen { group: b"g", consumer: b"c", at_ms: 6_000 }, 6_000),
         (StreamEffect::Claim { group: b"g", consumer: b"c", rows: &[row], at_ms: 7_000 }, 7_000),
@@ -226,6 +228,7 @@ fn clock_starts_no_earlier_than_the_times_in_the_snapshot() {
             StreamEffect::Remember { producer: b"p", iid: b"i", id: StreamId::new(9_000, 0), at_ms: 9_000 },
             9_000,
         ),
+        (StreamEffect::ReleaseUntil { group: b"g", rows: &waiting, at_ms: 9_000 }, 9_000),
     ];
     for count in 1..=last_times.len() {
         let disk = SimDisk::new(1);
@@ -244,6 +247,34 @@ fn clock_starts_no_earlier_than_the_times_in_the_snapshot() {
         let (store, recovered) = open(&disk, BlockLimits::default()).unwrap();
         assert_eq!(recovered.replayed, 0);
         assert_eq!(store.now_ms(), last_times[count - 1].1, "{:?}", last_times[count - 1].0);
+    }
+}
+
+#[test]
+fn entries_still_wait_after_a_restart_and_the_clock_does_not_jump_to_their_due_time() {
+    let id = StreamId::new(1, 0);
+    for snapshot in [false, true] {
+        let disk = SimDisk::new(1);
+        let (store, _) = open(&disk, BlockLimits::default()).unwrap();
+        add(&store, 1..2);
+        let rows = [ReleasedRow { id, deliveries: 2, not_before_ms: 90_000 }];
+        for effect in [
+            StreamEffect::GroupCreate { group: b"g", last_id: StreamId::MIN, entries_read: None },
+            StreamEffect::ReleaseUntil { group: b"g", rows: &rows, at_ms: 5_000 },
+        ] {
+            store.lock_all(0, 1_000).apply(b"s", &Effect::Stream(effect));
+        }
+        if snapshot {
+            store.take_snapshot().unwrap().unwrap();
+        }
+        store.close().unwrap();
+        drop(store);
+        let (store, _) = open(&disk, BlockLimits::default()).unwrap();
+        // A released row in a snapshot has no time. A record of the log has the time of the release.
+        assert_eq!(store.now_ms(), if snapshot { 1_000 } else { 5_000 });
+        let txn = store.lock_all(0, store.now_ms());
+        let waiting = txn.group(b"s", b"g").unwrap().unwrap().pending().waiting().collect::<Vec<_>>();
+        assert_eq!(waiting, [(90_000, id)]);
     }
 }
 

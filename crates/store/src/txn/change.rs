@@ -131,7 +131,10 @@ impl Consequences {
             StreamEffect::GroupDestroy { .. } => {
                 Consequences { wakes_readers: true, may_free_large_value: true, ..Self::NOT_ENTRIES }
             }
-            StreamEffect::Release { .. } => Consequences { wakes_readers: true, ..Self::NOT_ENTRIES },
+            // Entries that wait wake no reader yet, but the store must wake readers at their due time.
+            StreamEffect::Release { .. } | StreamEffect::ReleaseUntil { .. } => {
+                Consequences { wakes_readers: true, ..Self::NOT_ENTRIES }
+            }
             // A claim can set a delivery time in the past. The entry can then be idle long enough for a reader that is
             // blocked in XREADGROUP with CLAIM.
             StreamEffect::Claim { rows, at_ms, .. } => {

@@ -8,8 +8,8 @@ use millstream_engine::{ClaimedRow, NackMode, Refusal, ReleasedRow, StreamEffect
 use super::{Acknowledge, Add, ConsumerPath, Verb};
 use crate::txn::Txn;
 
-/// Releases pending entries (XNACK): they belong to no consumer, and reads that claim get them first. Returns the
-/// number of released entries.
+/// Releases pending entries (XNACK): they belong to no consumer, and reads that claim get them first. With a delay they
+/// wait first: until then, only a claim by id takes them. Returns the number of released entries.
 #[derive(Clone, Copy, Debug)]
 pub struct Nack<B = Vec<u8>, I = Vec<StreamId>> {
     /// The stream.
@@ -32,7 +32,7 @@ impl<B: AsRef<[u8]>, I: AsRef<[StreamId]>> Verb for Nack<B, I> {
     fn run(&mut self, txn: &mut Txn<'_>) -> Result<u64, Refusal> {
         let (key, group) = (self.key.as_ref(), self.group.as_ref());
         let (stream, found) = txn.existing_group(key, group)?;
-        let rows = stream.decide_nack(found, self.ids.as_ref(), self.options);
+        let rows = stream.decide_nack(found, self.ids.as_ref(), self.options, txn.now_ms())?;
         Ok(apply_release(txn, key, group, &rows))
     }
 }
@@ -57,13 +57,15 @@ impl<B: AsRef<[u8]>> Verb for Release<B> {
     fn run(&mut self, txn: &mut Txn<'_>) -> Result<u64, Refusal> {
         let ConsumerPath { key, group, consumer } = self.consumer.borrowed();
         let (stream, found) = txn.existing_group(key, group)?;
-        let rows = stream.decide_release(found, consumer, &self.rows);
+        let rows = stream.decide_release(found, consumer, &self.rows, txn.now_ms())?;
         Ok(apply_release(txn, key, group, &rows))
     }
 }
 
 fn apply_release(txn: &mut Txn<'_>, key: &[u8], group: &[u8], rows: &[ReleasedRow]) -> u64 {
-    if !rows.is_empty() {
+    if rows.iter().any(|row| row.not_before_ms > 0) {
+        txn.apply_stream(key, StreamEffect::ReleaseUntil { group, rows, at_ms: txn.now_ms() });
+    } else if !rows.is_empty() {
         txn.apply_stream(key, StreamEffect::Release { group, rows });
     }
     rows.len() as u64
@@ -128,7 +130,8 @@ impl<B: AsRef<[u8]>> Verb for Restore<B> {
         let (stream, found) = txn.existing_group(key, group)?;
         let (exists, is_pending) = (stream.contains(self.id), found.pending().get(self.id).is_some());
         if exists && !is_pending {
-            let options = NackOptions { mode: NackMode::Silent, deliveries: Some(0), force: true };
+            let options =
+                NackOptions { mode: NackMode::Silent, deliveries: Some(0), force: true, delay_ms: 0 };
             Nack { key, group, ids, options }.run(txn)?;
         }
         Ok(exists)

@@ -38,7 +38,11 @@ impl Chunk {
             if self.unowned == 0 {
                 return times.find_at_most(from, limit);
             }
-            return (from..self.len()).find(|at| consumers.get(*at) == UNOWNED || times.get(*at) <= limit);
+            let unowned_limit = filter.unowned_limit();
+            return (from..self.len()).find(|at| {
+                let limit = if consumers.get(*at) == UNOWNED { unowned_limit } else { limit };
+                times.get(*at) <= limit
+            });
         };
         let mut at = from;
         loop {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::idle::longest_idle;
+use super::idle::longest_idle_at;
 use super::*;
 
 type Model = BTreeMap<StreamId, PendingEntry>;
@@ -28,8 +28,10 @@ struct History {
     next: StreamId,
     list: PendingList,
     model: Model,
-    /// The ids of the rows without an owner, in the order of release.
+    /// The ids of the rows without an owner that do not wait, in the order of release.
     queue: Vec<StreamId>,
+    /// The due times of the rows that wait.
+    waiting: BTreeMap<StreamId, u64>,
 }
 
 impl History {
@@ -48,6 +50,7 @@ impl History {
             list: PendingList::default(),
             model: Model::new(),
             queue: Vec::new(),
+            waiting: BTreeMap::new(),
         }
     }
 
@@ -109,17 +112,38 @@ impl History {
         ConsumerHandle(self.below(self.consumers) as u32)
     }
 
+    fn leave_queue(&mut self, id: StreamId) {
+        self.queue.retain(|queued| *queued != id);
+        self.waiting.remove(&id);
+    }
+
+    /// Returns the ids of the rows that wait, with their due times, by due time.
+    fn waiting_by_due_time(&self) -> Vec<(u64, StreamId)> {
+        let mut waiting: Vec<(u64, StreamId)> = self.waiting.iter().map(|(id, due)| (*due, *id)).collect();
+        waiting.sort_unstable();
+        waiting
+    }
+
     fn set(&mut self, entry: PendingEntry) {
-        self.queue.retain(|id| *id != entry.id);
+        self.leave_queue(entry.id);
         assert_eq!(self.list.set(entry), self.model.insert(entry.id, entry));
     }
 
     fn release(&mut self, id: StreamId) {
         let deliveries = self.below(5);
-        self.queue.retain(|queued| *queued != id);
-        self.queue.push(id);
+        let not_before_ms = match self.below(6) {
+            0 => 1 + self.below(3),
+            1 => NOT_BEFORE_MS_MAX,
+            2 => self.clock_ms + self.below(3000),
+            _ => 0,
+        };
+        self.leave_queue(id);
+        match not_before_ms {
+            0 => self.queue.push(id),
+            _ => drop(self.waiting.insert(id, not_before_ms)),
+        }
         let entry = PendingEntry { id, consumer: None, delivered_at_ms: 0, deliveries };
-        assert_eq!(self.list.release(id, deliveries), self.model.insert(id, entry));
+        assert_eq!(self.list.release(id, deliveries, not_before_ms), self.model.insert(id, entry));
     }
 
     /// Releases consecutive rows, in ascending or descending order.
@@ -136,7 +160,7 @@ impl History {
     fn take_over(&mut self) {
         let (limit, count) = (self.random_time_ms(), self.below(50));
         let mut taken = Vec::new();
-        self.list.longest_idle(Some(limit), |row| {
+        self.list.longest_idle(self.clock_ms, Some(limit), |row| {
             taken.push(row);
             if taken.len() as u64 > count { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
@@ -172,7 +196,7 @@ impl History {
     }
 
     fn acknowledge(&mut self, id: StreamId) {
-        self.queue.retain(|queued| *queued != id);
+        self.leave_queue(id);
         assert_eq!(self.list.remove(id), self.model.remove(&id));
     }
 
@@ -230,13 +254,19 @@ impl History {
             [(None, None), (consumer, None), (None, limit), (consumer, limit)]
         {
             let from = if self.one_in(2) { StreamId::MIN } else { self.random_id() };
-            let filter = Filter { consumer, delivered_at_or_before_ms };
+            let due_at_or_before_ms = self.one_in(2).then_some(self.clock_ms);
+            let filter = Filter { consumer, delivered_at_or_before_ms, due_at_or_before_ms };
             self.compare_walk(from, filter);
         }
     }
 
     fn compare_queue(&self) {
-        let expected: Vec<PendingEntry> = self.queue.iter().map(|id| self.model[id]).collect();
+        let waiting = self.waiting_by_due_time();
+        assert_eq!(self.list.waiting().collect::<Vec<_>>(), waiting);
+        let next = waiting.iter().map(|(due_ms, _)| *due_ms).find(|due_ms| *due_ms > self.clock_ms);
+        assert_eq!(self.list.next_due_ms(self.clock_ms), next);
+        let queue = self.queue.iter().chain(waiting.iter().map(|(_, id)| id));
+        let expected: Vec<PendingEntry> = queue.map(|id| self.model[id]).collect();
         assert_eq!(self.list.released().collect::<Vec<_>>(), expected);
         assert_eq!(self.list.released_len(), expected.len() as u64);
         let unowned = self.model.values().filter(|row| row.consumer.is_none());
@@ -248,15 +278,30 @@ impl History {
             self.model.values().filter(|row| row.consumer.is_some()).copied().collect();
         expected.sort_by_key(|row| (row.delivered_at_ms, row.id));
         assert_eq!(self.list.oldest_delivery_ms(), expected.first().map(|row| row.delivered_at_ms));
-        let queue: Vec<PendingEntry> = self.queue.iter().map(|id| self.model[id]).collect();
+        let (now_ms, waiting) = (self.clock_ms, self.waiting_by_due_time());
+        let due = waiting.iter().filter(|(due_ms, _)| *due_ms <= now_ms).map(|(_, id)| id);
+        let queue: Vec<PendingEntry> = self.queue.iter().chain(due).map(|id| self.model[id]).collect();
+        assert_eq!(self.list.has_claimable(now_ms), !queue.is_empty());
         for limit in [None, Some(u64::MAX), Some(self.random_time_ms())] {
             let old_enough =
                 expected.iter().filter(|row| limit.is_some_and(|limit| row.delivered_at_ms <= limit));
             let all: Vec<PendingEntry> = queue.iter().chain(old_enough).copied().collect();
             for wanted in [usize::MAX, self.below(20) as usize + 1, self.below(600) as usize + 1] {
-                assert_eq!(longest_idle(&self.list, limit, wanted), all[..wanted.min(all.len())]);
+                let found = longest_idle_at(&self.list, now_ms, limit, wanted);
+                assert_eq!(found, all[..wanted.min(all.len())]);
             }
         }
+    }
+
+    fn is_excluded(&self, filter: &Filter, id: StreamId) -> bool {
+        let waits_until = self.waiting.get(&id);
+        let excluded =
+            waits_until.zip(filter.due_at_or_before_ms).is_some_and(|(due_ms, limit)| *due_ms > limit);
+        assert_eq!(
+            self.list.is_waiting(id, self.clock_ms),
+            waits_until.is_some_and(|due_ms| *due_ms > self.clock_ms)
+        );
+        excluded
     }
 
     fn compare_walk(&self, from: StreamId, filter: Filter) {
@@ -264,7 +309,7 @@ impl History {
             .model
             .range(from..)
             .map(|(_, entry)| *entry)
-            .filter(|entry| selects(&filter, entry))
+            .filter(|entry| selects(&filter, entry) && !self.is_excluded(&filter, entry.id))
             .collect();
         assert_eq!(walked(&self.list, from, filter), expected);
     }

@@ -2,9 +2,19 @@
 
 use super::*;
 
-pub(super) fn longest_idle(list: &PendingList, limit: Option<u64>, wanted: usize) -> Vec<PendingEntry> {
+/// Returns up to `wanted` rows at a time before all due times.
+fn longest_idle(list: &PendingList, limit: Option<u64>, wanted: usize) -> Vec<PendingEntry> {
+    longest_idle_at(list, 0, limit, wanted)
+}
+
+pub(super) fn longest_idle_at(
+    list: &PendingList,
+    now_ms: u64,
+    limit: Option<u64>,
+    wanted: usize,
+) -> Vec<PendingEntry> {
     let mut seen = Vec::new();
-    list.longest_idle(limit, |row| {
+    list.longest_idle(now_ms, limit, |row| {
         seen.push(row);
         if seen.len() == wanted { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });
@@ -22,14 +32,14 @@ fn id(ms: u64) -> StreamId {
 #[test]
 fn released_rows_have_no_owner_and_queue_in_release_order() {
     let mut list = ascending(1000);
-    assert_eq!(list.release(id(700), 3), Some(row(700, 0, 0, 1_000_700)));
-    list.release(id(5), 1);
-    list.release(id(999), 0);
+    assert_eq!(list.release(id(700), 3, 0), Some(row(700, 0, 0, 1_000_700)));
+    list.release(id(5), 1, 0);
+    list.release(id(999), 0, 0);
     // Releasing a row again moves it to the end of the queue. The replaced row shows no delivery time.
     let before = PendingEntry { id: id(700), consumer: None, delivered_at_ms: 0, deliveries: 3 };
-    assert_eq!(list.release(id(700), 4), Some(before));
+    assert_eq!(list.release(id(700), 4, 0), Some(before));
     // Releasing an id that has no row creates the row.
-    assert_eq!(list.release(StreamId::new(3, 1), 0), None);
+    assert_eq!(list.release(StreamId::new(3, 1), 0, 0), None);
     list.check().expect("sound");
     assert_eq!(ids(list.released()), [5, 999, 700, 3]);
     assert_eq!((list.len(), list.released_len()), (1001, 4));
@@ -53,10 +63,57 @@ fn setting_a_row_without_consumer_releases_it() {
 }
 
 #[test]
+fn rows_with_a_due_time_wait_and_then_follow_the_release_queue() {
+    let mut list = ascending(1000);
+    for (ms, due_ms) in [(700, 90), (5, 80), (999, 80), (6, 0), (300, NOT_BEFORE_MS_MAX)] {
+        list.release(id(ms), 1, due_ms);
+    }
+    list.check().expect("sound");
+    assert_eq!(ids(list.released()), [6, 5, 999, 700, 300]);
+    let waiting = [(80, id(5)), (80, id(999)), (90, id(700)), (NOT_BEFORE_MS_MAX, id(300))];
+    assert_eq!(list.waiting().collect::<Vec<_>>(), waiting);
+    assert!(list.released().all(|row| row.consumer.is_none() && row.delivered_at_ms == 0));
+    let claimable = |list: &PendingList, now_ms| {
+        let all = ids(longest_idle_at(list, now_ms, None, usize::MAX));
+        let filter = Filter { due_at_or_before_ms: Some(now_ms), ..idle_since(5) };
+        let mut by_id = all.clone();
+        by_id.sort_unstable();
+        assert_eq!(ids(walked(list, StreamId::MIN, filter)), by_id);
+        assert!(list.has_claimable(now_ms) != all.is_empty());
+        all
+    };
+    assert_eq!(claimable(&list, 79), [6]);
+    assert_eq!(claimable(&list, 80), [6, 5, 999]);
+    assert_eq!(claimable(&list, 90), [6, 5, 999, 700]);
+    assert_eq!(claimable(&list, u64::MAX), [6, 5, 999, 700, 300]);
+    let next = [0, 79, 80, 90, NOT_BEFORE_MS_MAX, u64::MAX].map(|now_ms| list.next_due_ms(now_ms));
+    assert_eq!(next, [Some(80), Some(80), Some(90), Some(NOT_BEFORE_MS_MAX), None, None]);
+    assert!(list.is_waiting(id(5), 79) && !list.is_waiting(id(5), 80));
+    assert!(!list.is_waiting(id(6), 0) && !list.is_waiting(id(7), 0));
+    // Listing pending entries shows rows that wait, like all released rows.
+    assert_eq!(ids(walked(&list, StreamId::MIN, idle_since(5))), [5, 6, 300, 700, 999]);
+
+    // A row leaves its place when it is released again, claimed or acknowledged.
+    list.release(id(5), 1, 80);
+    list.release(id(999), 1, 95);
+    list.release(id(700), 1, 0);
+    list.set(row(6, 0, 1, 7));
+    list.remove(id(300));
+    list.check().expect("sound");
+    assert_eq!(ids(list.released()), [700, 5, 999]);
+    assert_eq!(list.released_len(), 3);
+    for ms in [700, 5, 999] {
+        list.set(row(ms, 0, 1, 7));
+    }
+    assert_eq!((list.released_len(), list.has_claimable(u64::MAX)), (0, false));
+    list.check().expect("sound");
+}
+
+#[test]
 fn filters_treat_released_rows_as_idle_and_without_owner() {
     let mut list = ascending(2000);
     for ms in [3, 1500, 2000] {
-        list.release(id(ms), 1);
+        list.release(id(ms), 1, 0);
     }
     assert_eq!(ids(walked(&list, StreamId::MIN, idle_since(5))), [3, 1500, 2000]);
     // Rows 3 and 1500 belonged to consumers 3 and 0.
@@ -79,8 +136,8 @@ fn longest_idle_visits_released_rows_first_then_oldest() {
     list.set(row(2000, 0, 1, 50));
     list.set(row(10, 0, 1, 50));
     list.set(row(2999, 0, 1, 40));
-    list.release(id(1234), 1);
-    list.release(id(7), 1);
+    list.release(id(1234), 1, 0);
+    list.release(id(7), 1, 0);
     assert_eq!(list.oldest_delivery_ms(), Some(40));
     assert_eq!(ids(longest_idle(&list, Some(u64::MAX), 8)), [1234, 7, 2999, 10, 2000, 1, 2, 3]);
     assert_eq!(ids(longest_idle(&list, Some(50), usize::MAX)), [1234, 7, 2999, 10, 2000]);
@@ -110,7 +167,7 @@ fn oldest_delivery_is_exact_after_removals() {
     for n in 1..(ROWS_MAX * CHUNKS_MAX * 2) as u64 + 50 {
         assert_eq!(list.oldest_delivery_ms(), Some(1_000_000 + n));
         if n % 3 == 0 {
-            list.release(id(n), 1);
+            list.release(id(n), 1, 0);
         } else {
             list.remove(id(n));
         }
@@ -127,7 +184,7 @@ fn released_rows_do_not_widen_the_time_column() {
     }
     let before = list.memory_bytes();
     for n in (0..count).step_by(100) {
-        list.release(StreamId::new(1_700_000_000_000 + n, 0), 1);
+        list.release(StreamId::new(1_700_000_000_000 + n, 0), 1, 0);
     }
     list.check().expect("sound");
     let after = list.memory_bytes() - list.released.memory_bytes();

@@ -1,7 +1,7 @@
 //! XEXTEND and XNACK: a consumer extends its leases on pending entries, or releases pending entries.
 
 use millstream_engine::stream::NackOptions;
-use millstream_protocol::commands::{ArgList, Xextend, Xnack};
+use millstream_protocol::commands::{ArgList, NackRequest, Xextend, Xnack};
 use millstream_protocol::errors;
 use millstream_protocol::resp::Writer;
 use millstream_store::Txn;
@@ -12,9 +12,11 @@ use crate::command::{DONE, Reply};
 pub(crate) fn xnack(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
     let cmd = Xnack::parse(argv)?;
     let (key, group) = (cmd.key, cmd.group);
+    let parsed_first = if cmd.has_delay() { Some(cmd.request()?) } else { None };
     txn.group(key, group)?.ok_or_else(|| errors::no_key_or_group(key, group))?;
-    let request = cmd.request()?;
-    let options = NackOptions { mode: request.mode, deliveries: request.retrycount, force: request.force };
+    let request = parsed_first.map_or_else(|| cmd.request(), Ok)?;
+    let NackRequest { mode, retrycount: deliveries, force, delay_ms, .. } = request;
+    let options = NackOptions { mode, deliveries, force, delay_ms };
     out.uint(Nack { key, group, ids: &request.ids[..], options }.run(txn)?);
     DONE
 }

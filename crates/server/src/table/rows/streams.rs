@@ -154,9 +154,10 @@ pub(in crate::table) const COMMANDS: &[CommandSpec] = &[
     stream("xnack", "8.8.0", -7, WRITE_FAST, Data(release::xnack))
         .keys(&[key("RW update", 1)])
         .complexity("O(log N) for each id, N being the pending entries of the group")
+        .note("only Millstream has DELAY: until then, XREADGROUP with CLAIM and XAUTOCLAIM skip the entries")
         .text(
-            "XNACK key group SILENT|FAIL|FATAL IDS numids id [id ...] [RETRYCOUNT count] [FORCE]",
-            "Releases pending entries, so that any consumer of the group can claim them.",
+            "XNACK key group SILENT|FAIL|FATAL IDS numids id [id ...] [RETRYCOUNT count] [FORCE] [DELAY milliseconds]",
+            "Releases pending entries: any consumer of the group can claim them, at once or after a delay.",
         ),
     stream("xpending", "5.0.0", -3, READ, Data(pending::xpending))
         .keys(&[key("RO access", 1)])

@@ -57,7 +57,18 @@ fn newer_changes() -> Vec<(&'static str, Vec<u8>)> {
         all.push((name, out));
     });
     all.push(("append-twice", two_entries()));
+    all.push(("release-until", release_with_due_times()));
     all
+}
+
+fn release_with_due_times() -> Vec<u8> {
+    let at_ms = ID.ms + 20;
+    let row = |id, deliveries, not_before_ms| ReleasedRow { id, deliveries, not_before_ms };
+    let rows = &[row(ID, 1, at_ms + 60_000), row(BACK, 0, 0), row(NEAR, 7, at_ms)];
+    let effect = StreamEffect::ReleaseUntil { group: b"group", rows, at_ms };
+    let mut out = Vec::new();
+    put_change(&mut out, 2, b"key", &Effect::Stream(effect));
+    out
 }
 
 /// Encodes an entry and a second one that resembles it.
@@ -101,8 +112,8 @@ fn stream_effects(mut add: impl FnMut(&'static str, StreamEffect<'_>)) {
 /// Effects that were added later: their lines are at the end.
 fn newer_stream_effects(mut add: impl FnMut(&'static str, StreamEffect<'_>)) {
     let (group, at_ms, ids) = (&b"group"[..], ID.ms + 20, &[ID, NEAR, BACK]);
-    let rows =
-        &[ReleasedRow { id: ID, deliveries: 1 }, ReleasedRow { id: BACK, deliveries: i64::MAX as u64 }];
+    let row = |id, deliveries| ReleasedRow { id, deliveries, not_before_ms: 0 };
+    let rows = &[row(ID, 1), row(BACK, i64::MAX as u64)];
     add("trim-entries", StreamEffect::TrimEntries { ids });
     add("forget", StreamEffect::Forget { ids });
     add("release", StreamEffect::Release { group, rows });
@@ -196,7 +207,8 @@ fn stream_in_full() -> Value {
     let append = |n: usize| StreamEffect::Append { id: ids[n], fields: &[b"a", b"1"] };
     let remember =
         |producer, iid, n: usize| StreamEffect::Remember { producer, iid, id: ids[n], at_ms: ids[n].ms };
-    let released = [ReleasedRow { id: ids[2], deliveries: 1 }, ReleasedRow { id: ids[0], deliveries: 7 }];
+    let row = |n: usize, deliveries| ReleasedRow { id: ids[n], deliveries, not_before_ms: 0 };
+    let released = [row(2, 1), row(0, 7)];
     let effects = [
         append(0),
         append(1),
@@ -209,6 +221,24 @@ fn stream_in_full() -> Value {
         remember(b"p", b"1", 1),
         remember(b"q", b"\xff", 2),
         StreamEffect::Repeat,
+    ];
+    value_of(&effects.map(Effect::Stream))
+}
+
+/// Entries that wait for due times, beside one that can be claimed at once.
+fn stream_with_waiting_entries() -> Value {
+    let ids: Vec<StreamId> = (0..3).map(|n| StreamId::new(ID.ms + n, n)).collect();
+    let (group, at_ms) = (&b"group"[..], ID.ms + 500);
+    let append = |n: usize| StreamEffect::Append { id: ids[n], fields: &[b"a", b"1"] };
+    let row = |n: usize, not_before_ms| ReleasedRow { id: ids[n], deliveries: 1, not_before_ms };
+    let released = [row(0, at_ms + 60_000), row(1, 0), row(2, at_ms + 10)];
+    let effects = [
+        append(0),
+        append(1),
+        append(2),
+        StreamEffect::GroupCreate { group, last_id: StreamId::MIN, entries_read: None },
+        StreamEffect::Deliver { group, consumer: b"me", last: ids[2], count: 3, at_ms, pending: true },
+        StreamEffect::ReleaseUntil { group, rows: &released, at_ms },
     ];
     value_of(&effects.map(Effect::Stream))
 }
@@ -227,14 +257,18 @@ fn written() -> String {
     for (name, bytes) in changes() {
         out += &format!("change {name} {}\n", hex(&bytes));
     }
-    for (name, value) in values() {
+    let value_line = |name: &str, value: &Value| {
         let mut bytes = Vec::new();
-        put_value(&mut bytes, &value);
-        out += &format!("value {name} {}\n", hex(&bytes));
+        put_value(&mut bytes, value);
+        format!("value {name} {}\n", hex(&bytes))
+    };
+    for (name, value) in values() {
+        out += &value_line(name, &value);
     }
     for (name, bytes) in newer_changes() {
         out += &format!("change {name} {}\n", hex(&bytes));
     }
+    out += &value_line("stream-waiting", &stream_with_waiting_entries());
     out
 }
 

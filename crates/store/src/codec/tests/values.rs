@@ -163,7 +163,7 @@ fn settings_of_a_newer_version_are_refused() {
     let length = bytes.len();
     assert_eq!(bytes[length - 3..], [0, 0, 0]);
     for at in [length - 3, length - 1] {
-        let setting = [3, 1, 1, 7];
+        let setting = [3, 9, 1, 7];
         let newer = [&bytes[..at], &setting, &bytes[at + 1..]].concat();
         let error = take_value(&newer, &hashing()).map(|_| ()).unwrap_err();
         assert!(error.what.contains("a newer version of Millstream"), "{error}");

@@ -76,7 +76,7 @@ fn addition(stream: Bytes, fields: &Fields) -> Add<Bytes> {
 
 pub(super) fn own_release(release: &Release) -> OwnRelease {
     let Release { id, delivery, deliveries } = *release;
-    OwnRelease { id, delivery, deliveries }
+    OwnRelease { id, delivery, deliveries, delay_ms: 0 }
 }
 
 pub(super) fn group_start(start: Start) -> GroupStart {
