@@ -1,6 +1,7 @@
 //! Stops the server: on a signal, on SHUTDOWN, or when the program that embeds the server asks for it.
 
 use std::io;
+use std::time::{Duration, Instant};
 
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
@@ -37,19 +38,28 @@ impl Shutdown {
     }
 }
 
+/// How long after a signal further ones are ignored. Some programs send each signal twice, such as `timeout`: to the
+/// process and to its group.
+const REPEAT_INTERVAL: Duration = Duration::from_secs(1);
+
 /// Stops the server on the first SIGTERM or SIGINT. The second one ends the process.
 pub(crate) fn listen_for_signals(shutdown: Shutdown) -> io::Result<JoinHandle<()>> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     Ok(tokio::spawn(async move {
+        let mut last: Option<Instant> = None;
         loop {
             let code = tokio::select! {
                 _ = terminate.recv() => 128 + 15,
                 _ = interrupt.recv() => 128 + 2,
             };
+            if last.is_some_and(|last| last.elapsed() < REPEAT_INTERVAL) {
+                continue;
+            }
             if shutdown.has_begun() {
                 std::process::exit(code);
             }
+            last = Some(Instant::now());
             shutdown.begin();
         }
     }))

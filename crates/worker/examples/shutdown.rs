@@ -31,7 +31,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         builder.concurrency(slots).drain(Duration::from_secs(10)).build()
     };
 
-    // In production: worker.run_until(async { let _ = tokio::signal::ctrl_c().await; })
+    // In production: worker.run_until(millstream_worker::shutdown_signal())
     let first = worker(4)?;
     let all_busy = |handle: WorkerHandle| async move { wait::until(|| handle.busy() == 4).await };
     let signal = all_busy(first.handle());

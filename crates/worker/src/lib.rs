@@ -55,6 +55,7 @@
 //! * [`Worker`] describes the guarantees; [`WorkerBuilder`] has the settings.
 //! * [`handler`] describes the arguments of handlers; [`outcome`] describes their return values.
 //! * [`dead_letter`] and [`redrive`]: messages that failed permanently, and how to deliver them again.
+//! * [`shutdown_signal`]: stop a worker on SIGTERM and Ctrl-C.
 //! * [`producer`], [`group_manager`] and [`monitor`]: send messages, manage groups, watch streams and groups.
 
 /// Compiles the Rust examples in these pages.
@@ -85,6 +86,7 @@ pub mod outcome;
 pub mod producer;
 pub mod redrive;
 pub mod retry_record;
+pub mod shutdown;
 pub mod worker;
 
 pub use autoscale::Autoscale;
@@ -95,4 +97,5 @@ pub use dedupe::Dedupe;
 pub use message::Message;
 pub use names::WorkerName;
 pub use outcome::{Failure, HandlerError, IntoOutcome, Outcome, Reason};
+pub use shutdown::shutdown_signal;
 pub use worker::{Report, Worker, WorkerBuilder, WorkerHandle};

@@ -6,8 +6,8 @@
 //!                  -> http    a request for each message; the status of the response decides the outcome
 //! ```
 //!
-//! SIGTERM and SIGINT drain the worker: running handlers finish, and prefetched messages are released. A second signal
-//! stops the worker immediately.
+//! SIGTERM, SIGINT and SIGHUP drain the worker: running handlers finish, and prefetched messages are released. A second
+//! signal stops the worker immediately, unless it follows within a second: some programs send each signal twice.
 
 mod backlog;
 mod broken_command;
@@ -20,7 +20,6 @@ mod options;
 mod payload;
 mod process;
 mod retry_after;
-mod signals;
 mod status;
 mod watchdog;
 
@@ -31,9 +30,9 @@ use std::time::Duration;
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use millstream_worker::backend::{Consumer, ErrorKind, Release, StreamId};
+use millstream_worker::shutdown::{ShutdownSignal, ShutdownSignals};
 use millstream_worker::worker::BuildError;
 use millstream_worker::{Admin, Error, Message, Outcome, Report, Worker};
-use tokio::signal::unix::SignalKind;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
@@ -46,7 +45,6 @@ use self::exec::Exec;
 use self::http::Endpoint;
 use self::options::{HandlerOptions, WorkerOptions, parse_count};
 use self::process::Shell;
-use self::signals::Signals;
 use self::watchdog::Watchdog;
 use crate::ops::Failure;
 use crate::ops::connection::CommonOptions;
@@ -108,8 +106,11 @@ Messages are JSON objects: {\"id\",\"stream\",\"group\",\"attempt\",\"fields\":{
     other, no response  retry
   A retry waits for the time in Retry-After. Without it, --backoff applies.
 
-SIGTERM and Ctrl-C drain the worker: running handlers finish, and messages that have not started are \
-released. A second signal stops the worker immediately.";
+SIGTERM, SIGHUP and Ctrl-C drain the worker: running handlers finish, and messages that have not started are \
+released. A second signal, at least a second later, stops the worker immediately.
+
+Exit codes: 0 ended normally, 1 failed, 2 wrong usage, 3 no connection, 4 no store in the folder, 6 --until-empty: messages were \
+dead-lettered, 7 the command cannot run, 129, 130 and 143 a second signal ended the worker.";
 
 /// Handle the messages of a group with a command, a program or an HTTP endpoint
 #[derive(Args, Debug)]
@@ -190,12 +191,12 @@ impl Work {
 
     async fn work(&self, console: &Console) -> Result<Ended, Failure> {
         let no_signals = |error| Failure::Other(format!("cannot handle signals: {error}"));
-        let mut signals = Signals::listen().map_err(no_signals)?;
+        let mut signals = ShutdownSignals::listen().map_err(no_signals)?;
         self.check().map_err(|error| Failure::Usage(error.to_string()))?;
         let runner = Arc::new(self.runner(console).map_err(Failure::Usage)?);
         let backend = tokio::select! {
             backend = self.common.connect_or_create() => backend?,
-            signal = signals.next() => return Err(Failure::Interrupted(signal.as_raw_value())),
+            signal = signals.next() => return Err(Failure::Interrupted(signal.number())),
         };
         let worker = self.build_worker(&backend, &runner)?;
         let consumer = worker.consumer().to_owned();
@@ -216,9 +217,9 @@ impl Work {
             std::future::pending::<()>().await;
         };
         let two_signals = async {
-            signals.next().await;
+            let signal = signals.next().await;
             console.set_status("draining; a second signal stops immediately".to_owned());
-            info!("received a signal: draining; a second signal stops immediately");
+            info!("received {signal}: draining; a second signal stops immediately");
             stopping.cancel();
             signals.next().await
         };
@@ -229,9 +230,9 @@ impl Work {
             },
             second = two_signals => Err(second),
             // These three futures never complete.
-            () = end_when_broken => Err(SignalKind::terminate()),
-            () = end_when_empty => Err(SignalKind::terminate()),
-            () = status::report_progress(&handle, &backlog, console) => Err(SignalKind::terminate()),
+            () = end_when_broken => Err(ShutdownSignal::Terminate),
+            () = end_when_empty => Err(ShutdownSignal::Terminate),
+            () = status::report_progress(&handle, &backlog, console) => Err(ShutdownSignal::Terminate),
         };
         match ended {
             Ok(report) => {
@@ -239,14 +240,14 @@ impl Work {
                 Ok(Ended { consumer, report, broken_command: runner.broken_command() })
             }
             Err(signal) => {
-                warn!("received a second signal: stopping immediately");
+                warn!("received {signal} as the second signal: stopping immediately");
                 let released = timeout(RELEASE_TIMEOUT, self.release_pending(&*backend, &consumer)).await;
                 if !matches!(released, Ok(Ok(()))) {
                     warn!(
                         "cannot release the messages of this worker: other workers take them over when their leases expire"
                     );
                 }
-                Err(Failure::Interrupted(signal.as_raw_value()))
+                Err(Failure::Interrupted(signal.number()))
             }
         }
     }

@@ -116,6 +116,10 @@ impl Server {
         assert!(sent.success());
     }
 
+    pub(crate) fn is_running(&mut self) -> bool {
+        self.child.try_wait().expect("a child of this process").is_none()
+    }
+
     /// Waits until it has ended. Returns the rest of its standard error and its exit status.
     pub(crate) fn wait(mut self) -> (String, ExitStatus) {
         let mut rest = String::new();

@@ -2,6 +2,7 @@
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::Output;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::process::{Server, TempDir, eventually, millstream};
@@ -78,7 +79,7 @@ fn sigterm_and_sigint_stop_the_server_with_connected_clients() {
 #[test]
 fn a_second_signal_stops_without_waiting_for_running_commands() {
     // Two threads take connections in turn, so the second client is served while the first thread sleeps.
-    let server = Server::start(&["--io-threads", "2", "--enable-debug-command", "local"]);
+    let mut server = Server::start(&["--io-threads", "2", "--enable-debug-command", "local"]);
     let mut sleeper = server.connect();
     let mut watcher = server.connect();
     watcher.call("PING", "+PONG\r\n");
@@ -87,6 +88,10 @@ fn a_second_signal_stops_without_waiting_for_running_commands() {
     server.signal("-TERM");
     let address = SocketAddr::from(([127, 0, 0, 1], server.port));
     eventually("the server refuses connections", || TcpStream::connect(address).is_err());
+    // A signal within a second is a repetition, as `timeout` sends it.
+    server.signal("-TERM");
+    thread::sleep(Duration::from_millis(1100));
+    assert!(server.is_running());
     let began = Instant::now();
     server.signal("-TERM");
     let (stderr, status) = server.wait();

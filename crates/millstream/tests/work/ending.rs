@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::Command;
+use std::time::Duration;
 
 use crate::test_store::{Running, TestStore, is_alive, wait_until};
 
@@ -13,8 +14,8 @@ const STUBBORN: &str = "trap '' TERM; echo $$ >> pids; while :; do sleep 0.1; do
 
 #[test]
 fn a_signal_finishes_running_messages_and_releases_the_rest() {
-    for store in TestStore::both() {
-        for signal in ["TERM", "INT"] {
+    for (store, signals) in [(TestStore::server(), &["TERM", "HUP"][..]), (TestStore::embedded(), &["INT"])] {
+        for signal in signals {
             let _ = std::fs::remove_file(store.folder.join("go"));
             let _ = std::fs::remove_file(store.folder.join("pids"));
             store.add(3);
@@ -50,14 +51,51 @@ fn a_command_that_outlives_the_drain_is_killed_and_its_message_released() {
 }
 
 #[test]
+fn a_signal_that_is_sent_twice_drains_like_one() {
+    let store = TestStore::server();
+    store.add(1);
+    let worker = store.start(&["--exec", WAITS_FOR_GO, "--json"]);
+    store.wait_for("pids", 1);
+    // As `timeout` does. The pause lets the worker receive both signals.
+    worker.signals(&["TERM", "TERM"], 0.01);
+    wait_until("the worker to drain", || worker.err().contains("draining"));
+    store.write("go", "");
+    assert_eq!(worker.wait().ok().report(["acknowledged", "unsettled"]), [1, 0]);
+}
+
+#[test]
+fn a_worker_started_by_nohup_ignores_sighup() {
+    let store = TestStore::server();
+    let work =
+        store.command(&["work", "--stream", "orders", "--group", "billing", "--exec", "echo x >> done"]);
+    let mut nohup = Command::new("nohup");
+    nohup.arg(work.get_program()).args(work.get_args()).current_dir(&store.folder);
+    let worker = Running::start(nohup.env("MILLSTREAM_URL", &store.url));
+    store.add(1);
+    store.wait_for("done", 1);
+    worker.signal("HUP");
+    store.add(1);
+    store.wait_for("done", 2);
+    worker.signal("TERM");
+    let run = worker.wait().ok();
+    assert!(!run.err.contains("SIGHUP"), "{}", run.err);
+}
+
+#[test]
 fn a_second_signal_ends_the_worker_immediately() {
-    for (signal, code) in [("TERM", 143), ("INT", 130)] {
+    let signals = [("TERM", 143), ("HUP", 129)];
+    let workers = signals.map(|(signal, code)| {
         let store = TestStore::server();
         store.add(1);
         let worker = store.start(&["--exec", STUBBORN, "--drain", "1h"]);
         let pid = store.wait_for("pids", 1).remove(0);
         worker.signal(signal);
         wait_until("the worker to drain", || worker.err().contains("draining"));
+        (store, worker, pid, signal, code)
+    });
+    // An earlier signal would be a repetition of the first one.
+    std::thread::sleep(Duration::from_millis(1100));
+    for (store, worker, pid, signal, code) in workers {
         worker.signal(signal);
         worker.wait().exits(code).stderr_contains("stopping immediately");
         wait_until("the process to be killed", || !is_alive(&pid));

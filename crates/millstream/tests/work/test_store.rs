@@ -158,6 +158,13 @@ impl Running {
         assert!(sent.expect("run kill").success());
     }
 
+    /// Sends several signals, with a pause of some seconds after each.
+    pub(crate) fn signals(&self, names: &[&str], pause: f64) {
+        let pid = self.child.id();
+        let script: String = names.iter().map(|name| format!("kill -{name} {pid}; sleep {pause};")).collect();
+        assert!(Command::new("sh").args(["-c", &script]).status().expect("run sh").success());
+    }
+
     /// Returns its standard error so far.
     pub(crate) fn err(&self) -> String {
         fs::read_to_string(self.output.join("err")).expect("its standard error")
