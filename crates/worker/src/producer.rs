@@ -2,7 +2,8 @@
 //!
 //! If an add fails because of the connection, the store may have executed it. So a [`Producer`] retries by itself
 //! only if it is [idempotent](Producer::idempotent) and the store supports idempotent adds. Otherwise the caller
-//! gets the error.
+//! gets the error, whose [`outcomes`](Error::outcomes) say for each entry whether the store added it, did not add it, or
+//! may have added it.
 //!
 //! ```
 //! # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
@@ -33,7 +34,8 @@ use tokio::time::{Instant, sleep};
 pub use pipeline::{EntryIdFuture, Pipeline, PipelineOptions};
 
 use crate::backend::{
-    Backend, BackendFuture, Capability, Error, ErrorKind, Fields, Idempotence, NewEntry, StreamId, Trim,
+    AddOutcome, Backend, BackendFuture, Capability, Error, ErrorKind, Fields, Idempotence, NewEntry,
+    StreamId, Trim,
 };
 use crate::backoff::Backoff;
 
@@ -183,25 +185,54 @@ impl Producer {
         let _turn = identity.turn.lock().await;
         let mut ids = Vec::with_capacity(entries.len());
         for chunk in entries.chunks(REMEMBERED_IDS_MIN) {
-            ids.extend(self.retried(|| self.backend.add(&self.stream, chunk, self.trim)).await?);
+            let mut known = vec![AddOutcome::NotAdded; chunk.len()];
+            let add = || self.backend.add(&self.stream, chunk, self.trim);
+            match self.retried_noting(add, |error| note_outcomes(&mut known, error.outcomes())).await {
+                Ok(added) => ids.extend(added),
+                Err(error) => {
+                    let mut outcomes: Vec<AddOutcome> = ids.into_iter().map(AddOutcome::Added).collect();
+                    outcomes.extend(known);
+                    outcomes.resize(entries.len(), AddOutcome::NotAdded);
+                    return Err(error.with_outcomes(outcomes));
+                }
+            }
         }
         Ok(ids)
     }
 
     /// Repeats a call while the store cannot serve it, for at most `retry_for`.
     async fn retried<'a, T>(&self, call: impl Fn() -> BackendFuture<'a, T>) -> Result<T, Error> {
+        self.retried_noting(call, |_| {}).await
+    }
+
+    /// Repeats a call like [`retried`](Producer::retried), and passes every error to `note`.
+    async fn retried_noting<'a, T>(
+        &self,
+        call: impl Fn() -> BackendFuture<'a, T>,
+        mut note: impl FnMut(&Error),
+    ) -> Result<T, Error> {
         let backoff = Backoff::exponential(Duration::from_millis(20)..Duration::from_secs(1));
         let deadline = Instant::now() + self.retry_for;
         let mut attempts = 0;
         loop {
             attempts += 1;
-            match call().await {
+            match call().await.inspect_err(&mut note) {
                 Err(error) if error.is_transient() && Instant::now() < deadline => {
                     tracing::debug!(stream = %self.stream, %error, attempts, "cannot add entries: retrying");
                     sleep(backoff.delay(attempts)).await;
                 }
                 result => return result,
             }
+        }
+    }
+}
+
+/// Adds the outcomes of another attempt to what is known of the entries. If an earlier attempt may have added an entry,
+/// a later one that did not does not change that.
+fn note_outcomes(known: &mut [AddOutcome], outcomes: &[AddOutcome]) {
+    for (known, outcome) in known.iter_mut().zip(outcomes) {
+        if *known == AddOutcome::NotAdded || matches!(outcome, AddOutcome::Added(_)) {
+            *known = *outcome;
         }
     }
 }

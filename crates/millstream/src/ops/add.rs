@@ -1,13 +1,15 @@
 //! `millstream add`: adds messages from the command line or from lines of standard input, or many similar ones as load.
 
 use std::io::{BufRead, BufReader};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use indicatif::ProgressBar;
 use millstream_worker::Admin;
-use millstream_worker::backend::{Capability, Fields, Idempotence, NewEntry, StreamId, Trim};
+use millstream_worker::backend::{AddOutcome, Capability, Fields, Idempotence, NewEntry, StreamId, Trim};
+use millstream_worker::producer::Producer;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
@@ -30,6 +32,7 @@ Examples:
   millstream add orders item=book --maxlen 100000
   millstream add orders item=book --producer shop-1 --iid order-17
   millstream add orders 'item=book {i}' --count 1000 --rate 5000
+  millstream add orders 'item=book {i}' --count 1000 --producer shop-1
   echo '{\"item\":\"book\"}' | millstream add orders -
 
 With -, every line of standard input becomes an entry. A JSON object becomes the fields of the entry; any other line \
@@ -54,8 +57,8 @@ pub(crate) struct Add {
     /// Make the limit of --maxlen exact
     #[arg(long, requires = "maxlen")]
     exact: bool,
-    /// Producer name; with --iid, the stream adds a repeated message only once
-    #[arg(long, value_name = "NAME", requires = "iid")]
+    /// Producer name, unique per stream: if the connection breaks, messages are sent again, and the stream adds each only once
+    #[arg(long, value_name = "NAME")]
     producer: Option<String>,
     /// Id of the message, unique per producer; if the stream already knows the id, it does not add the message again
     #[arg(long, value_name = "ID", requires = "producer")]
@@ -86,13 +89,13 @@ impl Add {
             ));
         }
         let backend = until_ctrl_c(self.common.connect_or_create()).await?;
-        if self.iid.is_some() && !backend.supports(Capability::IdempotentAdds, &self.stream).await? {
+        if self.producer.is_some() && !backend.supports(Capability::IdempotentAdds, &self.stream).await? {
             return Err(Failure::Other(format!(
                 "{} does not support idempotent adds\nleave out --producer and --iid and let workers skip duplicates (millstream work --dedupe 1d --dedupe-field FIELD), or use Millstream or Redis 8.6",
                 backend.location()
             )));
         }
-        let mut run = AddRun::new(self, &*backend);
+        let mut run = AddRun::new(self, &backend);
         let result = match from_lines {
             true => until_ctrl_c(run.add_lines(&fields)).await,
             false => until_ctrl_c(run.add_many(&fields)).await,
@@ -147,8 +150,12 @@ struct AddRun<'a> {
     backend: &'a dyn Admin,
     began: Instant,
     added: u64,
-    /// Entries that were sent and not acknowledged yet.
+    /// Entries that were sent, and that the store may or may not have added.
     unconfirmed: u64,
+    /// Entries of the last call that the store did not add.
+    not_added: u64,
+    /// The producer that sends each message once, if `--producer` names one without `--iid`.
+    producer: Option<Producer>,
     /// Messages that the stream already contained.
     duplicates: u64,
     first: Option<StreamId>,
@@ -156,13 +163,19 @@ struct AddRun<'a> {
 }
 
 impl<'a> AddRun<'a> {
-    fn new(add: &'a Add, backend: &'a dyn Admin) -> AddRun<'a> {
+    fn new(add: &'a Add, backend: &'a Arc<dyn Admin>) -> AddRun<'a> {
+        let producer = add.producer.as_ref().filter(|_| add.iid.is_none()).map(|name| {
+            let producer = Producer::new(backend.clone(), add.stream.as_str()).idempotent(name);
+            add.trim().into_iter().fold(producer, Producer::trim)
+        });
         AddRun {
             add,
-            backend,
+            backend: &**backend,
             began: Instant::now(),
             added: 0,
             unconfirmed: 0,
+            not_added: 0,
+            producer,
             duplicates: 0,
             first: None,
             last: None,
@@ -238,15 +251,38 @@ impl<'a> AddRun<'a> {
             None => None,
         };
         self.unconfirmed = entries.len() as u64;
-        let added = self.backend.add(stream, entries, self.add.trim()).await;
-        let ids = added.map_err(|error| lookup::stream_error(stream, error))?;
+        let added = match &self.producer {
+            Some(producer) => producer.send_all(entries.iter().map(|entry| entry.fields.clone())).await,
+            None => self.backend.add(stream, entries, self.add.trim()).await,
+        };
         self.unconfirmed = 0;
+        let ids = added.map_err(|mut error| {
+            self.count_outcomes(entries.len(), &error.take_outcomes());
+            lookup::stream_error(stream, error)
+        })?;
         let duplicates = ids.iter().filter(|id| newest.is_some_and(|newest| **id <= newest)).count() as u64;
         self.duplicates += duplicates;
         self.added += ids.len() as u64 - duplicates;
         self.first = self.first.or(ids.first().copied());
         self.last = ids.last().copied().or(self.last);
         Ok(ids)
+    }
+
+    /// Counts what became of the entries of a failed call.
+    fn count_outcomes(&mut self, entries: usize, outcomes: &[AddOutcome]) {
+        self.not_added = entries as u64;
+        for outcome in outcomes {
+            match outcome {
+                AddOutcome::NotAdded => continue,
+                AddOutcome::Unknown => self.unconfirmed += 1,
+                AddOutcome::Added(id) => {
+                    self.added += 1;
+                    self.first = self.first.or(Some(*id));
+                    self.last = Some(*id);
+                }
+            }
+            self.not_added -= 1;
+        }
     }
 
     fn sent(&self) -> u64 {
@@ -267,6 +303,7 @@ impl<'a> AddRun<'a> {
         if self.add.common.json {
             let mut json = self.json();
             json["on_the_way"] = Value::from(self.unconfirmed);
+            json["not_added"] = Value::from(self.not_added);
             json["error"] = Value::from(failure.to_string());
             print_json(&json)?;
         }
@@ -280,12 +317,7 @@ impl<'a> AddRun<'a> {
     /// Describes what was added. `None` if the failure itself makes clear that nothing was.
     fn progress_line(&self, failure: &Failure) -> Option<String> {
         let entries = |number| counted(number, "entry", "entries");
-        // If the store refused a single entry, it was not added.
-        let unconfirmed = match failure {
-            Failure::Other(_) | Failure::NotFound(_) if self.unconfirmed == 1 => 0,
-            _ => self.unconfirmed,
-        };
-        match (self.last, unconfirmed) {
+        match (self.last, self.unconfirmed) {
             (None, 0) if !failure.is_silent() => None,
             (None, 0) => Some("nothing was added".to_owned()),
             (None, unconfirmed) => Some(format!(

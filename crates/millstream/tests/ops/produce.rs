@@ -72,6 +72,29 @@ fn add_with_iid_adds_a_message_once() {
     }
 }
 
+/// The server cuts connections while messages are added. A named producer sends again what may be lost.
+#[test]
+fn add_with_a_producer_survives_broken_connections() {
+    let store = TestStore::empty(&[]);
+    let mut command = store.command(&["add", "s", "n={i}", "--count", "500", "--rate", "1000", "--json"]);
+    command.args(["--producer", "shop"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut cuts = 0;
+    while child.try_wait().unwrap().is_none() {
+        // The first add shows that the command is connected.
+        if store.call(&["EXISTS", "s"]) == "Int(1)" {
+            let cut = store.call(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
+            cuts += u64::from(cut != "Int(0)");
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let numbers: Vec<Value> = entries(&store, "s").into_iter().map(|entry| entry["n"].clone()).collect();
+    assert_eq!(numbers, (1..=500).map(|n| json!(n.to_string())).collect::<Vec<_>>());
+    assert!(cuts > 1, "the connection was cut {cuts} times");
+}
+
 #[test]
 fn add_with_iid_fails_if_the_server_lacks_idempotent_adds() {
     let Some(store) = TestStore::redis() else { return };
@@ -161,12 +184,11 @@ fn add_reports_a_failed_first_batch() {
     let failed = store.run(&["add", "s", "a=b", "--count", "50", "--json"]).exits(1);
     let output = failed.json();
     assert_eq!(
-        (&output["added"], &output["on_the_way"], &output["last_id"]),
-        (&json!(0), &json!(50), &Value::Null)
+        (&output["added"], &output["on_the_way"], &output["not_added"], &output["last_id"]),
+        (&json!(0), &json!(0), &json!(50), &Value::Null)
     );
     assert!(output["error"].as_str().unwrap().contains("OOM"), "{output}");
-    let failed =
-        failed.stderr_contains("sent but not confirmed: 50 entries, which may or may not have been added");
+    let failed = failed.stderr_contains("nothing was added");
     let failed = failed.stderr_contains("raise the server's maxmemory");
     assert!(!failed.err.contains("in a moment"), "{}", failed.err);
 }

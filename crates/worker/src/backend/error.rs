@@ -3,12 +3,26 @@
 use std::error::Error as StdError;
 use std::fmt;
 
+use super::StreamId;
+
 /// The error of a backend call: a kind for programs, a message for people, and the underlying error.
 #[derive(Debug)]
 pub struct Error {
     kind: ErrorKind,
     message: String,
     source: Option<Box<dyn StdError + Send + Sync>>,
+    outcomes: Vec<AddOutcome>,
+}
+
+/// What became of an entry of a failed add.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AddOutcome {
+    /// The store added the entry and returned this id.
+    Added(StreamId),
+    /// The store did not add the entry.
+    NotAdded,
+    /// The entry was sent, but the connection broke before the store replied. The store may have added it.
+    Unknown,
 }
 
 /// The kind of an [`Error`], by what the caller can do about it.
@@ -40,13 +54,31 @@ pub enum ErrorKind {
 impl Error {
     /// Creates an error with a message for people.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Error {
-        Error { kind, message: message.into(), source: None }
+        Error { kind, message: message.into(), source: None, outcomes: Vec::new() }
     }
 
     /// Adds the underlying error.
     pub fn with_source(mut self, source: impl StdError + Send + Sync + 'static) -> Error {
         self.source = Some(Box::new(source));
         self
+    }
+
+    /// Adds what became of each entry of a failed add. The message then says how many were added.
+    pub fn with_outcomes(mut self, outcomes: Vec<AddOutcome>) -> Error {
+        self.outcomes = outcomes;
+        self
+    }
+
+    /// Returns what became of each entry of a failed [`add`](super::Backend::add), in the order of the entries.
+    ///
+    /// Empty if the store added none of them, and for errors of other calls.
+    pub fn outcomes(&self) -> &[AddOutcome] {
+        &self.outcomes
+    }
+
+    /// Removes the outcomes from the error and its message, and returns them.
+    pub fn take_outcomes(&mut self) -> Vec<AddOutcome> {
+        std::mem::take(&mut self.outcomes)
     }
 
     /// Returns the kind of the error.
@@ -62,12 +94,49 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
+        f.write_str(&self.message)?;
+        let count = |wanted: fn(&AddOutcome) -> bool| self.outcomes.iter().filter(|is| wanted(is)).count();
+        let added = count(|outcome| matches!(outcome, AddOutcome::Added(_)));
+        let unknown = count(|outcome| matches!(outcome, AddOutcome::Unknown));
+        match (self.outcomes.len(), added, unknown) {
+            (_, 0, 0) => Ok(()),
+            (1, 0, _) => f.write_str("; the entry may or may not have been added"),
+            (all, added, 0) => write!(f, "; {added} of {all} entries were added"),
+            (all, added, unknown) => write!(
+                f,
+                "; {added} of {all} entries were added, and {unknown} may or may not have been added"
+            ),
+        }
     }
 }
 
 impl StdError for Error {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         self.source.as_ref().map(|source| &**source as &(dyn StdError + 'static))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_message_says_what_became_of_the_entries() {
+        use AddOutcome::{Added, NotAdded, Unknown};
+        let added = Added(StreamId::new(1, 1));
+        let message = |outcomes: &[AddOutcome]| {
+            let mut error = Error::new(ErrorKind::Busy, "no").with_outcomes(outcomes.to_vec());
+            let message = error.to_string();
+            assert_eq!((error.take_outcomes(), error.to_string()), (outcomes.to_vec(), "no".to_owned()));
+            message
+        };
+        assert_eq!(message(&[]), "no");
+        assert_eq!(message(&[NotAdded, NotAdded]), "no");
+        assert_eq!(message(&[Unknown]), "no; the entry may or may not have been added");
+        assert_eq!(message(&[added, NotAdded]), "no; 1 of 2 entries were added");
+        assert_eq!(
+            message(&[added, Unknown, Unknown, NotAdded]),
+            "no; 1 of 4 entries were added, and 2 may or may not have been added"
+        );
     }
 }

@@ -28,7 +28,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 pub use embedded::Embedded;
-pub use error::{Error, ErrorKind};
+pub use error::{AddOutcome, Error, ErrorKind};
 pub use millstream_engine::StreamId;
 pub use redis::{Redis, ServerOptions};
 pub use types::{
@@ -73,6 +73,9 @@ pub trait Backend: Send + Sync + 'static {
     }
 
     /// Appends entries to a stream in one round trip and returns their ids in the same order.
+    ///
+    /// The backend never sends an entry again that the store may have added. If the call fails, [`Error::outcomes`] says
+    /// for each entry whether it was added; without outcomes, none was.
     fn add<'a>(
         &'a self,
         stream: &'a str,

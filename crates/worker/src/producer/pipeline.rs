@@ -5,6 +5,7 @@
 //! in the order in which they were enqueued.
 
 use std::future::Future;
+use std::iter;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +16,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout_at};
 
 use super::{IntoFields, Producer};
-use crate::backend::{Error, ErrorKind, NewEntry, StreamId};
+use crate::backend::{AddOutcome, Error, ErrorKind, NewEntry, StreamId};
 
 /// Limits of a pipeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,7 +100,7 @@ impl Pipeline {
         done.await.unwrap_or_else(|_| Err(closed()))
     }
 
-    /// Returns how many entries could not be added so far.
+    /// Returns how many entries were not added so far, or may not have been added.
     pub fn failed(&self) -> u64 {
         self.failed.load(Ordering::Relaxed)
     }
@@ -158,10 +159,19 @@ impl PipelineTask {
         match self.producer.add(&entries).await {
             // A sender that dropped its future does not need the id.
             Ok(ids) => ids.into_iter().zip(replies).for_each(|(id, reply)| drop(reply.send(Ok(id)))),
-            Err(error) => {
-                self.failed.fetch_add(replies.len() as u64, Ordering::Relaxed);
-                for reply in replies {
-                    let _ = reply.send(Err(Error::new(error.kind(), error.to_string())));
+            Err(mut error) => {
+                let outcomes = error.take_outcomes();
+                let outcomes = outcomes.into_iter().chain(iter::repeat(AddOutcome::NotAdded));
+                for (reply, outcome) in replies.into_iter().zip(outcomes) {
+                    let result = match outcome {
+                        AddOutcome::Added(id) => Ok(id),
+                        AddOutcome::NotAdded => Err(Error::new(error.kind(), error.to_string())),
+                        AddOutcome::Unknown => {
+                            Err(Error::new(error.kind(), error.to_string()).with_outcomes(vec![outcome]))
+                        }
+                    };
+                    self.failed.fetch_add(u64::from(result.is_err()), Ordering::Relaxed);
+                    let _ = reply.send(result);
                 }
                 self.first_failure.get_or_insert(error);
             }

@@ -132,3 +132,14 @@ async fn a_pipeline_reports_failures() {
     pipeline.send([("n", "1")]).await.unwrap();
     assert_eq!(all(&backend, "orders").await.len(), 1);
 }
+
+#[test]
+fn a_later_attempt_does_not_hide_that_an_entry_may_have_been_added() {
+    use AddOutcome::{Added, NotAdded, Unknown};
+    let added = Added(StreamId::new(1, 1));
+    let mut known = [NotAdded, NotAdded, NotAdded];
+    note_outcomes(&mut known, &[Unknown, Unknown, NotAdded]);
+    note_outcomes(&mut known, &[added, NotAdded, NotAdded]);
+    note_outcomes(&mut known, &[]);
+    assert_eq!(known, [added, Unknown, NotAdded]);
+}

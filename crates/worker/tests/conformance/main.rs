@@ -10,6 +10,7 @@ mod full;
 #[path = "../../../millstream/tests/support/peers.rs"]
 mod peers;
 mod permissions;
+mod resharding;
 mod servers;
 mod tls;
 
@@ -128,32 +129,6 @@ async fn cluster(peer: &'static Peer) {
     cases::groups::lag_is_reported(&*backend).await;
     cases::blocking::follow_a_slot(&*backend, &cluster).await;
     describes_itself(&*backend, "redis_version").await;
-}
-
-/// A server of the cluster is killed, and its replica takes over.
-#[tokio::test(flavor = "multi_thread")]
-async fn the_backend_survives_a_cluster_failover() {
-    let Some(mut cluster) = Cluster::start(&VALKEY_9_1) else { return };
-    cluster.add_replica();
-    let backend = connect(&cluster.url()).await.unwrap();
-    let streams: Vec<String> = (0..9).map(|n| format!("failover:{n}")).collect();
-    for stream in &streams {
-        cases::reading::make_stream(&*backend, stream, 1).await;
-        cases::blocking::read_one(&*backend, stream).await;
-    }
-    cluster.wait_for_replica();
-    cluster.kill_first();
-    for stream in &streams {
-        cases::wait_until(|| async {
-            let added = backend.add(stream, &[cases::entry("n", "2")], None).await;
-            if let Err(error) = &added {
-                assert!(error.is_transient(), "{error}");
-            }
-            added.is_ok()
-        })
-        .await;
-        cases::blocking::read_one(&*backend, stream).await;
-    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

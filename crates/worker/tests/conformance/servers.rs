@@ -267,6 +267,11 @@ impl Cluster {
         }
     }
 
+    /// Sends a command to every node, which must reply OK.
+    pub(crate) fn cli_all(&self, arguments: &[&str]) {
+        self.nodes.iter().for_each(|node| assert_eq!(node.cli(arguments), "OK"));
+    }
+
     pub(crate) fn kill_first(&mut self) {
         self.nodes[0].kill();
     }
@@ -274,6 +279,38 @@ impl Cluster {
     pub(crate) fn url(&self) -> String {
         // Two of three nodes: the backend must discover the third.
         format!("redis+cluster://127.0.0.1:{},127.0.0.1:{}", self.nodes[0].port, self.nodes[1].port)
+    }
+
+    /// Moves the slot of a key to the next node as `redis-cli --cluster reshard` does: key by key. Pauses for `pause` at
+    /// every step, so that the slot is half moved for a while.
+    pub(crate) fn reshard(&self, key: &str, pause: Duration) {
+        let slot = self.nodes[0].cli(&["CLUSTER", "KEYSLOT", key]);
+        let is_owner = |node: &Server| !node.cli(&["EXISTS", key]).contains("MOVED");
+        let from = self.nodes.iter().position(is_owner).expect("a node owns the slot");
+        let to = (from + 1) % self.nodes.len();
+        let (from, to) = (&self.nodes[from], &self.nodes[to]);
+        let (from_id, to_id) = (from.cli(&["CLUSTER", "MYID"]), to.cli(&["CLUSTER", "MYID"]));
+        let set_slot = |node: &Server, state: &str, id: &str| {
+            assert_eq!(node.cli(&["CLUSTER", "SETSLOT", &slot, state, id]), "OK");
+        };
+        set_slot(to, "IMPORTING", &from_id);
+        set_slot(from, "MIGRATING", &to_id);
+        thread::sleep(pause);
+        loop {
+            let keys = from.cli(&["CLUSTER", "GETKEYSINSLOT", &slot, "10"]);
+            if keys.is_empty() {
+                break;
+            }
+            for key in keys.lines() {
+                let moved = from.cli(&["MIGRATE", "127.0.0.1", &to.port.to_string(), key, "0", "5000"]);
+                assert!(["OK", "NOKEY"].contains(&&*moved), "{moved}");
+                thread::sleep(pause);
+            }
+        }
+        // The new owner first, so that the slot always has an owner.
+        set_slot(to, "NODE", &to_id);
+        thread::sleep(pause);
+        set_slot(from, "NODE", &to_id);
     }
 
     /// Moves the empty slot of a key to another server.

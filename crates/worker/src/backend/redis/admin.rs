@@ -3,8 +3,6 @@
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
-use redis::cluster_async::ClusterConnection;
-use redis::cluster_routing::{RoutingInfo, SingleNodeRoutingInfo};
 use redis::{Cmd, Value};
 
 use super::super::{
@@ -12,8 +10,9 @@ use super::super::{
     PendingRow, PendingSummary, Range, ServerInfo, Start, StreamId,
 };
 use super::commands::{self, Id, Ids, command};
-use super::connection::Link;
-use super::errors::{is_missing_key, missing_key_is_no_group};
+use super::connection::{Link, NoReply};
+use super::errors::{from_redis, is_missing_key, missing_key_is_no_group};
+use super::nodes::Node;
 use super::probe::Feature;
 use super::reply::{
     array, consumer_info, count, entries, group_info, id, integer, pairs, pending_row, text, tuple,
@@ -60,12 +59,10 @@ impl Admin for Redis {
                 Link::Server(_) => {
                     scan(pattern, &mut names, |command| self.connection.command("", command)).await?;
                 }
-                Link::Cluster(cluster) => {
-                    let slots = self.connection.slots().await?.into_iter();
-                    let masters: BTreeSet<(String, u16)> =
-                        slots.map(|(_, host, port)| (self.blocking.host(host), port)).collect();
-                    for (host, port) in masters {
-                        let call = |command| self.call_node(cluster, &host, port, command);
+                Link::Cluster(nodes) => {
+                    nodes.refresh(nodes.version()).await.map_err(from_redis)?;
+                    for node in nodes.masters() {
+                        let call = |command| self.call_node(&node, command);
                         scan(pattern, &mut names, call).await?;
                     }
                 }
@@ -243,16 +240,9 @@ impl Admin for Redis {
 }
 
 impl Redis {
-    async fn call_node(
-        &self,
-        cluster: &ClusterConnection,
-        host: &str,
-        port: u16,
-        command: Cmd,
-    ) -> Result<Value, Error> {
-        let node = SingleNodeRoutingInfo::ByAddress { host: host.to_owned(), port };
-        let reply = cluster.clone().route_command(command.clone(), RoutingInfo::SingleNode(node)).await;
-        self.connection.explained(&command, reply)
+    async fn call_node(&self, node: &Node, command: Cmd) -> Result<Value, Error> {
+        let reply = node.connection.command(&command).await;
+        self.connection.explained(&command, reply.map_err(NoReply::into_error))
     }
 }
 

@@ -1,20 +1,20 @@
-//! The connection that all non-blocking calls share: to one server or to a cluster. If the connection to a server
-//! breaks, the next call opens a new one.
+//! The connections that all non-blocking calls share: one to the server, or one to each node of a cluster. If a
+//! connection breaks, the next call opens a new one.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::RwLock;
 use redis::aio::{ConnectionLike, MultiplexedConnection};
-use redis::cluster_async::ClusterConnection;
-use redis::cluster_routing::{Route, RoutingInfo, SingleNodeRoutingInfo, SlotAddr};
 use redis::{AsyncConnectionConfig, Client, Cmd, Pipeline, RedisError, Value};
 use tokio::sync::Mutex;
 
 use super::super::Error;
-use super::commands::command;
 use super::errors::from_redis;
+use super::nodes::Nodes;
 use super::permissions::denied;
-use super::reply::{SlotRange, array, slots};
+use super::reply::{array, checked};
+use super::routing::Relation;
 
 /// Maximum time for connecting to a server.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -31,7 +31,50 @@ pub(super) struct Connection {
 /// What a [`Connection`] is connected to.
 pub(super) enum Link {
     Server(Box<ServerConnection>),
-    Cluster(ClusterConnection),
+    Cluster(Arc<Nodes>),
+}
+
+/// A call whose commands do not all have a reply.
+pub(super) struct Incomplete {
+    /// What became of each command.
+    pub(super) outcomes: Vec<Outcome>,
+    /// Why there are not more replies.
+    pub(super) error: RedisError,
+}
+
+/// What became of a command.
+pub(super) enum Outcome {
+    /// The server replied, possibly with an error.
+    Replied(Value),
+    /// The command was not sent, or a node of the cluster refused it.
+    NotExecuted,
+    /// The command was sent. The connection broke before the reply, or the reply did not come in time.
+    Unknown,
+}
+
+impl Outcome {
+    pub(super) fn into_reply(self) -> Option<Value> {
+        match self {
+            Outcome::Replied(reply) => Some(reply),
+            Outcome::NotExecuted | Outcome::Unknown => None,
+        }
+    }
+}
+
+/// Why a server did not reply.
+pub(super) enum NoReply {
+    /// There is no connection. Nothing was sent.
+    NotSent(RedisError),
+    /// The connection broke, or the reply did not come in time. The server may have executed the commands.
+    Broken(RedisError),
+}
+
+impl NoReply {
+    pub(super) fn into_error(self) -> RedisError {
+        match self {
+            NoReply::NotSent(error) | NoReply::Broken(error) => error,
+        }
+    }
 }
 
 impl Connection {
@@ -41,14 +84,16 @@ impl Connection {
 
     /// Sends a command to the server, or to the node of the cluster that owns the key.
     pub(super) async fn command(&self, key: &str, command: Cmd) -> Result<Value, Error> {
-        let reply = match &self.link {
-            Link::Server(server) => server.command(&command).await,
-            Link::Cluster(cluster) => {
-                let routing = RoutingInfo::SingleNode(owner_of(key));
-                cluster.clone().route_command(command.clone(), routing).await
+        match &self.link {
+            Link::Server(server) => {
+                let reply = server.command(&command).await;
+                self.explained(&command, reply.map_err(NoReply::into_error))
             }
-        };
-        self.explained(&command, reply)
+            Link::Cluster(_) => {
+                let mut replies = self.pipeline(key, vec![command]).await?;
+                checked(replies.pop().unwrap_or(Value::Nil))
+            }
+        }
     }
 
     /// Returns the reply to a command, or an error. The error for a denied command says what to grant.
@@ -76,71 +121,90 @@ impl Connection {
     /// may not run one of the commands, the call fails.
     pub(super) async fn pipeline(&self, key: &str, commands: Vec<Cmd>) -> Result<Vec<Value>, Error> {
         let pipeline = pipeline_of(commands);
-        let replies = self.send_pipeline(key, &pipeline, 0, pipeline.len()).await?;
-        for (command, reply) in pipeline.cmd_iter().zip(&replies) {
+        let replies = self.send(key, &pipeline, Relation::Independent).await;
+        let replies = replies.map_err(|incomplete| from_redis(incomplete.error))?;
+        self.check_permissions(&pipeline, &replies)?;
+        Ok(replies)
+    }
+
+    /// Sends commands in one round trip. All their keys must be in one slot. Each reply can be an error.
+    pub(super) async fn replies(&self, key: &str, commands: Vec<Cmd>) -> Result<Vec<Value>, Error> {
+        let sent = self.send(key, &pipeline_of(commands), Relation::Independent).await;
+        sent.map_err(|incomplete| from_redis(incomplete.error))
+    }
+
+    /// Sends commands that take effect in order. All their keys must be in one slot. Returns what became of each, and
+    /// the error if not all of them have a reply or the user may not run one.
+    pub(super) async fn in_order(&self, key: &str, commands: Vec<Cmd>) -> (Vec<Outcome>, Option<Error>) {
+        let pipeline = pipeline_of(commands);
+        match self.send(key, &pipeline, Relation::Ordered).await {
+            Ok(replies) => {
+                let error = self.check_permissions(&pipeline, &replies).err();
+                (replies.into_iter().map(Outcome::Replied).collect(), error)
+            }
+            Err(Incomplete { outcomes, error }) => (outcomes, Some(from_redis(error))),
+        }
+    }
+
+    /// Sends commands as one transaction (MULTI). All their keys must be in one slot.
+    pub(super) async fn transaction(&self, key: &str, commands: Vec<Cmd>) -> Result<Vec<Value>, Error> {
+        let mut all = vec![redis::cmd("MULTI")];
+        all.extend(commands);
+        all.push(redis::cmd("EXEC"));
+        let pipeline = pipeline_of(all);
+        let replies = self.send(key, &pipeline, Relation::Transaction).await;
+        let mut replies = replies.map_err(|incomplete| from_redis(incomplete.error))?;
+        let executed = replies.pop().unwrap_or(Value::Nil);
+        if matches!(executed, Value::ServerError(_)) {
+            // The error of EXEC says less than that of the command which the server did not accept.
+            for (command, reply) in pipeline.cmd_iter().zip(replies) {
+                self.explained(command, Ok(reply))?;
+            }
+        }
+        array(self.explained(&redis::cmd("EXEC"), Ok(executed))?)
+    }
+
+    async fn send(
+        &self,
+        key: &str,
+        pipeline: &Pipeline,
+        relation: Relation,
+    ) -> Result<Vec<Value>, Incomplete> {
+        if pipeline.is_empty() {
+            return Ok(Vec::new());
+        }
+        match &self.link {
+            Link::Cluster(nodes) => nodes.send(key, pipeline, relation).await,
+            Link::Server(server) => server.pipeline(pipeline).await.map_err(|no_reply| {
+                let outcome = || match no_reply {
+                    NoReply::NotSent(_) => Outcome::NotExecuted,
+                    NoReply::Broken(_) => Outcome::Unknown,
+                };
+                let outcomes = std::iter::repeat_with(outcome).take(pipeline.len()).collect();
+                Incomplete { outcomes, error: no_reply.into_error() }
+            }),
+        }
+    }
+
+    /// Returns an error if the user may not run one of the commands.
+    fn check_permissions(&self, pipeline: &Pipeline, replies: &[Value]) -> Result<(), Error> {
+        for (command, reply) in pipeline.cmd_iter().zip(replies) {
             if let Value::ServerError(error) = reply
                 && let Some(denied) = denied(&self.user, command, error)
             {
                 return Err(denied);
             }
         }
-        Ok(replies)
-    }
-
-    /// Sends commands in one round trip. All their keys must be in one slot. Each reply can be an error.
-    pub(super) async fn replies(&self, key: &str, commands: Vec<Cmd>) -> Result<Vec<Value>, Error> {
-        let pipeline = pipeline_of(commands);
-        self.send_pipeline(key, &pipeline, 0, pipeline.len()).await
-    }
-
-    /// Sends commands as one transaction (MULTI). All their keys must be in one slot.
-    pub(super) async fn transaction(&self, key: &str, commands: Vec<Cmd>) -> Result<Vec<Value>, Error> {
-        let count = commands.len();
-        let mut pipeline = pipeline_of(commands);
-        pipeline.atomic();
-        let mut replies = self.send_pipeline(key, &pipeline, count + 1, 1).await?;
-        array(replies.pop().unwrap_or(Value::Nil))
-    }
-
-    /// Returns which node of the cluster serves which slots.
-    pub(super) async fn slots(&self) -> Result<Vec<SlotRange>, Error> {
-        slots(self.command("", command!("CLUSTER", "SLOTS")).await?)
-    }
-
-    async fn send_pipeline(
-        &self,
-        key: &str,
-        pipeline: &Pipeline,
-        offset: usize,
-        count: usize,
-    ) -> Result<Vec<Value>, Error> {
-        if count == 0 {
-            return Ok(Vec::new());
-        }
-        let replies = match &self.link {
-            Link::Server(server) => server.pipeline(pipeline, offset, count).await,
-            Link::Cluster(cluster) => {
-                cluster.clone().route_pipeline(pipeline.clone(), offset, count, owner_of(key)).await
-            }
-        };
-        replies.map_err(|error| {
-            let denied = self.denied(&error, |at| pipeline.cmd_iter().nth(at));
-            denied.unwrap_or_else(|| from_redis(error))
-        })
+        Ok(())
     }
 }
 
-fn pipeline_of(commands: Vec<Cmd>) -> Pipeline {
+pub(super) fn pipeline_of(commands: Vec<Cmd>) -> Pipeline {
     let mut pipeline = Pipeline::with_capacity(commands.len());
     for command in commands {
         pipeline.add_command(command);
     }
     pipeline
-}
-
-/// Routes to the master of the key's slot.
-fn owner_of(key: &str) -> SingleNodeRoutingInfo {
-    SingleNodeRoutingInfo::SpecificNode(Route::with_key(key, SlotAddr::Master))
 }
 
 /// A server, and the connection to it that all calls share.
@@ -167,21 +231,16 @@ impl ServerConnection {
         ServerConnection { client, config, current: RwLock::default(), connecting: Mutex::default() }
     }
 
-    async fn command(&self, command: &Cmd) -> Result<Value, RedisError> {
-        let (number, mut connection) = self.connection().await?;
+    pub(super) async fn command(&self, command: &Cmd) -> Result<Value, NoReply> {
+        let (number, mut connection) = self.connection().await.map_err(NoReply::NotSent)?;
         let reply = connection.req_packed_command(command).await;
-        reply.inspect_err(|error| self.discard_if_broken(number, error))
+        reply.map_err(|error| self.no_reply(number, error))
     }
 
-    async fn pipeline(
-        &self,
-        pipeline: &Pipeline,
-        offset: usize,
-        count: usize,
-    ) -> Result<Vec<Value>, RedisError> {
-        let (number, mut connection) = self.connection().await?;
-        let replies = connection.req_packed_commands(pipeline, offset, count).await;
-        replies.inspect_err(|error| self.discard_if_broken(number, error))
+    pub(super) async fn pipeline(&self, pipeline: &Pipeline) -> Result<Vec<Value>, NoReply> {
+        let (number, mut connection) = self.connection().await.map_err(NoReply::NotSent)?;
+        let replies = connection.req_packed_commands(pipeline, 0, pipeline.len()).await;
+        replies.map_err(|error| self.no_reply(number, error))
     }
 
     async fn connection(&self) -> Result<(u64, MultiplexedConnection), RedisError> {
@@ -205,12 +264,13 @@ impl ServerConnection {
     }
 
     /// Drops the connection if it broke or a reply timed out. The next call opens a new one.
-    fn discard_if_broken(&self, number: u64, error: &RedisError) {
+    fn no_reply(&self, number: u64, error: RedisError) -> NoReply {
         if error.is_io_error() || error.is_unrecoverable_error() {
             let mut current = self.current.write();
             if current.number == number {
                 current.connection = None;
             }
         }
+        NoReply::Broken(error)
     }
 }

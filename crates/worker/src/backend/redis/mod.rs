@@ -2,7 +2,9 @@
 //!
 //! ```text
 //! work, admin (the backend traits)
-//!   ├─ connection: one connection shared by all calls, or the client of a cluster
+//!   ├─ connection: one connection shared by all calls, or one to each node of a cluster
+//!   │    └─ routing: finds the node that owns a slot, and repeats what a node refused
+//!   │         └─ nodes, slots: which node owns which slot
 //!   ├─ blocking:   a separate connection for each blocking call
 //!   ├─ probe:      which commands the server has; scripts replace the missing ones
 //!   └─ permissions: which commands and keys the user may use
@@ -14,31 +16,32 @@ mod commands;
 mod connection;
 mod dead_letters;
 mod errors;
+mod nodes;
 mod permissions;
 mod probe;
 mod read;
 mod reply;
+mod routing;
 mod scripts;
+mod slots;
 mod tls;
 mod work;
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use redis::cluster::ClusterClientBuilder;
 use redis::io::tcp::{TcpSettings, socket2::TcpKeepalive};
 use redis::{Client, ConnectionAddr, ConnectionInfo, RedisError, TlsCertificates};
 
 use super::{Error, ErrorKind};
 use blocking::BlockingConnections;
-use connection::{CONNECT_TIMEOUT, Connection, Link, REPLY_TIMEOUT, ServerConnection};
+use connection::{Connection, Link, ServerConnection};
 use errors::from_redis;
+use nodes::Nodes;
 use probe::{Feature, FeatureProbe};
 
 /// The consumer that owns released entries on servers without XNACK, where every pending entry needs an owner.
 const RELEASED_CONSUMER: &str = "millstream:released";
-
-/// How often the cluster client retries a call, possibly on another node, before it fails.
-const CLUSTER_RETRIES: u32 = 6;
 
 /// Number of times that the first call is repeated if the server closes a TLS connection without giving a reason.
 const TLS_RETRIES: usize = 3;
@@ -88,19 +91,11 @@ impl Redis {
                 "invalid URL: a cluster URL needs at least one address, as in redis+cluster://HOST:PORT",
             ));
         };
-        let mut builder = ClusterClientBuilder::new(infos.clone())
-            .retries(CLUSTER_RETRIES)
-            .connection_timeout(CONNECT_TIMEOUT)
-            .response_timeout(REPLY_TIMEOUT)
-            .tcp_settings(tcp_settings());
-        if is_tls(&first) {
-            builder = builder.certs(options.to_tls_certificates());
-        }
-        let client = builder.build().map_err(from_redis)?;
+        let nodes = Arc::new(Nodes::new(first.clone(), &infos));
         let location = display_url("+cluster", &infos);
-        match client.get_async_connection().await {
-            Ok(connection) => Redis::over(Link::Cluster(connection), first, location).await,
-            // The client of a cluster hides why it cannot connect. The first node shows it.
+        match nodes.refresh(nodes.version()).await {
+            Ok(()) => Redis::over(Link::Cluster(nodes), first, location).await,
+            // The first call to a single server explains best what is wrong.
             Err(error) => {
                 let node = Redis::connect_to(first, location).await?;
                 Err(node.connection.explain(&commands::command!("CLUSTER", "SLOTS"), error))

@@ -133,21 +133,25 @@ pub(super) fn only_stream(value: Value) -> Result<Value, Error> {
     }
 }
 
-/// A range of slots of a cluster, and the host and port of the master that serves them.
-pub(super) type SlotRange = (RangeInclusive<u16>, String, u16);
+/// A range of slots of a cluster, and the nodes that serve them as hosts and ports: the master first, then its replicas.
+/// The host is empty if the cluster does not know it.
+pub(super) type SlotRange = (RangeInclusive<u16>, Vec<(String, u16)>);
 
 /// Parses the reply of CLUSTER SLOTS.
 pub(super) fn slots(value: Value) -> Result<Vec<SlotRange>, Error> {
     let number = |value| u16::try_from(count(value)?).map_err(|_| unexpected_reply("a slot or port number"));
+    let host = |value| if matches!(value, Value::Nil) { Ok(String::new()) } else { text(value) };
     let mut found = Vec::new();
     for range in array(value)? {
         let mut parts = array(range)?.into_iter();
-        let (Some(first), Some(last), Some(master)) = (parts.next(), parts.next(), parts.next()) else {
-            continue;
-        };
-        let mut master = array(master)?.into_iter();
-        let (Some(host), Some(port)) = (master.next(), master.next()) else { continue };
-        found.push((number(first)?..=number(last)?, text(host)?, number(port)?));
+        let (Some(first), Some(last)) = (parts.next(), parts.next()) else { continue };
+        let mut nodes = Vec::new();
+        for node in parts {
+            let mut node = array(node)?.into_iter();
+            let (Some(name), Some(port)) = (node.next(), node.next()) else { continue };
+            nodes.push((host(name)?, number(port)?));
+        }
+        found.push((number(first)?..=number(last)?, nodes));
     }
     Ok(found)
 }
@@ -248,6 +252,14 @@ mod tests {
         let claimed = Value::Array(vec![bulk("1-1"), Value::Nil, Value::Int(900), Value::Int(3)]);
         let read = deliveries(Value::Array(vec![claimed])).unwrap();
         assert_eq!((read[0].deliveries, &read[0].fields), (4, &None));
+    }
+
+    #[test]
+    fn a_node_without_a_known_host_has_an_empty_one() {
+        let node = |host, port| Value::Array(vec![host, Value::Int(port), bulk("id")]);
+        let range = Value::Array(vec![Value::Int(0), Value::Int(9), node(bulk("a"), 1), node(Value::Nil, 2)]);
+        let nodes = vec![("a".to_owned(), 1), (String::new(), 2)];
+        assert_eq!(slots(Value::Array(vec![range])).unwrap(), [(0..=9, nodes)]);
     }
 
     #[test]

@@ -4,15 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use redis::cluster_routing::Slot;
 use redis::{Cmd, Value};
 
 use super::super::{
-    Acknowledgement, Admin, Backend, BackendFuture, Capability, Claimed, Consumer, Delivery, Error,
-    ErrorKind, NewDeadLetter, NewEntry, PendingFilter, Read, Release, Start, StreamId, StreamInfo, Trim,
-    WorkerAccess,
+    Acknowledgement, AddOutcome, Admin, Backend, BackendFuture, Capability, Claimed, Consumer, Delivery,
+    Error, ErrorKind, NewDeadLetter, NewEntry, PendingFilter, Read, Release, Start, StreamId, StreamInfo,
+    Trim, WorkerAccess,
 };
 use super::commands::{self, Id, Ids, command, millis};
+use super::connection::Outcome;
 use super::errors::{is_missing_key, starts_with};
 use super::probe::Feature;
 use super::reply::{
@@ -20,6 +20,7 @@ use super::reply::{
     text, tuple,
 };
 use super::scripts::{self, ROWS_PER_SCRIPT};
+use super::slots::slot_of;
 use super::{RELEASED_CONSUMER, Redis};
 
 impl Backend for Redis {
@@ -68,7 +69,8 @@ impl Backend for Redis {
                 commands::add(stream, &entry.fields, once, trim.filter(|_| at + 1 == entries.len()))
             };
             let adds: Vec<Cmd> = entries.iter().enumerate().map(add).collect();
-            added_ids(self.connection.pipeline(stream, adds).await?.into_iter().map(id).collect())
+            let (outcomes, error) = self.connection.in_order(stream, adds).await;
+            added_ids(outcomes, error)
         })
     }
 
@@ -164,9 +166,8 @@ impl Backend for Redis {
         done: &'a Acknowledgement,
     ) -> BackendFuture<'a, u64> {
         Box::pin(async move {
-            let slot = Slot::for_key(stream);
-            let can_join_transaction =
-                |key: &str| !self.connection.is_cluster() || Slot::for_key(key) == slot;
+            let slot = slot_of(stream);
+            let can_join_transaction = |key: &str| !self.connection.is_cluster() || slot_of(key) == slot;
             let mut transaction = Vec::new();
             for (key, lifetime) in &done.remember {
                 let set = command!("SET", key, 1, "PX", millis(*lifetime).max(1));
@@ -193,7 +194,7 @@ impl Backend for Redis {
     fn seen<'a>(&'a self, keys: &'a [String]) -> BackendFuture<'a, Vec<bool>> {
         Box::pin(async move {
             let Some(first) = keys.first() else { return Ok(Vec::new()) };
-            let is_one_slot = || keys.iter().all(|key| Slot::for_key(key) == Slot::for_key(first));
+            let is_one_slot = || keys.iter().all(|key| slot_of(key) == slot_of(first));
             if !self.connection.is_cluster() || is_one_slot() {
                 let replies = array(self.connection.command(first, command!("MGET", keys)).await?)?;
                 return Ok(replies.iter().map(|reply| !matches!(reply, Value::Nil)).collect());
@@ -300,23 +301,32 @@ impl Backend for Redis {
     }
 }
 
-/// Returns the ids of added entries. If some were not added, the error says how many were.
-fn added_ids(results: Vec<Result<StreamId, Error>>) -> Result<Vec<StreamId>, Error> {
-    let (count, added) = (results.len(), results.iter().filter(|result| result.is_ok()).count());
-    results.into_iter().collect::<Result<_, Error>>().map_err(|error| {
-        let message = match (added, error.kind()) {
-            (0, ErrorKind::NotWritable) => {
-                format!("the store is full: {error}; nothing was added, so try again when there is space")
-            }
-            (0, _) => return error,
-            _ => format!(
-                "cannot add {} of {count} entries: {error}; the others were added, and a retry would add them again \
-                 unless the producer is idempotent",
-                count - added
-            ),
-        };
-        Error::new(error.kind(), message).with_source(error)
-    })
+/// Returns the ids of added entries. If some were not added, the error says which. `error` is the error of the call.
+fn added_ids(outcomes: Vec<Outcome>, error: Option<Error>) -> Result<Vec<StreamId>, Error> {
+    let (mut ids, mut added, mut first) = (Vec::with_capacity(outcomes.len()), Vec::new(), error);
+    for outcome in outcomes {
+        added.push(match outcome {
+            Outcome::NotExecuted => AddOutcome::NotAdded,
+            Outcome::Unknown => AddOutcome::Unknown,
+            Outcome::Replied(reply) => match id(reply) {
+                Ok(id) => {
+                    ids.push(id);
+                    AddOutcome::Added(id)
+                }
+                Err(error) => {
+                    first.get_or_insert(error);
+                    AddOutcome::NotAdded
+                }
+            },
+        });
+    }
+    let Some(error) = first else { return Ok(ids) };
+    if error.kind() == ErrorKind::NotWritable && ids.is_empty() {
+        let message =
+            format!("the store is full: {error}; nothing was added, so try again when there is space");
+        return Err(Error::new(ErrorKind::NotWritable, message).with_source(error));
+    }
+    Err(error.with_outcomes(added))
 }
 
 impl Redis {
