@@ -98,4 +98,4 @@ pub use message::Message;
 pub use names::WorkerName;
 pub use outcome::{Failure, HandlerError, IntoOutcome, Outcome, Reason};
 pub use shutdown::shutdown_signal;
-pub use worker::{Report, Worker, WorkerBuilder, WorkerHandle};
+pub use worker::{BreakerPolicy, Report, Worker, WorkerBuilder, WorkerHandle};

@@ -22,6 +22,8 @@ pub(crate) enum Failure {
     DeadLetters(String),
     /// The command of a worker cannot run.
     BrokenCommand(String),
+    /// A worker that should end when its group is empty has given up, because every handler call fails.
+    HandlersFail(String),
     /// Any other error.
     Other(String),
     /// A signal with this number ended the command. No message is printed.
@@ -43,6 +45,7 @@ impl Failure {
             Failure::Check => ExitCode::from(5),
             Failure::DeadLetters(_) => ExitCode::from(6),
             Failure::BrokenCommand(_) => ExitCode::from(7),
+            Failure::HandlersFail(_) => ExitCode::from(8),
             // The convention of shells.
             Failure::Interrupted(signal) => {
                 u8::try_from(128 + signal).map_or(ExitCode::FAILURE, ExitCode::from)
@@ -75,6 +78,7 @@ impl Failure {
             Failure::Usage(text) => Failure::Usage(more(text)),
             Failure::DeadLetters(text) => Failure::DeadLetters(more(text)),
             Failure::BrokenCommand(text) => Failure::BrokenCommand(more(text)),
+            Failure::HandlersFail(text) => Failure::HandlersFail(more(text)),
             Failure::Other(text) => Failure::Other(more(text)),
             silent @ (Failure::Check | Failure::Interrupted(_) | Failure::Output(_)) => silent,
         }
@@ -89,6 +93,7 @@ impl fmt::Display for Failure {
             | Failure::Usage(text)
             | Failure::DeadLetters(text)
             | Failure::BrokenCommand(text)
+            | Failure::HandlersFail(text)
             | Failure::Other(text) => f.write_str(text),
             Failure::Check => f.write_str("the check found problems"),
             Failure::Interrupted(signal) => write!(f, "ended by signal {signal}"),

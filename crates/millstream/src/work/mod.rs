@@ -24,16 +24,16 @@ mod status;
 mod watchdog;
 
 use std::collections::HashSet;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use millstream_worker::backend::{Consumer, ErrorKind, Release, StreamId};
 use millstream_worker::shutdown::{ShutdownSignal, ShutdownSignals};
-use millstream_worker::worker::BuildError;
-use millstream_worker::{Admin, Error, Message, Outcome, Report, Worker};
-use tokio::time::timeout;
+use millstream_worker::worker::{BuildError, OpenBreaker};
+use millstream_worker::{Admin, Error, Message, Outcome, Report, Worker, WorkerHandle};
+use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
@@ -62,6 +62,11 @@ const RETRY_AFTER_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Maximum number of messages released per call.
 const PAGE: usize = 512;
+
+/// Interval at which `--until-empty` checks the circuit breaker.
+const BREAKER_CHECK_INTERVAL: Duration = Duration::from_millis(100);
+/// Number of failed probes of an open circuit breaker after which `--until-empty` gives up: about half a minute.
+const FAILED_PROBES_MAX: u32 = 5;
 
 /// Heading of the handler options in the help.
 const HANDLER_HEADING: &str = "Handler";
@@ -139,7 +144,7 @@ pub(crate) struct Work {
     #[command(flatten)]
     worker: WorkerOptions,
     /// Exit about a second after the group has no unread and no pending messages left; the exit code is 6 if this worker
-    /// dead-lettered messages
+    /// dead-lettered messages, and 8 if it gave up because every handler call fails
     #[arg(long, help_heading = "Running")]
     until_empty: bool,
     /// Print only warnings and errors, no status and no report; --json still prints its report
@@ -159,7 +164,7 @@ impl Work {
         log::start(&console, self.log.as_deref(), default)?;
         let result = self.work(&console).await;
         console.end_status();
-        let Ended { consumer, report, broken_command } = result?;
+        let Ended { consumer, report, broken_command, open_breaker } = result?;
         if self.common.json {
             print_json_line(&status::report_json(&consumer, &report))?;
         } else if !self.quiet {
@@ -168,6 +173,12 @@ impl Work {
         if let Some(error) = broken_command {
             return Err(Failure::BrokenCommand(format!(
                 "the command of the handler cannot run: {error}\ncorrect --exec or --child; no message was spent"
+            )));
+        }
+        if let Some(open) = open_breaker {
+            return Err(Failure::HandlersFail(format!(
+                "gave up, because every handler call fails: {}\nthe messages are kept; run the command again later",
+                open.error
             )));
         }
         if self.until_empty && report.dead > 0 {
@@ -203,9 +214,16 @@ impl Work {
         let handle = worker.handle();
         let backlog = Backlog::new(&backend, &self.stream, &self.group);
         let stopping = CancellationToken::new();
+        let gave_up = OnceLock::new();
         let end_when_empty = async {
             if self.until_empty {
-                backlog.until_empty().await;
+                tokio::select! {
+                    () = backlog.until_empty() => {}
+                    open = until_giving_up(&handle) => {
+                        error!(error = open.error, "every handler call fails: draining");
+                        let _ = gave_up.set(open);
+                    }
+                }
                 stopping.cancel();
             }
             std::future::pending::<()>().await;
@@ -237,7 +255,8 @@ impl Work {
         match ended {
             Ok(report) => {
                 runner.stop().await;
-                Ok(Ended { consumer, report, broken_command: runner.broken_command() })
+                let open_breaker = gave_up.into_inner();
+                Ok(Ended { consumer, report, broken_command: runner.broken_command(), open_breaker })
             }
             Err(signal) => {
                 warn!("received {signal} as the second signal: stopping immediately");
@@ -359,6 +378,18 @@ struct Ended {
     report: Report,
     /// The error of a command that cannot run.
     broken_command: Option<String>,
+    /// The circuit breaker because of which `--until-empty` gave up.
+    open_breaker: Option<OpenBreaker>,
+}
+
+/// Waits until the circuit breaker has been open for several probes, and returns it.
+async fn until_giving_up(handle: &WorkerHandle) -> OpenBreaker {
+    loop {
+        sleep(BREAKER_CHECK_INTERVAL).await;
+        if let Some(open) = handle.open_breaker().filter(|open| open.failed_probes >= FAILED_PROBES_MAX) {
+            return open;
+        }
+    }
 }
 
 /// The handler that the command line selects.

@@ -7,7 +7,9 @@ use std::time::Duration;
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use millstream_worker::worker::BuildError;
-use millstream_worker::{Admin, Autoscale, Backoff, Dedupe, Worker, WorkerBuilder, WorkerName};
+use millstream_worker::{
+    Admin, Autoscale, Backoff, BreakerPolicy, Dedupe, Worker, WorkerBuilder, WorkerName,
+};
 
 use super::HANDLER_HEADING;
 use crate::ops::address::parse_address;
@@ -71,6 +73,10 @@ pub(super) struct WorkerOptions {
     /// Maximum number of messages in this worker that wait for a retry
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = parse_count, help_heading = "Failures")]
     waiting: usize,
+    /// Open the circuit breaker after COUNT failed handler calls in a row, or 'off': the worker then stops reading, and
+    /// probes with one message at a time until one succeeds
+    #[arg(long, value_name = "COUNT", default_value = "20", value_parser = parse_breaker, help_heading = "Failures")]
+    breaker: BreakerOption,
     /// Skip duplicates: a message that was already handled within this time is acknowledged without being handled
     /// again
     #[arg(long, value_name = "DURATION", value_parser = parse_limit, help_heading = "Failures")]
@@ -100,6 +106,7 @@ impl WorkerOptions {
             .retry(self.backoff.clone())
             .max_deliveries(self.max_deliveries)
             .waiting(self.waiting)
+            .breaker(self.breaker.0.clone())
             .drain(self.drain);
         worker = match &self.autoscale {
             Some(bounds) => worker.autoscale(Autoscale::between(bounds.clone())),
@@ -128,6 +135,19 @@ struct ReapAfter(Option<Duration>);
 
 fn parse_reap(text: &str) -> Result<ReapAfter, String> {
     if text == "never" { Ok(ReapAfter(None)) } else { parse_limit(text).map(|time| ReapAfter(Some(time))) }
+}
+
+/// When the circuit breaker opens. `None` for never.
+#[derive(Clone, Debug, PartialEq)]
+struct BreakerOption(Option<BreakerPolicy>);
+
+fn parse_breaker(text: &str) -> Result<BreakerOption, String> {
+    if text == "off" {
+        return Ok(BreakerOption(None));
+    }
+    let count = text.parse().ok().filter(|count| *count > 0);
+    let count = count.ok_or_else(|| "expected a whole number of at least 1, or 'off'".to_owned())?;
+    Ok(BreakerOption(Some(BreakerPolicy::after(count))))
 }
 
 fn parse_command(text: &str) -> Result<String, String> {
@@ -201,6 +221,15 @@ mod tests {
         assert_eq!(parse_backoff("1s"), Ok(Backoff::fixed(second)));
         assert!(parse_backoff("1m..1s").unwrap_err().contains("1s..1m"));
         assert!(parse_backoff("1..2").is_err());
+    }
+
+    #[test]
+    fn the_breaker_is_a_count_or_off() {
+        assert_eq!(parse_breaker("20"), Ok(BreakerOption(Some(BreakerPolicy::default()))));
+        assert_eq!(parse_breaker("off"), Ok(BreakerOption(None)));
+        for invalid in ["", "0", "-1", "never", "1.5"] {
+            assert!(parse_breaker(invalid).unwrap_err().contains("'off'"), "{invalid}");
+        }
     }
 
     #[test]

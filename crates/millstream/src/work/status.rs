@@ -30,16 +30,18 @@ pub(super) async fn report_progress(handle: &WorkerHandle, backlog: &Backlog, co
         };
         let Report { received, acknowledged: done, retried, dead, .. } = handle.stats();
         let (slots, busy) = (handle.slots(), handle.busy());
+        let breaker_open = handle.open_breaker().is_some();
         if console.has_status() {
+            let breaker = if breaker_open { ", circuit breaker open" } else { "" };
             console.set_status(format!(
-                "{} received, {} done, {} retried, {} dead, lag {lag}, {busy} of {slots} busy",
+                "{} received, {} done, {} retried, {} dead, lag {lag}, {busy} of {slots} busy{breaker}",
                 count(received),
                 count(done),
                 count(retried),
                 count(dead),
             ));
         } else {
-            info!(received, done, retried, dead, %lag, busy, slots, "working");
+            info!(received, done, retried, dead, %lag, busy, slots, breaker_open, "working");
         }
     }
 }
@@ -60,5 +62,6 @@ pub(super) fn report_json(consumer: &str, report: &Report) -> Value {
         "unsettled": report.unsettled,
         "panics": report.panics,
         "timeouts": report.timeouts,
+        "breaker_openings": report.breaker_openings,
     })
 }

@@ -223,14 +223,15 @@ fn on_terminal(command: &Command) -> Command {
 }
 
 /// Returns the address that a worker listens on, from its log.
-fn address_of(worker: &Running) -> String {
+pub(crate) fn address_of(worker: &Running) -> String {
     wait_until("an address in the log", || worker.err().contains("at=127.0.0.1:"));
     let err = worker.err();
     let (_, rest) = err.split_once("at=").expect("an address");
     rest.split_whitespace().next().expect("an address").to_owned()
 }
 
-fn get(address: &str, path: &str) -> String {
+/// Returns the answer of a worker to a GET request.
+pub(crate) fn get(address: &str, path: &str) -> String {
     let mut connection = TcpStream::connect(address).expect("connect to the worker");
     write!(connection, "GET {path} HTTP/1.1\r\nhost: worker\r\n\r\n").expect("send the request");
     let mut answer = String::new();

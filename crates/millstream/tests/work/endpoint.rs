@@ -46,7 +46,14 @@ fn lock(received: &Mutex<Received>) -> MutexGuard<'_, Received> {
 impl Endpoint {
     /// Starts an endpoint that answers each request with the result of `answer`.
     pub(crate) fn new(answer: impl Fn(&Request) -> Answer + Clone + Send + 'static) -> Endpoint {
-        let listener = TcpListener::bind(("127.0.0.1", 0)).expect("bind a free port");
+        Endpoint::at(TcpListener::bind(("127.0.0.1", 0)).expect("bind a free port"), answer)
+    }
+
+    /// Starts an endpoint on this listener.
+    pub(crate) fn at(
+        listener: TcpListener,
+        answer: impl Fn(&Request) -> Answer + Clone + Send + 'static,
+    ) -> Endpoint {
         let url = format!("http://{}/hook", listener.local_addr().expect("the address"));
         let received = Arc::new(Mutex::new(Received::default()));
         let shared = Arc::clone(&received);

@@ -1,6 +1,7 @@
 //! `millstream work` and `millstream demo` as processes: outcomes of messages by exit code, line and HTTP status, how
 //! workers end, their output, and every example of their `--help`.
 
+mod breaker;
 mod broken;
 mod child;
 mod demo;

@@ -33,6 +33,13 @@ impl TestStore {
         }
     }
 
+    /// A Redis server. `None` if comparisons with real servers are switched off.
+    pub(crate) fn redis() -> Option<TestStore> {
+        let server = Server::redis(&[])?;
+        let url = format!("redis://127.0.0.1:{}", server.port);
+        Some(TestStore { url, server: Some(server), folder: new_folder() })
+    }
+
     /// An embedded store.
     pub(crate) fn embedded() -> TestStore {
         let folder = new_folder();

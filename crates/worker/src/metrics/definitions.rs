@@ -97,6 +97,8 @@ definitions! {
     DEDUPE_HITS "dedupe_hits_total" Counter Buckets::None, "Duplicate messages that the worker acknowledged without running the handler.";
     BACKEND_UP "backend_up" Gauge Buckets::None, "1 if the store is reachable, 0 if not.";
     BACKEND_RECONNECTS "backend_reconnects_total" Counter Buckets::None, "Times that the store became reachable again.";
+    BREAKER_OPEN "breaker_open" Gauge Buckets::None, "1 if the circuit breaker is open because every handler call fails, 0 if not.";
+    BREAKER_OPENINGS "breaker_openings_total" Counter Buckets::None, "Times that the circuit breaker opened.";
     BUILD_INFO "build_info" Gauge Buckets::None, "Always 1; the label version is the version of the worker.";
 }
 

@@ -108,6 +108,10 @@ pub struct WorkerMetrics {
     pub backend_up: Arc<Gauge>,
     /// Times that the store became reachable again.
     pub backend_reconnects: Arc<Counter>,
+    /// Whether the circuit breaker is open: 1 or 0.
+    pub breaker_open: Arc<Gauge>,
+    /// Times that the circuit breaker opened.
+    pub breaker_openings: Arc<Counter>,
 }
 
 impl WorkerMetrics {
@@ -154,6 +158,8 @@ impl WorkerMetrics {
             dedupe_hits: counter(&DEDUPE_HITS),
             backend_up: gauge(&BACKEND_UP),
             backend_reconnects: counter(&BACKEND_RECONNECTS),
+            breaker_open: gauge(&BREAKER_OPEN),
+            breaker_openings: counter(&BREAKER_OPENINGS),
         }
     }
 

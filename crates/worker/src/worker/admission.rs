@@ -57,6 +57,7 @@ pub(crate) async fn admit(
             fields: Arc::new(delivery.fields.unwrap_or_default()),
             cancelled,
             key: None,
+            is_probe: false,
         };
         match result {
             Some(result) => finished.push(FinishedJob::without_handler(job, result)),

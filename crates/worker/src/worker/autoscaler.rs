@@ -19,6 +19,10 @@ pub(crate) async fn autoscale(core: &Core, monitor: Monitor, policy: Autoscale) 
             () = tokio::time::sleep(every) => {}
             () = core.draining.cancelled() => return,
         }
+        if core.breaker.is_open() {
+            // More slots do not help while every handler call fails.
+            continue;
+        }
         // Without a measurement there is nothing to decide. The fetcher reports that the store is unreachable.
         let Ok(sample) = measure_backlog(core, &monitor).await else { continue };
         if let Some((to, cause)) = scaler.decide(Instant::now(), &sample) {

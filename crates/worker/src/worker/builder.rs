@@ -9,6 +9,7 @@ use std::time::Duration;
 use tower::{Layer, Service};
 
 use super::Worker;
+use super::breaker::BreakerPolicy;
 use super::core::{Core, Settings};
 use super::queue::Queue;
 use super::subscription::Subscription;
@@ -319,6 +320,15 @@ impl WorkerBuilder {
     /// worker reads no new messages of the stream until it has retried some of the messages that back off.
     pub fn waiting(mut self, max: usize) -> Self {
         self.settings.delayed_max = max.max(1);
+        self
+    }
+
+    /// Sets when the circuit breaker opens. `None` turns it off. Default: after 20 failed handler calls in a row, of at
+    /// least five messages.
+    ///
+    /// While it is open, the worker reads only single messages to probe, and failed attempts do not count.
+    pub fn breaker(mut self, policy: impl Into<Option<BreakerPolicy>>) -> Self {
+        self.settings.breaker = policy.into();
         self
     }
 

@@ -10,6 +10,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
+use super::breaker::{BreakerPolicy, SharedBreaker};
 use super::failure_log::FailureLog;
 use super::in_flight::Releasing;
 use super::job::{FinishedJob, Job};
@@ -44,6 +45,8 @@ pub(crate) struct Settings {
     pub(crate) reap_after: Option<Duration>,
     /// Maximum number of messages of a stream that back off.
     pub(crate) delayed_max: usize,
+    /// When the circuit breaker opens. `None` turns it off.
+    pub(crate) breaker: Option<BreakerPolicy>,
 }
 
 impl Default for Settings {
@@ -59,6 +62,7 @@ impl Default for Settings {
             drain: Duration::from_secs(25),
             reap_after: Some(Duration::from_secs(60 * 60)),
             delayed_max: 10_000,
+            breaker: Some(BreakerPolicy::default()),
         }
     }
 }
@@ -79,6 +83,7 @@ pub(crate) struct Core {
     pub(crate) settings: Settings,
     pub(crate) subscriptions: Vec<Subscription>,
     pub(crate) queue: Queue,
+    pub(crate) breaker: SharedBreaker,
     pub(crate) counters: Counters,
     pub(crate) failure_log: FailureLog,
     pub(crate) keys_in_flight: KeysInFlight,
@@ -123,6 +128,7 @@ impl Core {
         Core {
             admin: Arc::clone(&backend).admin(),
             backend,
+            breaker: SharedBreaker::new(settings.breaker.clone()),
             settings,
             subscriptions,
             queue,

@@ -44,11 +44,13 @@ impl FailureLog {
         result: &JobResult,
         next_try_in: Duration,
     ) {
-        let (error, kind) = match result {
-            JobResult::Outcome(Outcome::NotStarted(failure)) => (&*failure.error, "not_started"),
-            JobResult::Outcome(Outcome::Retry { failure: Some(failure), .. }) => {
-                (&*failure.error, failure.reason.as_str())
-            }
+        let outcome = match result {
+            JobResult::Outcome(outcome) | JobResult::Uncounted(outcome) => Some(outcome),
+            _ => None,
+        };
+        let (error, kind) = match outcome {
+            Some(Outcome::NotStarted(failure)) => (&*failure.error, "not_started"),
+            Some(Outcome::Retry { failure: Some(failure), .. }) => (&*failure.error, failure.reason.as_str()),
             _ => ("the handler asked for a retry", "retry"),
         };
         if !self.admit(FailureKind::Attempt(kind), subscription, job.id, error) {

@@ -22,6 +22,8 @@ pub(crate) struct Job {
     pub(crate) cancelled: CancellationToken,
     /// Deduplication key under which the store remembers the message.
     pub(crate) key: Option<Arc<str>>,
+    /// Whether it runs although the circuit breaker is open.
+    pub(crate) is_probe: bool,
 }
 
 impl Job {

@@ -3,6 +3,7 @@
 mod admission;
 mod autoscaler;
 mod backing_off;
+mod breaker;
 mod builder;
 mod core;
 mod failure_log;
@@ -13,6 +14,7 @@ mod lease;
 mod outage;
 mod outbox;
 mod pool;
+mod probing;
 mod queue;
 mod recovery;
 mod report;
@@ -27,6 +29,7 @@ use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 
+pub use breaker::{BreakerPolicy, OpenBreaker};
 pub use builder::{BuildError, WorkerBuilder};
 pub use report::Report;
 
@@ -48,6 +51,8 @@ use crate::metrics::Registry;
 /// * **No order.** Handlers start as slots become free, and retries run later than other messages.
 /// * **It recovers by itself.** After a lost connection or during a failover the worker retries until the store is
 ///   reachable, and it recreates a deleted group. It logs one warning when an outage begins and one line when it ends.
+/// * **An outage of what handlers depend on costs no message.** If every handler call fails, the circuit breaker opens:
+///   the worker stops reading, and probes with one message at a time until a handler succeeds.
 ///
 /// ## How to use it
 ///
@@ -150,6 +155,11 @@ impl WorkerHandle {
     pub fn drain(&self) {
         self.core.release_unstarted(self.core.queue.close());
         self.core.draining.cancel();
+    }
+
+    /// Returns the circuit breaker if it is open: all handler calls fail, and the worker reads only to probe.
+    pub fn open_breaker(&self) -> Option<OpenBreaker> {
+        self.core.breaker.open()
     }
 
     /// Returns what the worker has done so far.

@@ -81,13 +81,13 @@ async fn run_taken(
         let polled = poll_once(call.as_mut()).await;
         let waited = polled.is_none();
         let result = match polled {
-            Some(Ok(outcome)) => JobResult::Outcome(outcome),
+            Some(Ok(outcome)) => core.record_outcome(&job, outcome),
             None => {
                 put_back(core, taken.by_ref());
                 core.send_to_settlers(finished);
                 until_cancelled(call, job.cancelled.cancelled())
                     .await
-                    .map_or(JobResult::Cancelled, JobResult::Outcome)
+                    .map_or(JobResult::Cancelled, |outcome| core.record_outcome(&job, outcome))
             }
         };
         let now = Instant::now();
@@ -95,7 +95,7 @@ async fn run_taken(
         if waited {
             return true;
         }
-        if now - first_started > TAKE_TIME_MAX {
+        if now - first_started > TAKE_TIME_MAX || core.breaker.is_open() {
             put_back(core, taken.by_ref());
         }
         started = now;
@@ -111,11 +111,14 @@ fn put_back(core: &Core, jobs: impl DoubleEndedIterator<Item = Job>) {
 async fn run_batches(core: &Core, slot: usize, mut service: BatchService, size: usize, linger: Duration) {
     let mut jobs = Vec::new();
     while core.queue.take(slot, size, &mut jobs).await {
-        core.queue.fill_up(size, Instant::now() + linger, &mut jobs).await;
-        let is_open = core.queue.is_open();
-        // If the queue is closed or paused, release all messages, otherwise only those whose lease was lost
-        // meanwhile.
-        core.release_unstarted(jobs.extract_if(.., |job| !is_open || job.cancelled.is_cancelled()));
+        if !jobs.iter().any(|job| job.is_probe) {
+            core.queue.fill_up(size, Instant::now() + linger, &mut jobs).await;
+        }
+        // Release the messages that must not start any more: the queue was closed or paused, the circuit breaker has
+        // opened, or the lease was lost.
+        core.release_unstarted(
+            jobs.extract_if(.., |job| !core.queue.lets_start(job) || job.cancelled.is_cancelled()),
+        );
         if jobs.is_empty() {
             continue;
         }
@@ -144,7 +147,7 @@ async fn run_batch(core: &Core, service: &mut BatchService, jobs: Vec<Job>) -> V
     let run_time = started.elapsed();
     match outcomes {
         Some(outcomes) => {
-            let results = outcomes.into_iter().map(JobResult::Outcome);
+            let results = core.record_outcomes(&jobs, outcomes);
             jobs.into_iter().zip(results).map(|(job, result)| FinishedJob { job, result, run_time }).collect()
         }
         None => {

@@ -11,7 +11,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -30,12 +30,17 @@ pub(crate) struct Queue {
     job_added: Notify,
     /// Wakes fetchers: the queue has room, or the mode or the target has changed.
     room: Notify,
+    /// Wakes the task that probes: the probe has ended.
+    probe_ended: Notify,
 }
 
 #[derive(Debug)]
 struct QueueState {
     jobs: VecDeque<Job>,
     mode: QueueMode,
+    /// Whether the circuit breaker is open: only a probe is accepted and handed out.
+    on_hold: bool,
+    probe: Probe,
     /// Target number of slots.
     target: usize,
     /// For each slot, whether its task runs.
@@ -54,34 +59,75 @@ enum QueueMode {
     Closed,
 }
 
+/// The message that probes whether handlers succeed again.
+#[derive(Debug)]
+enum Probe {
+    None,
+    /// The next job becomes the probe.
+    Expected,
+    Queued(Job),
+    /// This slot runs it.
+    Running(usize),
+}
+
+impl QueueState {
+    /// Whether all jobs are accepted and handed out.
+    fn is_open(&self) -> bool {
+        self.mode == QueueMode::Open && !self.on_hold
+    }
+
+    /// Whether a slot can take a job.
+    fn has_job(&self) -> bool {
+        let has_probe = self.mode == QueueMode::Open && matches!(self.probe, Probe::Queued(_));
+        has_probe || (self.is_open() && !self.jobs.is_empty())
+    }
+
+    /// Accepts the first job as the probe, if one is expected. Returns the others.
+    fn accept_probe(&mut self, mut jobs: Vec<Job>) -> Vec<Job> {
+        if self.mode == QueueMode::Open && matches!(self.probe, Probe::Expected) && !jobs.is_empty() {
+            self.probe = Probe::Queued(Job { is_probe: true, ..jobs.remove(0) });
+        }
+        jobs
+    }
+}
+
 impl Queue {
     pub(crate) fn new(batch: usize, prefetch: usize) -> Queue {
         let state = QueueState {
             jobs: VecDeque::new(),
             mode: QueueMode::Open,
+            on_hold: false,
+            probe: Probe::None,
             target: 0,
             alive: Vec::new(),
             idle: 0,
             budget: PrefetchBudget::new(batch, prefetch, Instant::now()),
         };
-        Queue { state: Mutex::new(state), job_added: Notify::new(), room: Notify::new() }
+        Queue {
+            state: Mutex::new(state),
+            job_added: Notify::new(),
+            room: Notify::new(),
+            probe_ended: Notify::new(),
+        }
     }
 
-    /// Appends jobs. Returns them if the queue is not open.
+    /// Appends jobs. Returns the jobs that the queue does not accept: it is not open, or expects only a probe.
     pub(crate) fn put(&self, jobs: Vec<Job>) -> Vec<Job> {
         let mut state = self.state.lock();
-        if state.mode != QueueMode::Open {
-            return jobs;
-        }
-        state.jobs.extend(jobs);
+        let refused = if state.is_open() {
+            state.jobs.extend(jobs);
+            Vec::new()
+        } else {
+            state.accept_probe(jobs)
+        };
         self.wake_one(&state);
-        Vec::new()
+        refused
     }
 
     /// Puts jobs that were taken and not started back to the front. Returns them if the queue is not open.
     pub(crate) fn put_back(&self, jobs: impl DoubleEndedIterator<Item = Job>) -> Vec<Job> {
         let mut state = self.state.lock();
-        if state.mode != QueueMode::Open {
+        if !state.is_open() {
             return jobs.collect();
         }
         jobs.rev().for_each(|job| {
@@ -100,13 +146,14 @@ impl Queue {
             added.as_mut().enable();
             {
                 let mut state = self.state.lock();
+                self.end_probe_of(&mut state, slot);
                 if state.mode == QueueMode::Closed || slot >= state.target {
                     state.alive[slot] = false;
                     // This slot may have consumed a wake-up that another slot needs.
                     self.wake_one(&state);
                     return false;
                 }
-                if self.take_now(&mut state, max, jobs) {
+                if self.take_probe(&mut state, slot, jobs) || self.take_now(&mut state, max, jobs) {
                     return true;
                 }
                 state.idle += 1;
@@ -141,7 +188,7 @@ impl Queue {
 
     fn take_now(&self, state: &mut QueueState, max: usize, jobs: &mut Vec<Job>) -> bool {
         let count = state.jobs.len().min(max);
-        if state.mode != QueueMode::Open || count == 0 {
+        if !state.is_open() || count == 0 {
             return false;
         }
         jobs.extend(state.jobs.drain(..count));
@@ -156,7 +203,7 @@ impl Queue {
     /// Wakes one slot if jobs are left. Each slot that takes a job wakes the next, so no more slots wake than there
     /// are jobs.
     fn wake_one(&self, state: &QueueState) {
-        if state.idle > 0 && !state.jobs.is_empty() {
+        if state.idle > 0 && state.has_job() {
             self.job_added.notify_one();
         }
     }
@@ -168,16 +215,13 @@ impl Queue {
             room.as_mut().enable();
             {
                 let mut state = self.state.lock();
-                match state.mode {
-                    QueueMode::Closed => return None,
-                    QueueMode::Paused => {}
-                    QueueMode::Open => {
-                        let (target, queued) = (state.target, state.jobs.len());
-                        if queued <= state.budget.low_mark(target) {
-                            let budget = state.budget.now(target, Instant::now());
-                            return Some(budget.saturating_sub(queued).max(1));
-                        }
-                    }
+                if state.mode == QueueMode::Closed {
+                    return None;
+                }
+                let (target, queued) = (state.target, state.jobs.len());
+                if state.is_open() && queued <= state.budget.low_mark(target) {
+                    let budget = state.budget.now(target, Instant::now());
+                    return Some(budget.saturating_sub(queued).max(1));
                 }
             }
             room.await;
@@ -218,21 +262,113 @@ impl Queue {
         if state.mode != QueueMode::Closed {
             state.mode = mode;
         }
-        let queued = if mode == QueueMode::Open { VecDeque::new() } else { std::mem::take(&mut state.jobs) };
+        let queued = if mode == QueueMode::Open { Vec::new() } else { self.take_all(&mut state) };
+        self.wake_all(state);
+        queued
+    }
+
+    /// Holds the queue while the circuit breaker is open. Returns the jobs in it.
+    pub(crate) fn hold(&self) -> Vec<Job> {
+        let mut state = self.state.lock();
+        state.on_hold = true;
+        let queued = self.take_all(&mut state);
+        self.wake_all(state);
+        queued
+    }
+
+    /// Ends the hold. A queued probe becomes a job like the others.
+    pub(crate) fn end_hold(&self) {
+        let mut state = self.state.lock();
+        state.on_hold = false;
+        self.wake_all(state);
+    }
+
+    fn take_all(&self, state: &mut QueueState) -> Vec<Job> {
+        let mut queued = Vec::from(std::mem::take(&mut state.jobs));
+        if let Probe::Queued(_) = state.probe
+            && let Probe::Queued(job) = std::mem::replace(&mut state.probe, Probe::None)
+        {
+            queued.push(job);
+            self.probe_ended.notify_waiters();
+        }
+        queued
+    }
+
+    fn wake_all(&self, state: MutexGuard<'_, QueueState>) {
         drop(state);
         self.job_added.notify_waiters();
         self.room.notify_waiters();
-        queued.into()
+    }
+
+    /// Lets the next job in as a probe, although the queue is on hold. Returns false if the queue is paused or closed.
+    pub(crate) fn expect_probe(&self) -> bool {
+        let mut state = self.state.lock();
+        let accepts = state.mode == QueueMode::Open && matches!(state.probe, Probe::None);
+        if accepts {
+            state.probe = Probe::Expected;
+        }
+        accepts
+    }
+
+    /// Whether no job has become the probe yet.
+    pub(crate) fn expects_probe(&self) -> bool {
+        matches!(self.state.lock().probe, Probe::Expected)
+    }
+
+    /// Takes back `expect_probe`, unless a job has become the probe.
+    pub(crate) fn stop_expecting_probe(&self) {
+        let mut state = self.state.lock();
+        if let Probe::Expected = state.probe {
+            state.probe = Probe::None;
+        }
+    }
+
+    /// Waits until there is no probe.
+    pub(crate) async fn probe_ended(&self) {
+        loop {
+            let mut ended = std::pin::pin!(self.probe_ended.notified());
+            ended.as_mut().enable();
+            if let Probe::None = self.state.lock().probe {
+                return;
+            }
+            ended.await;
+        }
+    }
+
+    fn take_probe(&self, state: &mut QueueState, slot: usize, jobs: &mut Vec<Job>) -> bool {
+        if state.mode != QueueMode::Open || !matches!(state.probe, Probe::Queued(_)) {
+            return false;
+        }
+        if let Probe::Queued(job) = std::mem::replace(&mut state.probe, Probe::Running(slot)) {
+            jobs.push(job);
+        }
+        self.wake_one(state);
+        true
+    }
+
+    /// Ends the probe if this slot ran it.
+    fn end_probe_of(&self, state: &mut QueueState, slot: usize) {
+        if matches!(state.probe, Probe::Running(running) if running == slot) {
+            state.probe = Probe::None;
+            self.probe_ended.notify_waiters();
+        }
     }
 
     /// Whether the queue accepts jobs.
     pub(crate) fn is_open(&self) -> bool {
-        self.state.lock().mode == QueueMode::Open
+        self.state.lock().is_open()
+    }
+
+    /// Returns whether this job may start: the queue is open, or the job is a probe.
+    pub(crate) fn lets_start(&self, job: &Job) -> bool {
+        let state = self.state.lock();
+        state.mode == QueueMode::Open && (!state.on_hold || job.is_probe)
     }
 
     /// Returns the number of prefetched messages.
     pub(crate) fn len(&self) -> usize {
-        self.state.lock().jobs.len()
+        let state = self.state.lock();
+        state.jobs.len() + usize::from(matches!(state.probe, Probe::Queued(_)))
     }
 }
 
@@ -320,7 +456,16 @@ mod tests {
         let id = StreamId::new(ms, 0);
         let taken = InFlight::default().add(Instant::now(), std::iter::once((id, 1))).remove(0);
         let (tag, cancelled) = taken.expect("the message was not in flight");
-        Job { subscription: 0, tag, id, attempt: 1, fields: Arc::default(), cancelled, key: None }
+        Job {
+            subscription: 0,
+            tag,
+            id,
+            attempt: 1,
+            fields: Arc::default(),
+            cancelled,
+            key: None,
+            is_probe: false,
+        }
     }
 
     #[tokio::test]
@@ -346,6 +491,42 @@ mod tests {
         assert_eq!(queue.put_back([job(3)].into_iter()).len(), 1);
         queue.resume();
         assert!(queue.put(vec![job(4)]).is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_queue_on_hold_hands_out_one_probe_and_nothing_else() {
+        let queue = Queue::new(1, 100);
+        queue.resize(2);
+        assert!(queue.put(vec![job(1)]).is_empty());
+        assert_eq!(queue.hold().len(), 1);
+        assert_eq!(queue.put(vec![job(2)]).len(), 1, "no probe is expected");
+        assert!(queue.expect_probe() && !queue.expect_probe());
+        assert_eq!(queue.put(vec![job(3), job(4), job(5)]).len(), 2);
+        assert!(!queue.expects_probe());
+        let mut taken = Vec::new();
+        assert!(queue.take(1, 64, &mut taken).await);
+        assert_eq!((taken.len(), taken[0].id.ms, taken[0].is_probe), (1, 3, true));
+        assert!(queue.lets_start(&taken[0]) && !queue.lets_start(&job(6)));
+        assert!(!queue.expect_probe(), "one probe at a time");
+        // The slot asks for its next job: the probe has ended.
+        let asked = tokio::time::timeout(Duration::ZERO, queue.take(1, 64, &mut taken)).await;
+        assert!(asked.is_err());
+        queue.probe_ended().await;
+        queue.end_hold();
+        assert!(queue.put(vec![job(7)]).is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_paused_queue_returns_its_probe_and_expects_none() {
+        let queue = Queue::new(1, 100);
+        queue.hold();
+        assert!(queue.expect_probe() && queue.put(vec![job(1)]).is_empty());
+        assert_eq!((queue.len(), queue.pause().len()), (1, 1));
+        queue.probe_ended().await;
+        assert!(!queue.expect_probe());
+        queue.resume();
+        assert!(!queue.is_open(), "the hold is still on");
+        assert!(queue.expect_probe());
     }
 
     #[tokio::test]

@@ -64,6 +64,8 @@ counters! {
     panics,
     /// Handler calls that exceeded the timeout.
     timeouts,
+    /// How often the circuit breaker opened.
+    breaker_openings,
 }
 
 impl fmt::Display for Report {
@@ -80,6 +82,10 @@ impl fmt::Display for Report {
             ("unsettled", self.unsettled),
             (if self.panics == 1 { "panic" } else { "panics" }, self.panics),
             (if self.timeouts == 1 { "timeout" } else { "timeouts" }, self.timeouts),
+            (
+                if self.breaker_openings == 1 { "breaker opening" } else { "breaker openings" },
+                self.breaker_openings,
+            ),
         ];
         let mut nonzero = others.iter().filter(|(_, count)| *count > 0);
         nonzero.try_for_each(|(name, count)| write!(f, ", {count} {name}"))
@@ -102,7 +108,7 @@ impl Counters {
     pub(crate) fn finished(&self, subscription: &Subscription, jobs: &[FinishedJob]) {
         let now = SystemTime::now();
         for FinishedJob { job, result, run_time } in jobs {
-            let JobResult::Outcome(outcome) = result else { continue };
+            let (JobResult::Outcome(outcome) | JobResult::Uncounted(outcome)) = result else { continue };
             if matches!(outcome, Outcome::NotStarted(_)) {
                 continue;
             }
@@ -174,6 +180,15 @@ impl Counters {
     pub(crate) fn lost(&self, subscription: &Subscription, count: u64) {
         add(&self.lost_leases, count);
         subscription.metrics.lease_lost.add(count);
+    }
+
+    /// Counts that the circuit breaker has opened.
+    pub(crate) fn breaker_opened(&self, subscriptions: &[Subscription]) {
+        add(&self.breaker_openings, 1);
+        for subscription in subscriptions {
+            subscription.metrics.breaker_open.set(1.0);
+            subscription.metrics.breaker_openings.increment();
+        }
     }
 
     /// Counts messages that could not be settled.

@@ -27,6 +27,7 @@ use super::core::Core;
 use super::fetcher::fetch;
 use super::lease;
 use super::pool::{CANCEL_GRACE, run_slot};
+use super::probing;
 use super::recovery;
 use super::report::Report;
 use super::retry;
@@ -90,6 +91,7 @@ async fn prepare(core: &Core, mut shutdown: Pin<&mut impl Future<Output = ()>>) 
                 Ok(()) => {
                     core.record_success(subscription, Operation::Preparing);
                     subscription.metrics.backend_up.set(1.0);
+                    subscription.metrics.breaker_open.set(0.0);
                     break;
                 }
                 // Only the caller can correct the request, so the error is returned instead of retried.
@@ -166,6 +168,11 @@ impl Tasks {
                     recovery::remove_idle_consumers(core, subscription, &*admin, idle_for).await;
                 });
             }
+        }
+        if core.settings.breaker.is_some() {
+            let (probing, reminding) = (Arc::clone(core), Arc::clone(core));
+            readers.spawn(async move { probing::probe(&probing).await });
+            readers.spawn(async move { probing::remind(&reminding).await });
         }
         if let (Some(policy), Some(admin)) = (core.settings.autoscale.clone(), core.admin.clone()) {
             let core = Arc::clone(core);

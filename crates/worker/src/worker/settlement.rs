@@ -10,6 +10,8 @@ use crate::outcome::{Failure, Outcome, Reason};
 pub(crate) enum JobResult {
     /// The handler returned an outcome, panicked or timed out.
     Outcome(Outcome),
+    /// The handler failed while the circuit breaker was open: the attempt does not count.
+    Uncounted(Outcome),
     /// The handler was cancelled before it returned.
     Cancelled,
     /// No handler started, for example because the worker pauses or drains.
@@ -53,6 +55,13 @@ pub(crate) fn decide_settlement(
         // No handler ran, so the delivery does not count.
         JobResult::Outcome(Outcome::NotStarted(_)) => {
             Settlement::Retry(backoff.delay(attempt), attempt.saturating_sub(1))
+        }
+        JobResult::Uncounted(outcome) => {
+            let after = match outcome {
+                Outcome::Retry { after: Some(after), .. } => *after,
+                _ => backoff.delay(attempt),
+            };
+            Settlement::Retry(after, attempt.saturating_sub(1))
         }
         // The handler ran, so the delivery counts.
         JobResult::Cancelled => Settlement::Release(attempt),
@@ -132,6 +141,17 @@ mod tests {
             let failure = Failure::without_type(Reason::Failed, "no such program");
             let settlement = settlement_at(JobResult::Outcome(Outcome::NotStarted(failure)), attempt);
             assert_eq!(settlement, Settlement::Retry(Duration::from_secs(9), attempt - 1));
+        }
+    }
+
+    #[test]
+    fn a_failure_while_the_breaker_is_open_is_never_the_last() {
+        for attempt in [1, 3, 99] {
+            let JobResult::Outcome(failed) = retry(Reason::Failed) else { panic!() };
+            let settlement = settlement_at(JobResult::Uncounted(failed), attempt);
+            assert_eq!(settlement, Settlement::Retry(Duration::from_secs(9), attempt - 1));
+            let asked = JobResult::Uncounted(Outcome::retry_after(Duration::from_secs(1)));
+            assert_eq!(settlement_at(asked, attempt), Settlement::Retry(Duration::from_secs(1), attempt - 1));
         }
     }
 

@@ -43,6 +43,10 @@ impl Probes for Status {
         if self.core.draining.is_cancelled() {
             return Err("draining".to_owned());
         }
+        if let Some(open) = self.core.breaker.open() {
+            let seconds = open.open_for().as_secs();
+            return Err(format!("circuit breaker open for {seconds} s, last error: {}", open.error));
+        }
         if !self.core.queue.is_open() {
             return Err("paused".to_owned());
         }

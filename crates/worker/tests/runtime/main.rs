@@ -1,5 +1,6 @@
 //! Workers on a real in-memory store: outcomes, leases, recovery, draining and scaling.
 
+mod breaker;
 mod dead_letters;
 mod ending;
 mod leases;
