@@ -25,7 +25,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use crate::backend::{
     Admin, Consumer, ConsumerInfo, Error, ErrorKind, GroupInfo, IdOrder, Range, Start, StreamId, StreamInfo,
 };
-use crate::monitor::{Lag, count_after};
+use crate::monitor::{Lag, count_after, lag_of};
 
 /// Maximum number of entries to read when counting what a reset changes.
 const ENTRIES_COUNTED_MAX: usize = 10_000;
@@ -140,10 +140,7 @@ impl GroupManager {
         let groups = self.backend.groups(stream).await?;
         let found = find(&groups, stream, group)?;
         let target = self.resolve(stream, &info, &groups, found.last_delivered, to).await?;
-        let lag = match found.lag {
-            Some(count) => Lag::reported(count),
-            None => self.lag_after(stream, &info, found.last_delivered).await?,
-        };
+        let lag = lag_of(&*self.backend, stream, &info, found, ENTRIES_COUNTED_MAX).await?;
         Ok(ResetPlan {
             stream: stream.to_owned(),
             group: group.to_owned(),

@@ -19,7 +19,7 @@ use super::shell::suggest;
 use super::table::{Cell, Table, row};
 use super::time::parse_duration;
 use super::to_json;
-use super::value::{age, age_or_absent, count, format_lag};
+use super::value::{age, age_or_absent, count, format_lag, format_missed};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -122,13 +122,16 @@ fn table(groups: &[GroupSnapshot], problems: &[Option<String>]) -> Table {
             &group.stream,
             &group.name,
             format_lag(group.lag),
+            format_missed(group.missed),
             count(group.pending),
             age_or_absent(group.unread_age()),
             age_or_absent(group.pending_age()),
             state(group, problem.as_deref()),
         ]
     });
-    Table::new(&["STREAM", "GROUP", ">LAG", ">PENDING", ">OLDEST-UNREAD", ">OLDEST-PENDING", "STATE"], rows)
+    let titles =
+        ["STREAM", "GROUP", ">LAG", ">MISSED", ">PENDING", ">OLDEST-UNREAD", ">OLDEST-PENDING", "STATE"];
+    Table::new(&titles, rows)
 }
 
 /// Returns the limit that the group exceeds, if any, followed by its health and the reasons for it.

@@ -2,7 +2,7 @@
 
 use millstream_worker::backend::{ConsumerInfo, Entry, PendingRow, StreamInfo};
 use millstream_worker::dead_letter::DeadLetter;
-use millstream_worker::monitor::{GroupSnapshot, GroupVerdict, Health};
+use millstream_worker::monitor::{GroupSnapshot, GroupVerdict, Health, MissedAccuracy};
 use serde_json::{Value, json};
 
 use super::value::{fields_json, millis, millis_since_epoch};
@@ -36,6 +36,8 @@ pub(crate) fn group(group: &GroupSnapshot) -> Value {
         "entries_read": group.entries_read,
         "lag": group.lag.count,
         "lag_exact": group.lag.is_exact(),
+        "missed": (group.missed.accuracy != MissedAccuracy::Unknown).then_some(group.missed.count),
+        "missed_exact": group.missed.is_exact(),
         "pending": group.pending,
         "oldest_unread_ms": group.unread_age().map(millis),
         "oldest_pending_ms": group.pending_age().map(millis),

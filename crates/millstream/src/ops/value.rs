@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use millstream_worker::backend::{Fields, StreamId};
-use millstream_worker::monitor::Lag;
+use millstream_worker::monitor::{Lag, Missed, MissedAccuracy};
 use serde_json::{Map, Value, json};
 
 use super::safe_text::printable;
@@ -34,6 +34,16 @@ pub(crate) fn counted(number: u64, one: &str, many: &str) -> String {
 pub(crate) fn format_lag(lag: Lag) -> String {
     let at_least = if lag.is_exact() { "" } else { "≥" };
     format!("{at_least}{}", count(lag.count))
+}
+
+/// Formats the number of missed entries: `400`, `≥400` or `≤400` if it is a bound, `?` if it is unknown.
+pub(crate) fn format_missed(missed: Missed) -> String {
+    match missed.accuracy {
+        MissedAccuracy::Exact => count(missed.count),
+        MissedAccuracy::AtLeast => format!("≥{}", count(missed.count)),
+        MissedAccuracy::AtMost => format!("≤{}", count(missed.count)),
+        MissedAccuracy::Unknown => "?".to_owned(),
+    }
 }
 
 /// Formats a duration in at most two units, the largest ones: `850ms`, `12s`, `2m 3s`.

@@ -68,6 +68,8 @@ pub(super) struct Totals {
     pub(super) lag: u64,
     /// Whether `lag` is exact. Otherwise it is a lower bound.
     pub(super) lag_is_exact: bool,
+    /// Entries that were removed before a group read them.
+    pub(super) missed: u64,
     /// Pending entries of all groups.
     pub(super) pending: u64,
     /// Pending entries that look stuck.
@@ -272,6 +274,7 @@ impl State {
             let snapshot = &group.snapshot;
             totals.lag += snapshot.lag.count;
             totals.lag_is_exact &= snapshot.lag.is_exact();
+            totals.missed += snapshot.missed.count;
             totals.pending += snapshot.pending;
             totals.stuck += snapshot.scan.stuck;
             totals.acknowledged += group.rates.and_then(|rates| rates.acknowledged).unwrap_or_default();

@@ -75,9 +75,9 @@ fn lag_exits_with_5_above_its_limits() {
         let cells = store.run(&["lag", "orders", "billing"]).ok().cells();
         assert_eq!(
             cells[0],
-            ["STREAM", "GROUP", "LAG", "PENDING", "OLDEST-UNREAD", "OLDEST-PENDING", "STATE"]
+            ["STREAM", "GROUP", "LAG", "MISSED", "PENDING", "OLDEST-UNREAD", "OLDEST-PENDING", "STATE"]
         );
-        assert_eq!(cells[1][..4], ["orders", "billing", "1", "2"]);
+        assert_eq!(cells[1][..5], ["orders", "billing", "1", "0", "2"]);
         store.run(&["lag", "orders", "--fail-lag", "1"]).ok();
         store.run(&["lag", "orders", "--fail-lag", "0"]).exits(5).stdout_contains("more than 0 unread");
         store.run(&["lag", "--fail-age", "5m"]).exits(5).stdout_contains("unread for more than 5m 0s");

@@ -21,7 +21,7 @@ fn a_frame_shows_streams_groups_and_problems() {
         );
         let table = table(frame);
         assert_eq!(table[1][..4], ["orders", "billing", "5", "1"], "{frame}");
-        assert_eq!((table[1].len(), table[1].last()), (12, Some(&"critical")), "{frame}");
+        assert_eq!((table[1].len(), table[1].last()), (13, Some(&"critical")), "{frame}");
         assert_eq!(table[2][..3], ["{orders}:dlq", "-", "2"], "{frame}");
         assert!(frame.contains("orders / billing: critical: the oldest unread entry is"), "{frame}");
         assert!(!frame.contains('\u{1b}'), "{frame}");

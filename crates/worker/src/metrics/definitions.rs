@@ -82,6 +82,8 @@ definitions! {
     POOL_SCALE_EVENTS "pool_scale_events_total" Counter Buckets::None, "Changes to the pool size by direction and reason.";
     GROUP_LAG "group_lag" Gauge Buckets::None, "Entries of the stream that the group has not read yet.";
     GROUP_LAG_EXACT "group_lag_exact" Gauge Buckets::None, "1 if the lag is exact, 0 if it is a lower bound.";
+    GROUP_MISSED "group_missed_entries" Gauge Buckets::None, "Entries that were trimmed or deleted before the group read them, as far as the store shows it.";
+    GROUP_MISSED_EXACT "group_missed_exact" Gauge Buckets::None, "1 if the number of missed entries is exact, 0 if it is a bound or unknown.";
     GROUP_OLDEST_UNREAD_AGE "group_oldest_unread_age_seconds" Gauge Buckets::None, "Age in seconds of the oldest entry that the group has not read yet, 0 if there is none.";
     GROUP_OLDEST_PENDING_AGE "group_oldest_pending_age_seconds" Gauge Buckets::None, "Age in seconds of the oldest pending entry of the group, 0 if there is none.";
     GROUP_STUCK "group_stuck_messages" Gauge Buckets::None, "Pending entries that were delivered many times or have been idle for a long time.";

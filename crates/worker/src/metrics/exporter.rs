@@ -5,8 +5,8 @@
 //! `millstream_`.
 
 use super::definitions::{
-    DLQ_LENGTH, Definition, GROUP_HEALTH, GROUP_LAG, GROUP_LAG_EXACT, GROUP_OLDEST_PENDING_AGE,
-    GROUP_OLDEST_UNREAD_AGE, GROUP_STUCK,
+    DLQ_LENGTH, Definition, GROUP_HEALTH, GROUP_LAG, GROUP_LAG_EXACT, GROUP_MISSED, GROUP_MISSED_EXACT,
+    GROUP_OLDEST_PENDING_AGE, GROUP_OLDEST_UNREAD_AGE, GROUP_STUCK,
 };
 use super::text::{MetricKind, PrometheusText};
 use crate::backend::{ConsumerInfo, StreamId};
@@ -132,6 +132,8 @@ fn write_health(
     };
     family(&GROUP_LAG, &|group| group.lag.count as f64);
     family(&GROUP_LAG_EXACT, &|group| f64::from(u8::from(group.lag.is_exact())));
+    family(&GROUP_MISSED, &|group| group.missed.count as f64);
+    family(&GROUP_MISSED_EXACT, &|group| f64::from(u8::from(group.missed.is_exact())));
     family(&GROUP_OLDEST_UNREAD_AGE, &|group| group.unread_age().unwrap_or_default().as_secs_f64());
     family(&GROUP_OLDEST_PENDING_AGE, &|group| group.pending_age().unwrap_or_default().as_secs_f64());
     family(&GROUP_STUCK, &|group| group.scan.stuck as f64);

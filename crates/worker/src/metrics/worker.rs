@@ -84,6 +84,10 @@ pub struct WorkerMetrics {
     pub group_lag: Arc<Gauge>,
     /// Whether the lag is exact: 1 or 0.
     pub group_lag_exact: Arc<Gauge>,
+    /// Entries that were removed before the group read them.
+    pub group_missed: Arc<Gauge>,
+    /// Whether the number of missed entries is exact: 1 or 0.
+    pub group_missed_exact: Arc<Gauge>,
     /// Age of the oldest unread entry, in seconds.
     pub group_oldest_unread_age: Arc<Gauge>,
     /// Age of the oldest pending entry, in seconds.
@@ -146,6 +150,8 @@ impl WorkerMetrics {
             pool_target: gauge(&POOL_TARGET),
             group_lag: gauge(&GROUP_LAG),
             group_lag_exact: gauge(&GROUP_LAG_EXACT),
+            group_missed: gauge(&GROUP_MISSED),
+            group_missed_exact: gauge(&GROUP_MISSED_EXACT),
             group_oldest_unread_age: gauge(&GROUP_OLDEST_UNREAD_AGE),
             group_oldest_pending_age: gauge(&GROUP_OLDEST_PENDING_AGE),
             dlq_length: gauge(&DLQ_LENGTH),
@@ -198,6 +204,12 @@ impl WorkerMetrics {
         // Export 0 if there is no entry: a gap in a graph would look like a dead worker.
         self.group_oldest_unread_age.set(oldest_unread.unwrap_or_default().as_secs_f64());
         self.group_oldest_pending_age.set(oldest_pending.unwrap_or_default().as_secs_f64());
+    }
+
+    /// Sets the metrics of the entries that were removed before the group read them.
+    pub fn set_missed(&self, count: u64, exact: bool) {
+        self.group_missed.set(count as f64);
+        self.group_missed_exact.set(f64::from(u8::from(exact)));
     }
 
     /// Returns the registry of these metrics.
@@ -263,7 +275,10 @@ mod tests {
         let registry = Registry::default();
         let metrics = WorkerMetrics::new(&registry, "o", "b", "h");
         metrics.set_backlog(12, false, Some(Duration::from_millis(1500)), None);
+        metrics.set_missed(400, true);
         let text = registry.text();
+        assert!(text.contains("millstream_group_missed_entries{stream=\"o\",group=\"b\"} 400\n"));
+        assert!(text.contains("millstream_group_missed_exact{stream=\"o\",group=\"b\"} 1\n"));
         assert!(text.contains("millstream_group_lag{stream=\"o\",group=\"b\"} 12\n"));
         assert!(text.contains("millstream_group_lag_exact{stream=\"o\",group=\"b\"} 0\n"));
         assert!(text.contains("millstream_group_oldest_unread_age_seconds{stream=\"o\",group=\"b\"} 1.5\n"));

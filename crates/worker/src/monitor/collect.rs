@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use super::missed::{Missed, unread};
 use super::snapshot::{GroupSnapshot, Lag, LagAccuracy, OldestEntry, PendingScan, StreamSnapshot};
 use crate::backend::{Admin, Error, GroupInfo, PendingFilter, PendingRow, Range, StreamId, StreamInfo};
 use crate::message::age_of;
@@ -90,7 +91,7 @@ impl Monitor {
         let groups = self.backend.groups(stream).await?;
         let Some(group) = groups.into_iter().find(|found| found.name == group) else { return Ok(None) };
         let oldest = self.oldest_unread(stream, &info, &group, SystemTime::now()).await?;
-        let lag = self.lag(stream, &info, &group).await?;
+        let lag = lag_of(&*self.backend, stream, &info, &group, self.scan_limit).await?;
         Ok(Some((lag, oldest)))
     }
 
@@ -109,11 +110,12 @@ impl Monitor {
     ) -> Result<GroupSnapshot, Error> {
         let at = SystemTime::now();
         let oldest_unread = self.oldest_unread(stream, info, &group, at).await?;
-        let lag = self.lag(stream, info, &group).await?;
+        let lag = lag_of(&*self.backend, stream, info, &group, self.scan_limit).await?;
         let (scan, oldest) = self.scan_pending(stream, &group.name).await?;
         let consumers = self.backend.consumers(stream, &group.name).await?;
         Ok(GroupSnapshot {
             stream: stream.to_owned(),
+            missed: Missed::of(info, &group),
             name: group.name,
             at,
             stream_length: info.length,
@@ -143,14 +145,6 @@ impl Monitor {
         let Some(first) = group.last_delivered.next() else { return Ok(None) };
         let unread = self.backend.range(stream, Range::starting_at(first, 1)).await?;
         Ok(unread.first().map(|entry| OldestEntry { id: entry.id, age: age_of(entry.id, at) }))
-    }
-
-    /// Returns the lag that the store reports, or counts the entries if it reports none.
-    async fn lag(&self, stream: &str, info: &StreamInfo, group: &GroupInfo) -> Result<Lag, Error> {
-        if let Some(count) = group.lag {
-            return Ok(Lag::reported(count));
-        }
-        count_after(&*self.backend, stream, info, group.last_delivered, self.scan_limit).await
     }
 
     async fn scan_pending(
@@ -191,6 +185,20 @@ impl Monitor {
                 scan.stuck_rows.push(row);
             }
         }
+    }
+}
+
+/// Returns the lag of a group: the number that the store reports, or a count if it reports none or a wrong one.
+pub(crate) async fn lag_of(
+    backend: &dyn Admin,
+    stream: &str,
+    info: &StreamInfo,
+    group: &GroupInfo,
+    limit: usize,
+) -> Result<Lag, Error> {
+    match unread(info, group) {
+        Some(count) => Ok(Lag::reported(count)),
+        None => count_after(backend, stream, info, group.last_delivered, limit).await,
     }
 }
 

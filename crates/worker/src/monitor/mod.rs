@@ -16,6 +16,7 @@
 //! ```
 
 mod collect;
+mod missed;
 mod rates;
 mod snapshot;
 #[cfg(test)]
@@ -23,7 +24,8 @@ mod tests;
 mod verdict;
 
 pub use collect::Monitor;
-pub(crate) use collect::count_after;
+pub(crate) use collect::{count_after, lag_of};
+pub use missed::{Missed, MissedAccuracy};
 pub use rates::{GroupRates, StreamRates};
 pub use snapshot::{GroupSnapshot, Lag, LagAccuracy, OldestEntry, PendingScan, StreamSnapshot};
 pub use verdict::{Finding, GroupVerdict, Health, Limits, Thresholds};

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
+use super::missed::Missed;
 use crate::backend::{ConsumerInfo, PendingRow, StreamId, StreamInfo};
 
 /// A snapshot of a stream with its groups.
@@ -46,6 +47,8 @@ pub struct GroupSnapshot {
     pub entries_added: Option<u64>,
     /// Number of entries that the group has not read yet.
     pub lag: Lag,
+    /// Entries that were trimmed or deleted before the group read them.
+    pub missed: Missed,
     /// The oldest entry that the group has not read yet. `None` if there is no unread entry.
     pub oldest_unread: Option<OldestEntry>,
     /// Number of pending entries.

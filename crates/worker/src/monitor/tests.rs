@@ -114,7 +114,10 @@ fn consumer(idle: Duration, pending: u64) -> ConsumerInfo {
 #[tokio::test]
 async fn verdict_finds_each_problem_at_its_threshold() {
     type Change = fn(&mut GroupSnapshot);
-    let cases: [(&str, Health, Change); 11] = [
+    let cases: [(&str, Health, Change); 13] = [
+        ("missed", Health::Critical, |group| (group.missed.count, group.missed.is_ahead) = (1, true)),
+        // The group has read on: nothing can be done.
+        ("missed", Health::Ok, |group| group.missed.count = 1),
         ("lag", Health::Degraded, |group| group.lag.count = 10_000),
         ("lag", Health::Critical, |group| group.lag.count = 100_000),
         ("unread_age", Health::Degraded, |group| group.oldest_unread = Some(old(MINUTE))),

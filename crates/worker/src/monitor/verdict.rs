@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use super::missed::MissedAccuracy;
 use super::snapshot::GroupSnapshot;
 
 /// The health of a group.
@@ -96,7 +97,7 @@ impl Default for Limits {
 pub struct Finding {
     /// The severity of the problem.
     pub health: Health,
-    /// A fixed code for programs: `lag`, `unread_age`, `pending`, `pending_idle`, `stuck`, `dead_letters`,
+    /// A fixed code for programs: `missed`, `lag`, `unread_age`, `pending`, `pending_idle`, `stuck`, `dead_letters`,
     /// `no_reader`, `consumer_idle`.
     pub code: &'static str,
     /// The consumer that has the problem. `None` if it concerns the whole group.
@@ -136,7 +137,7 @@ impl fmt::Display for GroupVerdict {
 impl GroupSnapshot {
     /// Judges the group by these limits.
     pub fn verdict(&self, limits: &Limits) -> GroupVerdict {
-        let mut findings = Vec::new();
+        let mut findings: Vec<Finding> = self.missed_finding().into_iter().collect();
         let mut find = |health: Health, code, text: String| {
             if health > Health::Ok {
                 findings.push(Finding { health, code, consumer: None, text });
@@ -190,6 +191,30 @@ impl GroupSnapshot {
     fn reader_health(&self, limits: &Limits) -> Health {
         let no_reader = self.consumers.iter().all(|consumer| consumer.idle >= limits.consumer_idle);
         if no_reader && self.lag.count > 0 { Health::Critical } else { Health::Ok }
+    }
+
+    /// Returns a finding if entries were removed before the group read them: critical if that still goes on, because the
+    /// group is behind them. Otherwise, and if it is only possible, a remark.
+    fn missed_finding(&self) -> Option<Finding> {
+        let missed = self.missed;
+        let removed = match missed.count {
+            1 => "1 entry was trimmed or deleted before this group read it".to_owned(),
+            count => format!("{count} entries were trimmed or deleted before this group read them"),
+        };
+        let text = match missed.accuracy {
+            MissedAccuracy::Unknown if !missed.is_ahead => return None,
+            MissedAccuracy::Unknown => {
+                "entries may have been trimmed or deleted before this group read them: the oldest entry is newer than the \
+                 group's position"
+                    .to_owned()
+            }
+            _ if missed.count == 0 => return None,
+            MissedAccuracy::Exact => removed,
+            MissedAccuracy::AtLeast => format!("at least {removed}"),
+            MissedAccuracy::AtMost => format!("up to {removed}, or before it was created"),
+        };
+        let health = if missed.is_ahead && missed.count > 0 { Health::Critical } else { Health::Ok };
+        Some(Finding { health, code: "missed", consumer: None, text })
     }
 
     /// Returns a finding for each idle consumer: degraded if it has pending entries, otherwise ok.

@@ -85,6 +85,7 @@ async fn update_gauges(core: &Core, subscription: &Subscription, monitor: Option
             timeout(STORE_TIMEOUT, monitor.group(&subscription.stream, &subscription.group)).await
     {
         metrics.set_backlog(group.lag.count, group.lag.is_exact(), group.unread_age(), group.pending_age());
+        metrics.set_missed(group.missed.count, group.missed.is_exact());
     }
     if let Ok(Ok(dead_letters)) =
         timeout(STORE_TIMEOUT, core.backend.stream(&subscription.dead_letters)).await

@@ -47,10 +47,7 @@ fn stream_findings(stream: &StreamSnapshot) -> Vec<Finding> {
                 "{} entries, and none was ever removed: the stream grows without limit",
                 count(stream.info.length)
             ),
-            format!(
-                "trim when adding, for example: {}",
-                suggest("add", &[name, "FIELD=VALUE"], "--maxlen 100000")
-            ),
+            shrink(stream),
         );
     }
     if stream.dead_letters_length > 0 {
@@ -73,16 +70,47 @@ fn stream_findings(stream: &StreamSnapshot) -> Vec<Finding> {
     findings
 }
 
+/// Suggests how to keep a stream from growing without deleting unread entries.
+fn shrink(stream: &StreamSnapshot) -> String {
+    let slowest = stream.groups.iter().max_by_key(|group| group.lag.count);
+    match slowest {
+        // The unread entries themselves are what makes the stream long.
+        Some(group) if group.lag.count >= stream.info.length / 2 => format!(
+            "group {} has not read most of it yet: start more workers with: {}",
+            group.name,
+            start_worker(group, "--delete-done")
+        ),
+        Some(group) => format!(
+            "let workers delete what every group has acknowledged: {}; or let producers trim only that: {}",
+            start_worker(group, "--delete-done"),
+            add_keeping_unread(&stream.name)
+        ),
+        None => format!("let producers trim it: {}", add_keeping_unread(&stream.name)),
+    }
+}
+
+/// Returns the command that adds an entry and trims the stream, but removes nothing that a group has not acknowledged.
+fn add_keeping_unread(stream: &str) -> String {
+    suggest("add", &[stream, "FIELD=VALUE"], "--maxlen 100000 --keep-unread")
+}
+
 fn group_finding(group: &GroupSnapshot, found: GroupFinding) -> Finding {
     let GroupSnapshot { stream, name, .. } = group;
     let way_out = match found.code {
+        "missed" => format!(
+            "these entries are gone; find the producer that trims the stream (MAXLEN, MINID or XTRIM) and let it keep unread \
+             entries: {}; or let workers delete what is done: {}",
+            add_keeping_unread(stream),
+            start_worker(group, "--delete-done")
+        ),
         "lag" | "unread_age" => {
             format!(
-                "start more workers, or skip the unread entries with: {}",
+                "start more workers with: {}; only if nobody needs the unread entries, skip them with: {}",
+                start_worker(group, ""),
                 suggest("group reset", &[stream, name], "--to-latest")
             )
         }
-        "no_reader" => format!("start a worker with: {}", start_worker(group)),
+        "no_reader" => format!("start a worker with: {}", start_worker(group, "")),
         "consumer_idle" => remove_consumer(group, found.consumer.as_deref().unwrap_or_default()),
         _ => {
             let list = format!("list them with: {}", suggest("pending ls", &[stream, name], "--min-idle 5m"));
@@ -91,7 +119,7 @@ fn group_finding(group: &GroupSnapshot, found: GroupFinding) -> Finding {
                     "{list}; then run: {}",
                     suggest("pending claim", &[stream, name, &consumer.name], "--min-idle 5m")
                 ),
-                None => format!("{list}; let a worker take them over: {}", start_worker(group)),
+                None => format!("{list}; let a worker take them over: {}", start_worker(group, "")),
             }
         }
     };
@@ -110,7 +138,7 @@ fn remove_consumer(group: &GroupSnapshot, consumer: &str) -> String {
     match least_idle(group, Some(consumer)) {
         _ if !has_pending => remove(""),
         Some(heir) => remove(&option("--heir", &heir.name)),
-        None => format!("let a worker take over its pending entries: {}", start_worker(group)),
+        None => format!("let a worker take over its pending entries: {}", start_worker(group, "")),
     }
 }
 
@@ -120,10 +148,11 @@ fn least_idle<'a>(group: &'a GroupSnapshot, except: Option<&str>) -> Option<&'a 
     others.min_by_key(|consumer| consumer.idle)
 }
 
-/// Returns the command that starts a worker of the group.
-fn start_worker(group: &GroupSnapshot) -> String {
+/// Returns the command that starts a worker of the group, with further options.
+fn start_worker(group: &GroupSnapshot, options: &str) -> String {
     let (stream, name) = (option("--stream", &group.stream), option("--group", &group.name));
-    suggest("work", &[], &format!("{stream} {name} --exec COMMAND"))
+    let separator = if options.is_empty() { "" } else { " " };
+    suggest("work", &[], &format!("{stream} {name} {options}{separator}--exec COMMAND"))
 }
 
 #[cfg(test)]
@@ -167,6 +196,29 @@ mod tests {
         );
         let [stuck] = with_code(&fixes, "stuck")[..] else { panic!("{fixes:?}") };
         assert!(stuck.ends_with("millstream pending claim orders billing fresh --min-idle 5m"), "{stuck}");
+    }
+
+    #[tokio::test]
+    async fn no_fix_of_a_long_stream_deletes_unread_entries() {
+        let backend = millstream_worker::connect("memory:").await.unwrap();
+        for group in ["billing", "mail"] {
+            backend.create_group("orders", group, Start::Beginning).await.unwrap();
+        }
+        let mut stream = Monitor::new(backend).stream("orders").await.unwrap().unwrap();
+        (stream.info.length, stream.info.entries_added) = (UNTRIMMED_LENGTH, Some(UNTRIMMED_LENGTH));
+        let fix = |stream: &StreamSnapshot| {
+            let found = findings(stream).into_iter().find(|found| found.code == "never_trimmed");
+            found.expect("a finding about the length").way_out
+        };
+        let trim = "millstream add orders FIELD=VALUE --maxlen 100000 --keep-unread";
+        assert!(fix(&stream).contains("--group mail --delete-done --exec COMMAND; or"), "{}", fix(&stream));
+        assert!(fix(&stream).ends_with(trim), "{}", fix(&stream));
+        stream.groups[1].lag.count = UNTRIMMED_LENGTH;
+        assert!(
+            fix(&stream).starts_with("group mail has not read most of it yet: start more workers with: ")
+        );
+        stream.groups.clear();
+        assert_eq!(fix(&stream), format!("let producers trim it: {trim}"));
     }
 
     #[tokio::test]

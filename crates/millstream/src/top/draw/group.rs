@@ -1,7 +1,9 @@
 //! The page of one group: its problems, figures, consumers and stuck messages.
 
 use millstream_worker::backend::{PendingRow, StreamId};
-use millstream_worker::monitor::{GroupRates, GroupSnapshot, GroupVerdict, Health, LagAccuracy};
+use millstream_worker::monitor::{
+    GroupRates, GroupSnapshot, GroupVerdict, Health, LagAccuracy, MissedAccuracy,
+};
 use ratatui::text::{Line, Span};
 
 use super::grid::{CellKind, Column, Grid};
@@ -9,7 +11,7 @@ use super::number::rate;
 use super::palette::Palette;
 use crate::ops::safe_text::printable;
 use crate::ops::shell::suggest;
-use crate::ops::value::{ABSENT, age, age_of, age_or_absent, count, counted, format_lag};
+use crate::ops::value::{ABSENT, age, age_of, age_or_absent, count, counted, format_lag, format_missed};
 use crate::top::row::{GroupRow, Row, RowKey};
 use crate::top::state::State;
 
@@ -70,10 +72,11 @@ fn findings(verdict: &GroupVerdict, palette: &Palette) -> Vec<Line<'static>> {
     verdict.findings.iter().map(|finding| line(finding.health, &finding.text)).collect()
 }
 
-fn figures(state: &State, row: &Row, group_row: &GroupRow) -> [(&'static str, String); 5] {
+fn figures(state: &State, row: &Row, group_row: &GroupRow) -> [(&'static str, String); 6] {
     let group = &group_row.snapshot;
     [
         ("lag", lag_figures(group, group_row.rates)),
+        ("missed", missed_figures(group)),
         ("pending", pending_figures(group)),
         ("rates", rate_figures(row)),
         ("position", position(group)),
@@ -96,6 +99,16 @@ fn lag_figures(group: &GroupSnapshot, rates: Option<GroupRates>) -> String {
         _ => {}
     }
     figures
+}
+
+fn missed_figures(group: &GroupSnapshot) -> String {
+    let accuracy = match group.missed.accuracy {
+        MissedAccuracy::Exact => "trimmed or deleted before the group read them",
+        MissedAccuracy::AtLeast => "lower bound",
+        MissedAccuracy::AtMost => "upper bound: some may have been removed before the group was created",
+        MissedAccuracy::Unknown => "unknown: the store does not count entries",
+    };
+    format!("{} ({accuracy})", format_missed(group.missed))
 }
 
 fn pending_figures(group: &GroupSnapshot) -> String {

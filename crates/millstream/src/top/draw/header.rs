@@ -47,6 +47,7 @@ fn totals(state: &State, palette: &Palette) -> Line<'static> {
     ));
     // Zeros are not shown.
     let problems = [
+        (totals.missed, "missed", palette.bad),
         (totals.stuck, "stuck", palette.warn),
         (totals.dead, "dead", palette.warn),
         (totals.degraded as u64, "degraded", palette.warn),

@@ -7,22 +7,23 @@ use super::grid::{CellKind, Column, Grid};
 use super::number::rate_or_absent;
 use super::palette::Palette;
 use crate::ops::safe_text::printable;
-use crate::ops::value::{ABSENT, age_or_absent, count, format_lag};
+use crate::ops::value::{ABSENT, age_or_absent, count, format_lag, format_missed};
 use crate::top::poller::ALL_STREAMS;
 use crate::top::row::{Row, Sort};
 use crate::top::state::State;
 
 /// For each column: heading, sort order, kind of cells, and drop priority.
-const COLUMNS: [(&str, Option<Sort>, CellKind, u8); 12] = [
+const COLUMNS: [(&str, Option<Sort>, CellKind, u8); 13] = [
     ("STREAM", Some(Sort::Name), CellKind::Name, 0),
     ("GROUP", None, CellKind::Name, 0),
     ("LENGTH", Some(Sort::Length), CellKind::Number, 6),
     ("LAG", Some(Sort::Lag), CellKind::Number, 0),
+    ("MISSED", None, CellKind::Number, 7),
     ("OLDEST-UNREAD", Some(Sort::UnreadAge), CellKind::Number, 4),
     ("PENDING", Some(Sort::Pending), CellKind::Number, 1),
     ("OLDEST-PENDING", Some(Sort::PendingAge), CellKind::Number, 5),
-    ("STUCK", None, CellKind::Number, 7),
-    ("CONSUMERS", None, CellKind::Number, 8),
+    ("STUCK", None, CellKind::Number, 8),
+    ("CONSUMERS", None, CellKind::Number, 9),
     ("IN/S", Some(Sort::Added), CellKind::Number, 3),
     ("OUT/S", Some(Sort::Acknowledged), CellKind::Number, 2),
     ("HEALTH", Some(Sort::Health), CellKind::Word, 0),
@@ -65,6 +66,8 @@ fn cells(row: &Row, palette: &Palette) -> Vec<Span<'static>> {
     let group = row.group.as_ref().map(|group| &group.snapshot);
     let of_group =
         |value: fn(&GroupSnapshot) -> String| Span::raw(group.map_or_else(|| ABSENT.to_owned(), value));
+    let missed = of_group(|group| format_missed(group.missed));
+    let has_missed = group.is_some_and(|group| group.missed.is_ahead);
     let stuck = of_group(|group| count(group.scan.stuck));
     let is_stuck = group.is_some_and(|group| group.scan.stuck > 0);
     let name = |name: &str| Span::raw(printable(name));
@@ -73,6 +76,7 @@ fn cells(row: &Row, palette: &Palette) -> Vec<Span<'static>> {
         name(row.key.group.as_deref().unwrap_or(ABSENT)),
         Span::raw(count(row.length)),
         of_group(|group| format_lag(group.lag)),
+        if has_missed { missed.style(palette.bad) } else { missed },
         of_group(|group| age_or_absent(group.unread_age())),
         of_group(|group| count(group.pending)),
         of_group(|group| age_or_absent(group.pending_age())),

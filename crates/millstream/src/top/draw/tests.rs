@@ -56,10 +56,9 @@ async fn the_overview_shows_every_group() {
         "2 streams, 2 groups, 6 entries  lag 8  pending 2  in 0/s  out 0/s  1 degraded",
     );
     assert_eq!(lines[2], "");
-    let headings =
-        "STREAM▲ GROUP LENGTH LAG OLDEST-UNREAD PENDING OLDEST-PENDING STUCK CONSUMERS IN/S OUT/S HEALTH";
+    let headings = "STREAM▲ GROUP LENGTH LAG MISSED OLDEST-UNREAD PENDING OLDEST-PENDING STUCK CONSUMERS IN/S OUT/S HEALTH";
     assert_eq!(words(&lines[3]), words(headings));
-    assert_eq!(words(&lines[4]), words("events - 1 - - - - - - - - -"));
+    assert_eq!(words(&lines[4]), words("events - 1 - - - - - - - - - -"));
     let audit = words(&lines[5]);
     assert_eq!((&audit[..4], audit.last()), (&["orders", "audit", "5", "5"][..], Some(&"degraded")));
     let billing = words(&lines[6]);
@@ -230,7 +229,7 @@ async fn control_characters_in_names_are_escaped() {
 async fn plain_text_has_every_column_and_the_problems() {
     let lines = plain(&state().await);
     assert_contains(&lines[0], "millstream top  memory");
-    assert_eq!(words(&lines[3]).len(), 12);
+    assert_eq!(words(&lines[3]).len(), 13);
     assert_eq!(lines.len(), 9);
     assert_eq!(lines[8], "orders / audit: degraded: entries are unread and no consumer reads them");
 }
