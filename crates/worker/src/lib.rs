@@ -78,6 +78,7 @@ pub mod dedupe;
 pub mod group_manager;
 pub mod handler;
 pub mod health;
+pub mod heartbeat;
 pub mod message;
 pub mod metrics;
 pub mod monitor;

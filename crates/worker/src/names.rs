@@ -13,7 +13,8 @@ use std::process;
 /// * [`unique`](WorkerName::unique), the default: if a process dies, other workers take over its messages when their
 ///   leases have run out. Safe everywhere, even if many processes start and end.
 /// * [`stable`](WorkerName::stable) and [`given`](WorkerName::given): the next process with this name releases what
-///   the previous one left pending, without waiting for leases. Only one process at a time may use such a name.
+///   the previous one left pending, without waiting for leases. Only one live worker can use such a name; a second one waits,
+///   and then fails with [`NameInUse`](crate::backend::ErrorKind::NameInUse).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkerName {
     name: String,
@@ -73,7 +74,7 @@ impl From<String> for WorkerName {
 }
 
 /// Returns the name of this host, or `host` if it is unknown.
-fn host() -> String {
+pub(crate) fn host() -> String {
     let from_files = || {
         ["/proc/sys/kernel/hostname", "/etc/hostname"]
             .into_iter()

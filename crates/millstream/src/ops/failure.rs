@@ -24,6 +24,8 @@ pub(crate) enum Failure {
     BrokenCommand(String),
     /// A worker that should end when its group is empty has given up, because every handler call fails.
     HandlersFail(String),
+    /// Another live worker has the consumer name.
+    NameInUse(String),
     /// Any other error.
     Other(String),
     /// A signal with this number ended the command. No message is printed.
@@ -46,6 +48,7 @@ impl Failure {
             Failure::DeadLetters(_) => ExitCode::from(6),
             Failure::BrokenCommand(_) => ExitCode::from(7),
             Failure::HandlersFail(_) => ExitCode::from(8),
+            Failure::NameInUse(_) => ExitCode::from(9),
             // The convention of shells.
             Failure::Interrupted(signal) => {
                 u8::try_from(128 + signal).map_or(ExitCode::FAILURE, ExitCode::from)
@@ -79,6 +82,7 @@ impl Failure {
             Failure::DeadLetters(text) => Failure::DeadLetters(more(text)),
             Failure::BrokenCommand(text) => Failure::BrokenCommand(more(text)),
             Failure::HandlersFail(text) => Failure::HandlersFail(more(text)),
+            Failure::NameInUse(text) => Failure::NameInUse(more(text)),
             Failure::Other(text) => Failure::Other(more(text)),
             silent @ (Failure::Check | Failure::Interrupted(_) | Failure::Output(_)) => silent,
         }
@@ -94,6 +98,7 @@ impl fmt::Display for Failure {
             | Failure::DeadLetters(text)
             | Failure::BrokenCommand(text)
             | Failure::HandlersFail(text)
+            | Failure::NameInUse(text)
             | Failure::Other(text) => f.write_str(text),
             Failure::Check => f.write_str("the check found problems"),
             Failure::Interrupted(signal) => write!(f, "ended by signal {signal}"),
@@ -123,6 +128,9 @@ impl From<Error> for Failure {
                 "{error}\ntrim or delete streams that are no longer needed, or raise the server's maxmemory"
             )),
             ErrorKind::Busy => Failure::Connection(format!("{error}\ntry again in a moment")),
+            ErrorKind::NameInUse => Failure::NameInUse(format!(
+                "{error}\nleave out --consumer for a unique name; if the other worker ends soon, raise --consumer-wait"
+            )),
             ErrorKind::NoGroup => {
                 Failure::NotFound(format!("{error}\nlist the existing groups with: millstream group ls"))
             }

@@ -260,8 +260,17 @@ impl Work {
             }
             Err(signal) => {
                 warn!("received {signal} as the second signal: stopping immediately");
-                let released = timeout(RELEASE_TIMEOUT, self.release_pending(&*backend, &consumer)).await;
-                if !matches!(released, Ok(Ok(()))) {
+                // A worker that has received nothing may have waited for a live worker with its consumer name. Pending
+                // messages belong to that one.
+                let has_messages = handle.stats().received > 0;
+                let released = timeout(RELEASE_TIMEOUT, async {
+                    if has_messages {
+                        self.release_pending(&*backend, &consumer).await?;
+                    }
+                    handle.remove_heartbeats().await;
+                    Ok::<(), Error>(())
+                });
+                if !matches!(released.await, Ok(Ok(()))) {
                     warn!(
                         "cannot release the messages of this worker: other workers take them over when their leases expire"
                     );

@@ -50,6 +50,9 @@ pub(super) struct WorkerOptions {
     /// Fixed consumer name of this worker, reused after a restart [default: a name unique to this process]
     #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new(), help_heading = "Pool")]
     consumer: Option<String>,
+    /// Maximum time to wait at the start for another live worker with the same --consumer; then exit with code 9
+    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = parse_duration, requires = "consumer", help_heading = "Pool")]
+    consumer_wait: Duration,
     /// Position at which a new group starts: earliest, latest, an id, a time, or a duration before now such as 10m
     #[arg(long, value_name = "POSITION", default_value = "earliest", value_parser = parse_position, help_heading = "Pool")]
     from: Position,
@@ -91,6 +94,10 @@ pub(super) struct WorkerOptions {
     /// Serve /livez, /readyz, /healthz and /metrics on this address; port 0 chooses a free port
     #[arg(long, value_name = "HOST:PORT", value_parser = parse_address, help_heading = "Running")]
     listen: Option<String>,
+    /// Send no heartbeats: top, doctor and consumer ls do not show this worker, and no worker notices another one with the
+    /// same --consumer
+    #[arg(long, help_heading = "Running")]
+    no_heartbeat: bool,
 }
 
 impl WorkerOptions {
@@ -101,6 +108,7 @@ impl WorkerOptions {
             .prefetch(self.prefetch)
             .lease(self.lease)
             .consumer_name(name)
+            .consumer_wait(self.consumer_wait)
             .start(start_of(self.from))
             .reap(self.reap.0)
             .retry(self.backoff.clone())
@@ -121,6 +129,9 @@ impl WorkerOptions {
                 Some(field) => dedupe.by_field(field),
                 None => dedupe,
             });
+        }
+        if self.no_heartbeat {
+            worker = worker.heartbeat(None);
         }
         match &self.listen {
             Some(address) => worker.listen(address),

@@ -11,6 +11,7 @@ mod examples;
 mod exec;
 mod http;
 mod logs;
+mod names;
 mod options;
 mod pipeline;
 #[expect(dead_code, reason = "other suites use the rest")]

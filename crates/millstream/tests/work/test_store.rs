@@ -25,7 +25,15 @@ pub(crate) struct TestStore {
 impl TestStore {
     /// A Millstream server.
     pub(crate) fn server() -> TestStore {
-        let server = Server::millstream(&[]);
+        TestStore::on(Server::millstream(&[]))
+    }
+
+    /// A Millstream server, and a Redis server if comparisons are switched on.
+    pub(crate) fn servers() -> impl Iterator<Item = TestStore> {
+        [Some(Server::millstream(&[])), Server::redis(&[])].into_iter().flatten().map(TestStore::on)
+    }
+
+    fn on(server: Server) -> TestStore {
         TestStore {
             url: format!("redis://127.0.0.1:{}", server.port),
             server: Some(server),
@@ -170,6 +178,11 @@ impl Running {
         let pid = self.child.id();
         let script: String = names.iter().map(|name| format!("kill -{name} {pid}; sleep {pause};")).collect();
         assert!(Command::new("sh").args(["-c", &script]).status().expect("run sh").success());
+    }
+
+    /// Returns the id of the process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     /// Returns its standard error so far.

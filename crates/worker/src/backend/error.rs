@@ -47,6 +47,8 @@ pub enum ErrorKind {
     WrongType,
     /// The request was rejected. The same request will fail again.
     Refused,
+    /// Another live worker has the same consumer name. Stop it, or use another name.
+    NameInUse,
     /// This process has closed the store.
     Closed,
 }

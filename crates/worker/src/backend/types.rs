@@ -40,6 +40,8 @@ pub struct WorkerAccess<'a> {
     pub read_keys: Vec<String>,
     /// Examples of the keys that the worker stores with an [`Acknowledgement`].
     pub written_keys: Vec<String>,
+    /// The hashes that the worker reads and changes.
+    pub hashes: Vec<String>,
 }
 
 /// An entry to add.

@@ -119,6 +119,9 @@ impl WorkerBuilder {
     /// Minimum lease. A worker could lose a shorter lease after a brief delay, for example of the network.
     pub const LEASE_MIN: Duration = Duration::from_millis(50);
 
+    /// Minimum time between two heartbeats.
+    pub const HEARTBEAT_MIN: Duration = Duration::from_millis(100);
+
     pub(super) fn new(backend: Arc<dyn Backend>) -> WorkerBuilder {
         WorkerBuilder {
             backend,
@@ -332,6 +335,25 @@ impl WorkerBuilder {
         self
     }
 
+    /// Sets the time between two [heartbeats](crate::heartbeat), at least 100 milliseconds. `None` sends none. Default: five
+    /// seconds.
+    ///
+    /// Without heartbeats, the tools do not show the worker, and no worker notices another one with its consumer name.
+    pub fn heartbeat(mut self, every: Option<Duration>) -> Self {
+        self.settings.heartbeat = every.map(|every| every.max(Self::HEARTBEAT_MIN));
+        self
+    }
+
+    /// Sets how long a worker with a fixed consumer name waits at its start for another live worker with this name. Default: one
+    /// minute.
+    ///
+    /// Then it fails with [`ErrorKind::NameInUse`](crate::backend::ErrorKind::NameInUse). It waits longer while the other worker
+    /// drains.
+    pub fn consumer_wait(mut self, max: Duration) -> Self {
+        self.settings.consumer_wait = max;
+        self
+    }
+
     /// Registers the worker's metrics in an existing registry.
     pub fn metrics(mut self, registry: &Registry) -> Self {
         self.registry = registry.clone();
@@ -363,6 +385,7 @@ impl WorkerBuilder {
             HandlerService::Batch { size, .. } => *size,
         };
         let mut settings = self.settings;
+        settings.handler_name = self.handler_name;
         settings.survives_restart = self.name.survives_restart();
         settings.reap_after = settings.reap_after.map(|time| time.max(settings.lease * 3));
         let queue = Queue::new(batch, self.prefetch.max(batch));

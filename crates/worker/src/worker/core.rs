@@ -1,12 +1,13 @@
 //! The state that all tasks of a running worker share.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::watch;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
@@ -23,6 +24,8 @@ use crate::autoscale::{Autoscale, Decision};
 use crate::backend::{Admin, Backend, BackendFuture, Error, ErrorKind, Start, StreamId};
 use crate::backoff::Backoff;
 use crate::dedupe::{Dedupe, KeysInFlight};
+use crate::heartbeat;
+use crate::names::WorkerName;
 
 /// Maximum number of autoscaler decisions that are kept.
 const DECISIONS_MAX: usize = 256;
@@ -43,6 +46,12 @@ pub(crate) struct Settings {
     pub(crate) drain: Duration,
     /// How long a consumer must be idle before it is removed.
     pub(crate) reap_after: Option<Duration>,
+    /// Time between two heartbeats. `None` sends none.
+    pub(crate) heartbeat: Option<Duration>,
+    /// How long to wait for another live worker with the same consumer name.
+    pub(crate) consumer_wait: Duration,
+    /// The name of the handler in metrics and heartbeats.
+    pub(crate) handler_name: String,
     /// Maximum number of messages of a stream that back off.
     pub(crate) delayed_max: usize,
     /// When the circuit breaker opens. `None` turns it off.
@@ -61,6 +70,9 @@ impl Default for Settings {
             autoscale: None,
             drain: Duration::from_secs(25),
             reap_after: Some(Duration::from_secs(60 * 60)),
+            heartbeat: Some(heartbeat::INTERVAL),
+            consumer_wait: Duration::from_secs(60),
+            handler_name: String::new(),
             delayed_max: 10_000,
             breaker: Some(BreakerPolicy::default()),
         }
@@ -81,6 +93,11 @@ pub(crate) struct Core {
     /// The same store for inspection and administration, if it supports them.
     pub(crate) admin: Option<Arc<dyn Admin>>,
     pub(crate) settings: Settings,
+    /// An id that no other worker has or will have.
+    pub(crate) instance: String,
+    pub(crate) created_at: Instant,
+    /// The address of health checks and metrics, once the worker listens there.
+    pub(crate) listen: OnceLock<String>,
     pub(crate) subscriptions: Vec<Subscription>,
     pub(crate) queue: Queue,
     pub(crate) breaker: SharedBreaker,
@@ -130,6 +147,9 @@ impl Core {
             backend,
             breaker: SharedBreaker::new(settings.breaker.clone()),
             settings,
+            instance: WorkerName::unique().to_string(),
+            created_at: Instant::now(),
+            listen: OnceLock::new(),
             subscriptions,
             queue,
             counters: Counters::default(),

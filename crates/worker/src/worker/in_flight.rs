@@ -191,6 +191,13 @@ impl InFlight {
         lost
     }
 
+    /// Cancels and removes all messages, because they belong to another worker now. Returns how many leases were lost.
+    pub(crate) fn lose_all(&self) -> usize {
+        let mut state = self.state.lock();
+        let lost = state.by_id.drain().map(|(_, row)| row.cancelled.cancel());
+        lost.count()
+    }
+
     /// Cancels the handlers of all messages.
     pub(crate) fn cancel_all(&self) {
         self.state.lock().by_id.values().for_each(|row| row.cancelled.cancel());

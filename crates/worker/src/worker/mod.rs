@@ -5,9 +5,12 @@ mod autoscaler;
 mod backing_off;
 mod breaker;
 mod builder;
+mod consumer_name;
 mod core;
 mod failure_log;
 mod fetcher;
+mod heartbeat;
+mod heartbeat_task;
 mod in_flight;
 mod job;
 mod lease;
@@ -160,6 +163,12 @@ impl WorkerHandle {
     /// Returns the circuit breaker if it is open: all handler calls fail, and the worker reads only to probe.
     pub fn open_breaker(&self) -> Option<OpenBreaker> {
         self.core.breaker.open()
+    }
+
+    /// Removes the worker's [heartbeats](crate::heartbeat) from the store. For a program that ends without draining: the next
+    /// worker with this consumer name then starts without waiting.
+    pub async fn remove_heartbeats(&self) {
+        heartbeat::remove(&self.core).await;
     }
 
     /// Returns what the worker has done so far.

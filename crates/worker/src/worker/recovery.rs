@@ -11,10 +11,12 @@ use tokio::time::Instant;
 use tracing::{debug, info};
 
 use super::admission::admit;
+use super::consumer_name::SilenceDetector;
 use super::core::Core;
 use super::outage::{Operation, StoreBackoff};
 use super::subscription::Subscription;
-use crate::backend::{Admin, Consumer, ConsumerInfo, Error, Release, StreamId};
+use crate::backend::{Admin, Consumer, ConsumerInfo, Error, ErrorKind, Release, StreamId};
+use crate::heartbeat;
 
 /// Maximum number of pending entries handled in one call.
 pub(crate) const PAGE_ROWS: usize = 512;
@@ -116,13 +118,15 @@ pub(crate) async fn remove_idle_consumers(
     admin: &dyn Admin,
     idle_for: Duration,
 ) {
+    let mut silence = SilenceDetector::default();
     loop {
         tokio::select! {
             () = tokio::time::sleep(REAP_INTERVAL.min(idle_for)) => {}
             () = core.draining.cancelled() => return,
         }
         // An error is ignored: nothing depends on the removal, and the next round tries again.
-        while let Ok(Some((removed, claimed))) = remove_one_idle_consumer(subscription, admin, idle_for).await
+        while let Ok(Some((removed, claimed))) =
+            remove_one_idle_consumer(subscription, admin, idle_for, &mut silence).await
         {
             subscription.metrics.reaped_consumers.increment();
             info!(
@@ -137,15 +141,32 @@ pub(crate) async fn remove_idle_consumers(
 
 /// Removes one idle consumer, if there is one. Returns its name and how many of its pending entries moved.
 ///
-/// The list of consumers is read each time, because an idle consumer can become active again.
+/// The list of consumers is read each time, because an idle consumer can become active again. A consumer whose worker
+/// sends heartbeats stays: the worker is paused, or its handlers run for long.
 async fn remove_one_idle_consumer(
     subscription: &Subscription,
     admin: &dyn Admin,
     idle_for: Duration,
+    silence: &mut SilenceDetector,
 ) -> Result<Option<(String, u64)>, Error> {
-    let consumers = admin.consumers(&subscription.stream, &subscription.group).await?;
-    let is_idle = |found: &ConsumerInfo| *found.name != *subscription.consumer && found.idle >= idle_for;
-    let Some(ConsumerInfo { name, .. }) = consumers.into_iter().find(is_idle) else { return Ok(None) };
+    let mut idle = admin.consumers(&subscription.stream, &subscription.group).await?;
+    idle.retain(|found| *found.name != *subscription.consumer && found.idle >= idle_for);
+    if idle.is_empty() {
+        return Ok(None);
+    }
+    let heartbeats = match heartbeat::read(admin, &subscription.stream, &subscription.group).await {
+        // A worker without heartbeats does not need the permission to read them.
+        Err(error) if error.kind() == ErrorKind::Denied => Vec::new(),
+        read => read?,
+    };
+    let now = Instant::now();
+    silence.observe(&heartbeats, now);
+    let is_alive = |found: &ConsumerInfo| {
+        heartbeats.iter().any(|worker| worker.consumer == found.name && !silence.is_silent(worker, now))
+    };
+    let Some(ConsumerInfo { name, .. }) = idle.into_iter().find(|found| !is_alive(found)) else {
+        return Ok(None);
+    };
     let claimed = admin
         .remove_consumer(Consumer { name: &name, ..subscription.as_consumer() }, &subscription.consumer)
         .await?;

@@ -23,8 +23,11 @@ use tokio::time::{Instant, timeout, timeout_at};
 use tracing::{info, warn};
 
 use super::autoscaler::autoscale;
+use super::consumer_name;
 use super::core::Core;
 use super::fetcher::fetch;
+use super::heartbeat;
+use super::heartbeat_task::beat;
 use super::lease;
 use super::pool::{CANCEL_GRACE, run_slot};
 use super::probing;
@@ -48,6 +51,14 @@ const FINAL_SETTLE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long removing the consumer from its group can take. If it fails, other workers remove the consumer later.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// Spawns a task for one subscription.
+macro_rules! spawn {
+    ($tasks:expr, $core:expr, $index:expr, $task:expr) => {{
+        let (core, index) = (Arc::clone($core), $index);
+        $tasks.spawn(async move { $task(&core, &core.subscriptions[index]).await });
+    }};
+}
+
 /// Runs a worker until the future completes or a handle drains it.
 pub(crate) async fn run(
     core: Arc<Core>,
@@ -55,35 +66,53 @@ pub(crate) async fn run(
     listen: Option<&str>,
     shutdown: impl Future<Output = ()>,
 ) -> Result<Report, Error> {
-    let mut shutdown = pin!(shutdown);
     // The HTTP server for health checks and metrics runs until this function returns.
     let _status = match listen {
         Some(address) => Some(status::serve(&core, address).await?),
         None => None,
     };
-    if !prepare(&core, shutdown.as_mut()).await? {
-        return Ok(core.counters.report());
-    }
-    let mut slots = SlotTasks { core: Arc::clone(&core), handler, tasks: JoinSet::new() };
-    slots.start_missing(*core.slots.borrow());
-    let mut tasks = Tasks::start(&core);
-    tokio::select! {
-        () = slots.follow_target_until(shutdown) => {}
-        // A panic of such a task is a bug in this crate. The messages of the task would stay in flight forever, so the
-        // worker ends and releases them.
-        () = tasks.wait_for_panic() => core.fail(panic_error()),
-    }
-    drain(&core, &mut tasks, &mut slots).await;
-    core.failure_log.finish();
+    let mut heartbeats = JoinSet::new();
+    let result = work(&core, handler, &mut heartbeats, pin!(shutdown)).await;
+    // Heartbeats end last: until now, no other worker with this consumer name may start.
+    heartbeats.abort_all();
+    join_all(&mut heartbeats).await;
+    heartbeat::remove(&core).await;
+    result?;
     match core.failure.lock().take() {
         Some(error) => Err(error),
         None => Ok(core.counters.report()),
     }
 }
 
-/// Creates the groups, and releases the entries that the previous process with this consumer name left pending.
-/// Returns false if a shutdown is requested first.
-async fn prepare(core: &Core, mut shutdown: Pin<&mut impl Future<Output = ()>>) -> Result<bool, Error> {
+/// Prepares, works and drains. Adds a task to `heartbeats` for each stream.
+async fn work(
+    core: &Arc<Core>,
+    handler: HandlerService,
+    heartbeats: &mut JoinSet<()>,
+    mut shutdown: Pin<&mut impl Future<Output = ()>>,
+) -> Result<(), Error> {
+    tokio::select! {
+        prepared = prepare(core, heartbeats) => prepared?,
+        () = &mut shutdown => return Ok(()),
+        () = core.draining.cancelled() => return Ok(()),
+    }
+    let mut slots = SlotTasks { core: Arc::clone(core), handler, tasks: JoinSet::new() };
+    slots.start_missing(*core.slots.borrow());
+    let mut tasks = Tasks::start(core);
+    tokio::select! {
+        () = slots.follow_target_until(shutdown) => {}
+        // A panic of such a task is a bug in this crate. The messages of the task would stay in flight forever, so the
+        // worker ends and releases them.
+        () = tasks.wait_for_panic() => core.fail(panic_error()),
+    }
+    drain(core, &mut tasks, &mut slots).await;
+    core.failure_log.finish();
+    Ok(())
+}
+
+/// Creates the groups, starts heartbeats, and releases the entries that the previous process with this consumer name left
+/// pending. Can be cancelled.
+async fn prepare(core: &Arc<Core>, heartbeats: &mut JoinSet<()>) -> Result<(), Error> {
     for subscription in &core.subscriptions {
         let mut backoff = StoreBackoff::new();
         loop {
@@ -96,19 +125,20 @@ async fn prepare(core: &Core, mut shutdown: Pin<&mut impl Future<Output = ()>>) 
                 }
                 // Only the caller can correct the request, so the error is returned instead of retried.
                 Err(error) if !error.is_transient() => return Err(error),
-                Err(error) => tokio::select! {
-                    _ = core.handle_error(subscription, Operation::Preparing, &error, &mut backoff) => {}
-                    () = &mut shutdown => return Ok(false),
-                    () = core.draining.cancelled() => return Ok(false),
-                },
+                Err(error) => {
+                    core.handle_error(subscription, Operation::Preparing, &error, &mut backoff).await;
+                }
             }
         }
+    }
+    for subscription in &core.subscriptions {
+        let claims_name = core.settings.survives_restart && core.settings.heartbeat.is_some();
+        if claims_name {
+            consumer_name::claim(core, subscription).await?;
+        }
+        spawn!(heartbeats, core, subscription.index, beat);
         if core.settings.survives_restart {
-            tokio::select! {
-                () = recovery::release_history(core, subscription) => {}
-                () = &mut shutdown => return Ok(false),
-                () = core.draining.cancelled() => return Ok(false),
-            }
+            recovery::release_history(core, subscription).await;
         }
         info!(
             stream = &*subscription.stream,
@@ -118,7 +148,7 @@ async fn prepare(core: &Core, mut shutdown: Pin<&mut impl Future<Output = ()>>) 
             "worker started"
         );
     }
-    Ok(true)
+    Ok(())
 }
 
 /// Checks that the store allows everything that the worker does, and creates the group.
@@ -128,7 +158,8 @@ async fn begin(core: &Core, subscription: &Subscription) -> Result<(), Error> {
     let written_keys: Vec<String> = seen.collect();
     let mut read_keys = vec![names::redrive_key(stream, group, "0-0", 1)];
     read_keys.extend(written_keys.iter().cloned());
-    let access = WorkerAccess { stream, dead_letters, read_keys, written_keys };
+    let hashes = core.settings.heartbeat.iter().map(|_| subscription.workers_key.clone()).collect();
+    let access = WorkerAccess { stream, dead_letters, read_keys, written_keys, hashes };
     core.backend.check_access(&access).await?;
     let read_claims = core.backend.supports(Capability::ReadClaims, stream).await?;
     core.read_claims.store(read_claims, Ordering::Relaxed);
@@ -144,14 +175,6 @@ struct Tasks {
     settlers: JoinSet<()>,
     /// Tasks that extend leases. They are aborted at the end of the drain.
     lease_keepers: JoinSet<()>,
-}
-
-/// Spawns a task for one subscription.
-macro_rules! spawn {
-    ($tasks:expr, $core:expr, $index:expr, $task:expr) => {{
-        let core = Arc::clone($core);
-        $tasks.spawn(async move { $task(&core, &core.subscriptions[$index]).await });
-    }};
 }
 
 impl Tasks {

@@ -27,6 +27,8 @@ pub(super) async fn serve(core: &Arc<Core>, address: &str) -> Result<DropGuard, 
     };
     let server = HealthServer::bind(address).await.map_err(listen_error)?;
     let at = server.local_addr().map_err(listen_error)?;
+    // This fails only if the address is already known.
+    let _ = core.listen.set(at.to_string());
     info!(%at, "serving /livez, /readyz, /healthz and /metrics");
     let stopped = CancellationToken::new();
     let probes = Arc::new(Status { core: Arc::clone(core) });

@@ -15,6 +15,7 @@ use super::outbox::Outbox;
 use crate::backend::{Consumer, Read, StreamId};
 use crate::message::Message;
 use crate::metrics::WorkerMetrics;
+use crate::names::workers_key;
 
 /// One stream that a worker reads, and its messages that are in flight.
 #[derive(Debug)]
@@ -26,6 +27,8 @@ pub(crate) struct Subscription {
     pub(crate) consumer: Arc<str>,
     /// The stream for dead letters.
     pub(crate) dead_letters: String,
+    /// The hash with the heartbeats of the group's workers.
+    pub(crate) workers_key: String,
     /// Messages that have been read and not settled yet.
     pub(crate) in_flight: InFlight,
     /// Finished jobs that wait for the settler.
@@ -64,6 +67,7 @@ impl Subscription {
             group: Arc::clone(group),
             consumer: Arc::clone(consumer),
             dead_letters,
+            workers_key: workers_key(stream, group),
             in_flight: InFlight::default(),
             outbox: Outbox::default(),
             outage: Outage::default(),

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_worker::backend::{Error, ErrorKind, IdOrder, Idempotence, NewEntry, Range, Start, StreamId};
+use millstream_worker::heartbeat::{self, Heartbeat};
 use millstream_worker::monitor::Monitor;
-use millstream_worker::names::dead_letters_of;
+use millstream_worker::names::{dead_letters_of, workers_key};
 use millstream_worker::producer::Producer;
 use millstream_worker::redrive::{Destination, Redrive, redrive};
 use millstream_worker::{Admin, Autoscale, Backoff, ConnectOptions, HandlerError, Message, Worker, connect};
@@ -168,6 +169,8 @@ async fn fill(admin: &dyn Admin) {
     let fields = letter.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
     let letter = NewEntry { fields, idempotence: None };
     admin.add(&dead_letters_of(STREAM), &[letter.clone(), letter], None).await.unwrap();
+    let heartbeat = (GROUP.to_owned(), Heartbeat::default().to_json().into());
+    admin.hash_set(&workers_key(STREAM, GROUP), &[heartbeat]).await.unwrap();
 }
 
 async fn produce(backend: Arc<dyn Admin>) -> Result<(), Error> {
@@ -183,7 +186,7 @@ async fn work(backend: Arc<dyn Admin>) -> Result<(), Error> {
         1 => Err::<(), _>(HandlerError::retry("once more")),
         _ => Err(HandlerError::reject("dead")),
     };
-    let worker = Worker::builder(backend)
+    let worker = Worker::builder(backend.clone())
         .stream(STREAM)
         .group(GROUP)
         .handler(handler)
@@ -197,11 +200,15 @@ async fn work(backend: Arc<dyn Admin>) -> Result<(), Error> {
     let dead = async move { cases::wait_until(|| async { handle.stats().dead > 0 }).await };
     let report = worker.run_until(dead).await?;
     assert_eq!((report.dead, report.retried), (1, 1), "{report}");
+    // Checking the permissions and a drained worker leave nothing.
+    let left = backend.hash_get_all(&workers_key(STREAM, GROUP)).await?;
+    assert!(left.iter().all(|(instance, _)| instance == GROUP), "{left:?}");
     Ok(())
 }
 
 async fn look(backend: Arc<dyn Admin>) -> Result<(), Error> {
     backend.ping().await?;
+    heartbeat::workers(&*backend, STREAM, GROUP).await?;
     let streams = Monitor::new(backend.clone()).streams("*").await?;
     assert_eq!(streams.len(), 2);
     let newest = Range { order: IdOrder::Descending, ..Range::starting_at(StreamId::MIN, 1) };

@@ -3,6 +3,7 @@
 mod breaker;
 mod dead_letters;
 mod ending;
+mod heartbeats;
 mod leases;
 mod outcomes;
 mod scaling;

@@ -157,7 +157,7 @@ impl Redis {
 /// Returns the commands of a worker, other than the probes of features, with arguments that change nothing: a group that
 /// does not exist, or an id that every server rejects.
 fn worker_commands(access: &WorkerAccess<'_>) -> Vec<Cmd> {
-    let WorkerAccess { stream, dead_letters, read_keys, written_keys } = access;
+    let WorkerAccess { stream, dead_letters, read_keys, written_keys, hashes } = access;
     let (group, id, invalid) = (PROBE_GROUP, Id(StreamId::new(0, 1)), "invalid");
     let mut commands = vec![
         command!("XGROUP", "CREATE", stream, group, invalid),
@@ -171,9 +171,21 @@ fn worker_commands(access: &WorkerAccess<'_>) -> Vec<Cmd> {
         command!("XADD", dead_letters, "0-0", "f", "v"),
         command!("XDEL", dead_letters, invalid),
         command!("TYPE", dead_letters),
-        redis::cmd("MULTI"),
-        redis::cmd("EXEC"),
     ];
+    if !hashes.is_empty() {
+        commands.push(redis::cmd("TIME"));
+    }
+    for hash in hashes {
+        commands.push(command!("HMGET", hash, PROBE_GROUP));
+        commands.push(command!("HGETALL", hash));
+        commands.push(command!("HDEL", hash, PROBE_GROUP));
+    }
+    commands.push(redis::cmd("MULTI"));
+    // Servers check the permission for a command when they queue it. They refuse to queue TYPE without a key, so EXEC
+    // executes nothing.
+    commands.extend(hashes.iter().map(|hash| command!("HSET", hash, PROBE_GROUP, 1)));
+    commands.push(redis::cmd("TYPE"));
+    commands.push(redis::cmd("EXEC"));
     commands.extend(read_keys.iter().map(|key| command!("MGET", key)));
     commands.extend(written_keys.iter().map(|key| command!("SET", key, 1, "XX", "PX", 1)));
     commands

@@ -1,0 +1,75 @@
+//! Consumer names: of two processes with one name only one gets messages, and a restart needs no lease.
+
+use std::collections::HashSet;
+
+use crate::ending::{address_of, get};
+use crate::test_store::{Running, TestStore, wait_until};
+
+/// Records the id of its message and runs until the file `go` exists.
+const WAITS_FOR_GO: &str = "echo $MILLSTREAM_ID >> begun; while [ ! -e go ]; do sleep 0.05; done";
+
+/// Starts a worker with the consumer name `one`. Its lease is longer than any test.
+fn start(store: &TestStore, arguments: &[&str]) -> Running {
+    store.start(
+        &[&["--consumer", "one", "--lease", "10m", "--json", "--exec", WAITS_FOR_GO], arguments].concat(),
+    )
+}
+
+#[test]
+fn a_second_process_with_the_name_is_refused_and_gets_no_messages() {
+    for store in TestStore::servers() {
+        store.add(3);
+        let first = start(&store, &[]);
+        store.wait_for("begun", 3);
+        let second = start(&store, &["--consumer-wait", "0s"]).wait().exits(9);
+        second
+            .stderr_contains(
+                "another live worker has the consumer name one in group billing of stream orders",
+            )
+            .stderr_contains(&format!("pid {}", first.pid()))
+            .stderr_contains("leave out --consumer");
+        store.write("go", "");
+        wait_until("all messages to be acknowledged", || store.lag_and_pending() == (0, 0));
+        first.signal("TERM");
+        assert_eq!(first.wait().ok().report(["acknowledged", "lost_leases"]), [3, 0]);
+        assert_eq!(store.lines("begun").len(), 3, "a message was handled twice");
+    }
+}
+
+#[test]
+fn after_a_kill_the_next_process_with_the_name_starts_at_once() {
+    for store in TestStore::servers() {
+        store.add(3);
+        let first = start(&store, &[]);
+        store.wait_for("begun", 3);
+        first.signal("KILL");
+        store.write("go", "");
+        let second = start(&store, &["--until-empty"]).wait().ok();
+        assert_eq!(second.report(["acknowledged", "redelivered"]), [3, 3]);
+        assert!(!second.err.contains("waiting for it to end"), "{}", second.err);
+    }
+}
+
+/// As in a rolling update of a deployment with a fixed name: the new process starts first, and the old one is stopped when
+/// the new one is ready.
+#[test]
+fn a_new_process_waits_until_the_old_one_has_drained() {
+    for store in TestStore::servers() {
+        store.add(6);
+        let old = start(&store, &["--concurrency", "3"]);
+        store.wait_for("begun", 3);
+        let new = start(&store, &["--listen", "127.0.0.1:0"]);
+        wait_until("the new worker to wait", || new.err().contains("waiting for it to end"));
+        assert!(get(&address_of(&new), "/readyz").starts_with("HTTP/1.1 200"));
+        old.signal("TERM");
+        wait_until("the old worker to drain", || old.err().contains("draining"));
+        assert_eq!(store.lines("begun").len(), 3);
+        store.write("go", "");
+        assert_eq!(old.wait().ok().report(["acknowledged", "lost_leases"]), [3, 0]);
+        wait_until("all messages to be acknowledged", || store.lag_and_pending() == (0, 0));
+        new.signal("TERM");
+        assert_eq!(new.wait().ok().report(["acknowledged", "lost_leases"]), [3, 0]);
+        let begun: HashSet<String> = store.lines("begun").into_iter().collect();
+        assert_eq!((begun.len(), store.lines("begun").len()), (6, 6));
+    }
+}

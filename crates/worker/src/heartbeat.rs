@@ -1,0 +1,232 @@
+//! Heartbeats: what each running worker of a group publishes in the store, and how to read it.
+//!
+//! Every five seconds a worker sets one field of the hash that [`workers_key`](crate::names::workers_key) names. The field is
+//! the worker's instance id, which no other process has. The value is a [`Heartbeat`] as JSON. A worker that drains
+//! removes its field. The field of a worker that crashed stays for [`KEPT_FOR`]; then another worker removes it.
+//!
+//! Nothing depends on a heartbeat but the check of [consumer names](crate::WorkerName): without heartbeats, workers deliver the
+//! same messages at the same times.
+//!
+//! All times in a heartbeat are those of the store ([`Backend::now_ms`]). So a reader on any machine computes the right
+//! age of a heartbeat, even if the clocks of the machines differ.
+//!
+//! ```json
+//! {"consumer":"worker-1","host":"web-3","pid":412,"process":"…","version":"0.1.0","handler":"exec","state":"working",
+//!  "slots":8,"slots_max":8,"busy":3,"prefetched":12,"received":900,"acknowledged":880,"retried":4,"dead":1,
+//!  "listen":"127.0.0.1:9091","started_at_ms":1760000000000,"beat_at_ms":1760000500000,"interval_ms":5000}
+//! ```
+
+mod process;
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::backend::{Backend, Error};
+use crate::names::workers_key;
+
+pub(crate) use process::this_process;
+
+/// How often a worker sends a heartbeat.
+pub const INTERVAL: Duration = Duration::from_secs(5);
+/// How long the heartbeat of a crashed worker stays in the store.
+pub const KEPT_FOR: Duration = Duration::from_secs(60 * 60);
+/// How much later than two intervals a heartbeat can arrive before the worker counts as dead.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// What a worker publishes about itself.
+///
+/// The numbers are those of the whole process, which can read several streams.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct Heartbeat {
+    /// The unique id of the worker: the field of the hash.
+    #[serde(skip)]
+    pub instance: String,
+    /// The consumer name of the worker.
+    pub consumer: String,
+    /// The name of its host.
+    pub host: String,
+    /// The id of its process.
+    pub pid: u32,
+    /// What distinguishes its process from others with the same id, on this and other machines. Empty if unknown.
+    pub process: String,
+    /// The version of the worker runtime.
+    pub version: String,
+    /// The name of its handler, as in metrics: `exec`, `child`, `http`, or the name of a function.
+    pub handler: String,
+    /// What the worker does now.
+    pub state: WorkerState,
+    /// Number of handler calls that can run at the same time.
+    pub slots: u64,
+    /// Maximum number of slots that autoscaling allows.
+    pub slots_max: u64,
+    /// Number of slots that run a handler.
+    pub busy: u64,
+    /// Number of messages read ahead.
+    pub prefetched: u64,
+    /// Number of messages received since the start.
+    pub received: u64,
+    /// Number of messages acknowledged since the start.
+    pub acknowledged: u64,
+    /// Number of failed attempts since the start that were followed by a back-off.
+    pub retried: u64,
+    /// Number of messages dead-lettered since the start.
+    pub dead: u64,
+    /// The address of its health checks and metrics. `None` if it serves none.
+    pub listen: Option<String>,
+    /// When the worker started, in milliseconds since 1970 by the clock of the store.
+    pub started_at_ms: u64,
+    /// When it sent this heartbeat, in milliseconds since 1970 by the clock of the store.
+    pub beat_at_ms: u64,
+    /// Time between two of its heartbeats, in milliseconds.
+    pub interval_ms: u64,
+}
+
+/// What a worker does now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum WorkerState {
+    /// It waits until another worker with its consumer name has ended. It does not read messages yet.
+    Waiting,
+    /// It reads messages and runs handlers.
+    Working,
+    /// It is paused: running handlers continue.
+    Paused,
+    /// Its circuit breaker is open: all messages failed, and it only probes whether the next one succeeds.
+    CircuitOpen,
+    /// It shuts down: running handlers finish.
+    Draining,
+    /// A state that this version does not know.
+    #[default]
+    #[serde(other)]
+    Unknown,
+}
+
+impl WorkerState {
+    /// Returns the name of the state, as in JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            WorkerState::Waiting => "waiting",
+            WorkerState::Working => "working",
+            WorkerState::Paused => "paused",
+            WorkerState::CircuitOpen => "circuit_open",
+            WorkerState::Draining => "draining",
+            WorkerState::Unknown => "unknown",
+        }
+    }
+}
+
+impl fmt::Display for WorkerState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl Heartbeat {
+    /// Parses the JSON form. `None` if the value is not a heartbeat.
+    pub fn parse(instance: &str, json: &[u8]) -> Option<Heartbeat> {
+        let heartbeat: Heartbeat = serde_json::from_slice(json).ok()?;
+        Some(Heartbeat { instance: instance.to_owned(), ..heartbeat })
+    }
+
+    /// Returns the JSON form.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// Returns how long a worker can be silent before it counts as dead: two intervals and a second.
+    pub fn silence_max(&self) -> Duration {
+        Duration::from_millis(self.interval_ms) * 2 + GRACE
+    }
+
+    /// Whether the worker's process ran on this machine and has ended. False if that is not known.
+    pub(crate) fn process_has_ended(&self) -> bool {
+        process::has_ended(self.pid, &self.process)
+    }
+}
+
+/// A worker, as its last heartbeat describes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct WorkerInfo {
+    /// The last heartbeat of the worker.
+    pub heartbeat: Heartbeat,
+    /// Time since that heartbeat.
+    pub age: Duration,
+}
+
+impl WorkerInfo {
+    /// Whether the worker has sent a heartbeat recently enough. If not, it has crashed, is frozen, or cannot reach the
+    /// store.
+    pub fn is_alive(&self) -> bool {
+        self.age <= self.heartbeat.silence_max()
+    }
+}
+
+/// Returns the heartbeats of a group's workers, sorted by consumer name and start time. Fields with other values are left out.
+pub(crate) async fn read(backend: &dyn Backend, stream: &str, group: &str) -> Result<Vec<Heartbeat>, Error> {
+    let fields = backend.hash_get_all(&workers_key(stream, group)).await?;
+    let mut heartbeats: Vec<Heartbeat> =
+        fields.iter().filter_map(|(instance, json)| Heartbeat::parse(instance, json)).collect();
+    heartbeats.sort_by(|a, b| {
+        let order = |heartbeat: &Heartbeat| (heartbeat.started_at_ms, heartbeat.instance.clone());
+        a.consumer.cmp(&b.consumer).then_with(|| order(a).cmp(&order(b)))
+    });
+    Ok(heartbeats)
+}
+
+/// Returns the workers of a group that send heartbeats or have crashed recently, sorted by consumer name and start time.
+pub async fn workers(backend: &dyn Backend, stream: &str, group: &str) -> Result<Vec<WorkerInfo>, Error> {
+    let heartbeats = read(backend, stream, group).await?;
+    if heartbeats.is_empty() {
+        return Ok(Vec::new());
+    }
+    let now_ms = backend.now_ms(stream).await?;
+    let info = |heartbeat: Heartbeat| WorkerInfo {
+        age: Duration::from_millis(now_ms.saturating_sub(heartbeat.beat_at_ms)),
+        heartbeat,
+    };
+    Ok(heartbeats.into_iter().map(info).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parse_returns_what_to_json_wrote() {
+        let heartbeat = Heartbeat {
+            instance: "web-3-412-00ff00".into(),
+            consumer: "a \"b\"\n".into(),
+            pid: 412,
+            state: WorkerState::Draining,
+            listen: Some("127.0.0.1:9091".into()),
+            beat_at_ms: 1_760_000_000_000,
+            interval_ms: 5000,
+            ..Heartbeat::default()
+        };
+        assert_eq!(Heartbeat::parse("web-3-412-00ff00", heartbeat.to_json().as_bytes()), Some(heartbeat));
+    }
+
+    #[test]
+    fn a_heartbeat_of_another_version_is_read_as_far_as_possible() {
+        let newer = br#"{"consumer":"a","state":"dreaming","later":[1]}"#;
+        let heartbeat = Heartbeat::parse("i", newer).unwrap();
+        assert_eq!((&*heartbeat.consumer, heartbeat.state), ("a", WorkerState::Unknown));
+        for damaged in [&b""[..], b"{", b"7", b"\xff", br#"{"pid":"x"}"#] {
+            assert_eq!(Heartbeat::parse("i", damaged), None);
+        }
+    }
+
+    #[test]
+    fn a_worker_is_dead_after_two_intervals_and_a_second() {
+        let heartbeat = Heartbeat { interval_ms: 5000, ..Heartbeat::default() };
+        let worker = |age_ms| WorkerInfo { heartbeat: heartbeat.clone(), age: Duration::from_millis(age_ms) };
+        assert!(worker(0).is_alive() && worker(11_000).is_alive());
+        assert!(!worker(11_001).is_alive());
+    }
+}
