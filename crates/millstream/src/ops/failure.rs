@@ -32,6 +32,8 @@ pub(crate) enum Failure {
     Interrupted(i32),
     /// Writing the output failed.
     Output(io::Error),
+    /// Any of these, already in the log of the command.
+    Logged(Box<Failure>),
 }
 
 impl Failure {
@@ -49,6 +51,7 @@ impl Failure {
             Failure::BrokenCommand(_) => ExitCode::from(7),
             Failure::HandlersFail(_) => ExitCode::from(8),
             Failure::NameInUse(_) => ExitCode::from(9),
+            Failure::Logged(failure) => failure.exit_code(),
             // The convention of shells.
             Failure::Interrupted(signal) => {
                 u8::try_from(128 + signal).map_or(ExitCode::FAILURE, ExitCode::from)
@@ -59,10 +62,20 @@ impl Failure {
     /// Whether the command prints no message for this failure.
     pub(crate) fn is_silent(&self) -> bool {
         match self {
-            Failure::Check | Failure::Interrupted(_) => true,
+            Failure::Check | Failure::Interrupted(_) | Failure::Logged(_) => true,
             Failure::Output(error) => error.kind() == io::ErrorKind::BrokenPipe,
             _ => false,
         }
+    }
+
+    /// Writes the message to the log of the command, in its format, instead of printing it. Has no effect if the log has no
+    /// errors.
+    pub(crate) fn logged(self) -> Failure {
+        if self.is_silent() || !tracing::enabled!(tracing::Level::ERROR) {
+            return self;
+        }
+        tracing::error!("{self}");
+        Failure::Logged(Box::new(self))
     }
 
     /// Returns the failure to open the folder of an embedded store, with a hint that fits `text`.
@@ -84,7 +97,9 @@ impl Failure {
             Failure::HandlersFail(text) => Failure::HandlersFail(more(text)),
             Failure::NameInUse(text) => Failure::NameInUse(more(text)),
             Failure::Other(text) => Failure::Other(more(text)),
-            silent @ (Failure::Check | Failure::Interrupted(_) | Failure::Output(_)) => silent,
+            silent @ (Failure::Check | Failure::Interrupted(_) | Failure::Output(_) | Failure::Logged(_)) => {
+                silent
+            }
         }
     }
 }
@@ -103,6 +118,7 @@ impl fmt::Display for Failure {
             Failure::Check => f.write_str("the check found problems"),
             Failure::Interrupted(signal) => write!(f, "ended by signal {signal}"),
             Failure::Output(error) => write!(f, "cannot write the output: {error}"),
+            Failure::Logged(failure) => failure.fmt(f),
         }
     }
 }

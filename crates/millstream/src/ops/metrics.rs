@@ -1,6 +1,7 @@
 //! `millstream metrics`: metrics of streams and groups for Prometheus, with the names that dashboards expect.
 
 use std::future::Future;
+use std::io::{self, Write};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,11 +12,13 @@ use millstream_worker::metrics::definitions::BACKEND_UP;
 use millstream_worker::metrics::{ConsumerSeries, PrometheusText, exporter_text};
 use millstream_worker::monitor::{Limits, Monitor};
 use tokio_util::sync::CancellationToken;
+use tracing::info;
 
 use super::address::parse_address;
 use super::connection::CommonOptions;
 use super::failure::Failure;
-use super::output::{note, print_for_program};
+use super::log::LogOptions;
+use super::output::print_for_program;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -45,6 +48,8 @@ pub(crate) struct Metrics {
     #[arg(long)]
     no_consumers: bool,
     #[command(flatten)]
+    log: LogOptions,
+    #[command(flatten)]
     common: CommonOptions,
 }
 
@@ -67,7 +72,11 @@ impl Metrics {
         let server = HealthServer::bind(&self.listen)
             .await
             .map_err(|error| Failure::Other(format!("cannot listen on {}: {error}", self.listen)))?;
-        note(&format!("serving metrics of {location} at http://{}/metrics", server.local_addr()?));
+        self.log.start("info", |line| {
+            // If standard error is closed, there is no place left to report it.
+            let _ = io::stderr().write_all(line);
+        })?;
+        info!("serving metrics of {location} at http://{}/metrics", server.local_addr()?);
         server.serve(Arc::new(exporter), CancellationToken::new()).await;
         Ok(())
     }

@@ -16,6 +16,7 @@ mod failure;
 pub(crate) mod group;
 mod group_args;
 pub(crate) mod lag;
+pub(crate) mod log;
 pub(crate) mod lookup;
 pub(crate) mod metrics;
 pub(crate) mod output;

@@ -1,13 +1,13 @@
-//! The terminal output of a worker: the log, the output of handler processes, and a status line below them.
+//! The output of a worker: the log, the output of handler processes, and on a terminal a status line below them.
 
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
 use indicatif::ProgressBar;
-use tracing_subscriber::fmt::MakeWriter;
+use serde_json::Map;
 
+use crate::ops::log::{LogFormat, json_line};
 use crate::ops::output::{bar_style, progress_is_visible};
-use crate::ops::safe_text::printable_styled;
 
 /// Interval at which the spinner of the status line moves.
 const TICK: Duration = Duration::from_millis(120);
@@ -16,17 +16,27 @@ const TICK: Duration = Duration::from_millis(120);
 #[derive(Clone, Debug)]
 pub(super) struct Console {
     status: ProgressBar,
+    format: LogFormat,
+}
+
+/// The message that a process is handling when it writes a line.
+#[derive(Clone, Debug, Default)]
+pub(super) struct LineOrigin {
+    /// Its id, or that of the first message of a batch. `None` if it is not known which message the line is about.
+    pub(super) id: Option<String>,
+    /// Number of further messages in the batch.
+    pub(super) more: usize,
 }
 
 impl Console {
     /// Creates a console. It has a status line if `with_status` is set and standard error is a terminal.
-    pub(super) fn new(with_status: bool) -> Console {
+    pub(super) fn new(with_status: bool, format: LogFormat) -> Console {
         if !with_status || !progress_is_visible() {
-            return Console { status: ProgressBar::hidden() };
+            return Console { status: ProgressBar::hidden(), format };
         }
         let status = ProgressBar::new_spinner().with_style(bar_style("{spinner} {elapsed} {wide_msg}"));
         status.enable_steady_tick(TICK);
-        Console { status }
+        Console { status, format }
     }
 
     /// Whether there is a status line.
@@ -63,26 +73,32 @@ impl Console {
         // If the output is closed, there is no place left to report it.
         let _ = self.status.suspend(|| io::stderr().lock().write_all(lines));
     }
+
+    /// Writes a line that a handler process wrote to standard error, with the id of its message. The bytes of the line are
+    /// not changed, except in JSON.
+    pub(super) fn write_handler_line(&self, origin: &LineOrigin, line: &[u8]) {
+        let line = line.strip_suffix(b"\n").unwrap_or(line);
+        match self.format {
+            LogFormat::Text => self.write(&[origin.prefix().as_bytes(), line, b"\n"].concat()),
+            LogFormat::Json => {
+                let mut fields = Map::from_iter([("source".to_owned(), "stderr".into())]);
+                fields.insert("id".to_owned(), origin.id.clone().into());
+                if origin.more > 0 {
+                    fields.insert("messages".to_owned(), (origin.more + 1).into());
+                }
+                let message = String::from_utf8_lossy(line).into_owned();
+                self.write(json_line("info", message.into(), fields).as_bytes());
+            }
+        }
+    }
 }
 
-/// Writes log lines above the status line, safe for a terminal. The output of handlers is not changed.
-pub(super) struct LogWriter<'a>(&'a Console);
-
-impl Write for LogWriter<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.write(printable_styled(&String::from_utf8_lossy(bytes)).as_bytes());
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl<'a> MakeWriter<'a> for Console {
-    type Writer = LogWriter<'a>;
-
-    fn make_writer(&'a self) -> LogWriter<'a> {
-        LogWriter(self)
+impl LineOrigin {
+    fn prefix(&self) -> String {
+        match (&self.id, self.more) {
+            (None, _) => "- | ".to_owned(),
+            (Some(id), 0) => format!("{id} | "),
+            (Some(id), more) => format!("{id} (+{more}) | "),
+        }
     }
 }

@@ -27,6 +27,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::time::sleep;
 use tracing::warn;
 
+use super::console::LineOrigin;
 use super::payload::{Variable, Variables, payload};
 use super::process::{Process, Shell};
 
@@ -80,10 +81,12 @@ impl Exec {
 
     /// Starts the command. If the system refuses the environment as too large, starts it without the fields, which the
     /// command gets on standard input anyway.
-    fn start(&self, variables: &Variables) -> io::Result<Process> {
+    fn start(&self, messages: &[Message], variables: &Variables) -> io::Result<Process> {
+        let (id, more) = (messages[0].id, messages.len() - 1);
         let shares_screen = self.0.console.shares_screen();
         let start = |fields: &[Variable]| {
-            self.0.start(|shell| {
+            let origin = move || LineOrigin { id: Some(id.to_string()), more };
+            self.0.start(origin, |shell| {
                 shell.envs(variables.message.iter().chain(fields).map(|(name, value)| (name, value)));
                 if shares_screen {
                     shell.stdout(Stdio::piped());
@@ -104,7 +107,7 @@ impl Exec {
         if let Some(outcome) = self.0.check.outcome_if_broken() {
             return outcome;
         }
-        let mut process = match self.start(variables) {
+        let mut process = match self.start(messages, variables) {
             Ok(process) => process,
             Err(error) => return not_started(&error),
         };

@@ -15,7 +15,6 @@ mod child;
 mod console;
 mod exec;
 mod http;
-mod log;
 mod options;
 mod payload;
 mod process;
@@ -48,6 +47,7 @@ use self::process::Shell;
 use self::watchdog::Watchdog;
 use crate::ops::Failure;
 use crate::ops::connection::CommonOptions;
+use crate::ops::log::{LogFormat, LogOptions};
 use crate::ops::lookup;
 use crate::ops::output::{note, print_json_line};
 use crate::ops::shell::{option, suggest};
@@ -114,8 +114,14 @@ Messages are JSON objects: {\"id\",\"stream\",\"group\",\"attempt\",\"fields\":{
 SIGTERM, SIGHUP and Ctrl-C drain the worker: running handlers finish, and messages that have not started are \
 released. A second signal, at least a second later, stops the worker immediately.
 
-Exit codes: 0 ended normally, 1 failed, 2 wrong usage, 3 no connection, 4 no store in the folder, 6 --until-empty: messages were \
-dead-lettered, 7 the command cannot run, 129, 130 and 143 a second signal ended the worker.";
+Exit codes:
+    0              the worker ended normally
+    1, 2, 3, 4     failure, wrong usage, no connection, no store in the folder
+    6              --until-empty: messages were dead-lettered
+    7              the command of --exec or --child cannot run
+    8              --until-empty: gave up, because every handler call fails
+    9              another live worker has the name of --consumer
+    129, 130, 143  a second signal ended the worker";
 
 /// Handle the messages of a group with a command, a program or an HTTP endpoint
 #[derive(Args, Debug)]
@@ -150,24 +156,31 @@ pub(crate) struct Work {
     /// Print only warnings and errors, no status and no report; --json still prints its report
     #[arg(short, long, help_heading = "Running")]
     quiet: bool,
-    /// Log level (error, warn, info, debug, trace) or a filter as in RUST_LOG [default: info; warn on a terminal]
-    #[arg(long, value_name = "FILTER", help_heading = "Running")]
-    log: Option<String>,
+    #[command(flatten)]
+    log: LogOptions,
     #[command(flatten)]
     common: CommonOptions,
 }
 
 impl Work {
     pub(crate) async fn run(&self) -> Result<(), Failure> {
-        let console = Console::new(!self.quiet);
+        let console = Console::new(!self.quiet, self.log.format());
         let default = if self.quiet || console.has_status() { "warn" } else { "info" };
-        log::start(&console, self.log.as_deref(), default)?;
-        let result = self.work(&console).await;
+        let log = console.clone();
+        self.log.start(default, move |line| log.write(line))?;
+        match self.work_and_report(&console).await {
+            Err(failure) if self.log.format() == LogFormat::Json => Err(failure.logged()),
+            result => result,
+        }
+    }
+
+    async fn work_and_report(&self, console: &Console) -> Result<(), Failure> {
+        let result = self.work(console).await;
         console.end_status();
         let Ended { consumer, report, broken_command, open_breaker } = result?;
         if self.common.json {
             print_json_line(&status::report_json(&consumer, &report))?;
-        } else if !self.quiet {
+        } else if !self.quiet && self.log.format() == LogFormat::Text {
             note(&format!("millstream: {report}"));
         }
         if let Some(error) = broken_command {

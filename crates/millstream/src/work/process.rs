@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::broken_command::CommandCheck;
-use super::console::Console;
+use super::console::{Console, LineOrigin};
 use super::watchdog::Watchdog;
 use crate::ops::connection::PASSWORD_VARIABLE;
 
@@ -49,8 +49,13 @@ pub(super) struct Process {
 }
 
 impl Shell {
-    /// Starts `sh -c command`, after `set_up` has configured it. Forwards its standard error line by line.
-    pub(super) fn start(&self, set_up: impl FnOnce(&mut Command)) -> io::Result<Process> {
+    /// Starts `sh -c command`, after `set_up` has configured it. Forwards its standard error line by line; `origin` says
+    /// which message a line is about.
+    pub(super) fn start(
+        &self,
+        origin: impl Fn() -> LineOrigin + Send + 'static,
+        set_up: impl FnOnce(&mut Command),
+    ) -> io::Result<Process> {
         let mut shell = Command::new("sh");
         shell.arg("-c").arg(&self.command).process_group(0).stdin(Stdio::piped()).stderr(Stdio::piped());
         for name in SECRET_VARIABLES {
@@ -63,7 +68,8 @@ impl Shell {
             self.watchdog.add(group);
         }
         let console = self.console.clone();
-        let stderr = Forwarder::new(child.stderr.take(), move |line| console.write(line));
+        let stderr =
+            Forwarder::new(child.stderr.take(), move |line| console.write_handler_line(&origin(), line));
         Ok(Process { child, group, watchdog: Arc::clone(&self.watchdog), ended: false, stderr, stdout: None })
     }
 }

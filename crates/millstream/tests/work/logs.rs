@@ -1,4 +1,6 @@
-//! What a worker logs about failures.
+//! What a worker logs: failures, lines of handlers on standard error, and the formats.
+
+use serde_json::{Value, json};
 
 use crate::endpoint::Endpoint;
 use crate::test_store::TestStore;
@@ -53,4 +55,63 @@ fn failures_with_the_same_error_are_counted() {
     };
     assert!(more.contains(" suppressed=30 last_id="), "{more}");
     assert!(more.contains("reason=\"rejected\" error=\"order "), "{more}");
+}
+
+#[test]
+fn lines_on_standard_error_have_the_id_of_their_message() {
+    let store = TestStore::server();
+    let child = "while read -r line; do echo thinking >&2; echo '{\"outcome\":\"ack\"}'; done";
+    for (arguments, prefixes) in [
+        (&["--exec", "echo thinking >&2"][..], &["7-1 | thinking", "7-2 | thinking"][..]),
+        (&["--exec", "echo thinking >&2", "--batch", "2", "--batch-wait", "10s"], &["7-1 (+1) | thinking"]),
+        (&["--child", child], &["7-1 | thinking", "7-2 | thinking"]),
+    ] {
+        store.call(&["DEL", "orders"]);
+        store.call(&["XADD", "orders", "7-1", "n", "1"]);
+        store.call(&["XADD", "orders", "7-2", "n", "2"]);
+        let run = store.work(&[arguments, &["--concurrency", "1", "--quiet"][..]].concat()).ok();
+        let mut lines: Vec<&str> = run.err.lines().collect();
+        lines.sort();
+        assert_eq!(lines, prefixes, "{arguments:?}");
+    }
+}
+
+#[test]
+fn with_log_format_json_every_line_is_an_object() {
+    let store = TestStore::server();
+    store.call(&["XADD", "orders", "7-1", "n", "1"]);
+    let command = "printf 'no \\033[31mamount\\n' >&2; test $MILLSTREAM_ATTEMPT = 2 && exit 65; exit 75";
+    let run = store.work(&["--exec", command, "--log-format", "json"]).exits(6);
+    let lines: Vec<Value> =
+        run.err.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}"))).collect();
+    assert!(!run.err.contains('\u{1b}'), "{}", run.err);
+    let with = |message: &str| {
+        let mut found = lines.iter().filter(|line| line["message"] == message);
+        let first = found.next().unwrap_or_else(|| panic!("no {message} in {}", run.err)).clone();
+        assert!(first["time"].as_str().is_some_and(|time| time.ends_with('Z')), "{first}");
+        first
+    };
+    let error = "no \u{1b}[31mamount";
+    let stderr = with(error);
+    assert_eq!((&stderr["id"], &stderr["source"]), (&"7-1".into(), &"stderr".into()));
+    let mut failed = with("attempt failed");
+    assert!(failed["next_try_in_s"].as_f64().is_some_and(|seconds| seconds <= 0.1), "{failed}");
+    for name in ["time", "next_try_in_s"] {
+        failed.as_object_mut().unwrap().remove(name);
+    }
+    assert_eq!(
+        failed,
+        json!({
+            "level": "warn", "message": "attempt failed", "id": "7-1", "stream": "orders", "group": "billing",
+            "attempt": 1, "outcome": "failed", "error": error
+        })
+    );
+    let dead = with("message dead-lettered");
+    assert_eq!((&dead["level"], &dead["reason"]), (&"error".into(), &"rejected".into()));
+    assert_eq!((&dead["dead_letters"], &dead["error"]), (&"{orders}:dlq".into(), &error.into()));
+    let end = lines.last().unwrap();
+    assert_eq!(end["level"], "error");
+    assert!(end["message"].as_str().unwrap().starts_with("moved 1 message to the dead letters"), "{end}");
+    // The report of --json goes to standard output.
+    assert_eq!(run.report(["retried", "dead"]), [1, 1]);
 }

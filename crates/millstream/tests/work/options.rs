@@ -130,6 +130,7 @@ fn invalid_options_exit_with_2() {
         (&["--exec", "true", "--log", "loud=very=much"], "invalid log filter"),
         (&["--exec", "true", "--log", "shout"], "unknown level \"shout\""),
         (&["--exec", "true", "--log", "bogus="], "unknown level"),
+        (&["--exec", "true", "--log-format", "xml"], "[possible values: text, json]"),
         (&["--http", "localhost:80"], "http://HOST[:PORT]/PATH"),
         (&["--http", "http://host/", "--header", "nonsense"], "Name: value"),
     ] {

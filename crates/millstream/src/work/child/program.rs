@@ -8,7 +8,7 @@ use std::collections::hash_map::Entry;
 use std::future::pending;
 use std::io;
 use std::process::{ExitStatus, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use millstream_worker::Outcome;
@@ -21,6 +21,7 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
+use super::super::console::LineOrigin;
 use super::super::exec::STOP_GRACE;
 use super::super::process::{Process, Shell};
 use super::answer::parse_answer;
@@ -88,6 +89,8 @@ pub(super) struct Program {
 struct Messages {
     /// By id. `None` for a message that the worker no longer waits for and the program has not answered.
     in_flight: HashMap<String, Option<oneshot::Sender<Reply>>>,
+    /// The message that was sent last.
+    last_id: Option<String>,
     /// Set when the program gets no more messages.
     closed: bool,
     last_used: Instant,
@@ -109,7 +112,11 @@ impl Messages {
 impl Program {
     /// Starts a program. `pipeline` is the number of messages that it must expect at a time; it gets only `capacity`.
     pub(super) fn start(shell: &Shell, capacity: usize, pipeline: usize) -> io::Result<Arc<Program>> {
-        let mut process = shell.start(|command| {
+        let program: Arc<OnceLock<Weak<Program>>> = Arc::default();
+        let started = Arc::clone(&program);
+        let origin =
+            move || started.get().and_then(Weak::upgrade).map_or_else(LineOrigin::default, |p| p.origin());
+        let mut process = shell.start(origin, |command| {
             command.stdout(Stdio::piped());
             command.env("MILLSTREAM_CHILD_PROTOCOL", PROTOCOL_VERSION);
             command.env("MILLSTREAM_PIPELINE", pipeline.to_string());
@@ -117,11 +124,13 @@ impl Program {
         let pipes = process.take_stdin().zip(process.take_stdout());
         let (stdin, stdout) = pipes.ok_or(io::ErrorKind::BrokenPipe)?;
         let (input, lines) = mpsc::unbounded_channel();
+        let started = program;
         let program = Arc::new(Program {
             capacity,
             pipelined: pipeline > 1,
             messages: Mutex::new(Messages {
                 in_flight: HashMap::new(),
+                last_id: None,
                 closed: false,
                 last_used: Instant::now(),
             }),
@@ -129,6 +138,8 @@ impl Program {
             request: watch::Sender::new(Request::Run),
             ended: CancellationToken::new(),
         });
+        // Fails only the second time.
+        let _ = started.set(Arc::downgrade(&program));
         tokio::spawn(Arc::clone(&program).supervise(process, stdin, lines, stdout));
         Ok(program)
     }
@@ -150,6 +161,18 @@ impl Program {
         if messages.in_flight.is_empty() && !messages.closed { messages.last_used } else { Instant::now() }
     }
 
+    /// Returns the message that a line on its standard error is about: the only one in flight, or the last one if it was
+    /// just answered.
+    fn origin(&self) -> LineOrigin {
+        let messages = self.messages.lock();
+        let id = match messages.in_flight.len() {
+            0 => messages.last_id.clone(),
+            1 => messages.in_flight.keys().next().cloned(),
+            _ => None,
+        };
+        LineOrigin { id, more: 0 }
+    }
+
     /// Whether the program can get a message with this id now.
     pub(super) fn has_room_for(&self, id: &str) -> bool {
         self.messages.lock().have_room_for(id, self.capacity)
@@ -163,6 +186,7 @@ impl Program {
         }
         let (sender, reply) = oneshot::channel();
         messages.in_flight.insert(id.to_owned(), Some(sender));
+        messages.last_id = Some(id.to_owned());
         // Fails only if the program has just ended. Then the message gets `Reply::Ended`.
         let _ = self.input.send(line.to_owned());
         Some(Place { program: Arc::clone(self), id: id.to_owned(), reply, cancelled: false })
@@ -400,7 +424,7 @@ mod tests {
         let shell = Shell {
             command: command.to_owned(),
             timeout: None,
-            console: Console::new(false),
+            console: Console::new(false, crate::ops::log::LogFormat::Text),
             watchdog: Arc::new(Watchdog::start()),
             check: Arc::default(),
         };
