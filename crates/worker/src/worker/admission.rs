@@ -36,6 +36,7 @@ pub(crate) async fn admit(
     subscription.record_read(last);
     let messages = deliveries.iter().map(|delivery| (delivery.id, delivery.deliveries));
     let added = subscription.in_flight.add(sent_at, messages);
+    let shared = subscription.shared();
     let mut jobs = Vec::with_capacity(deliveries.len());
     let mut finished = Vec::new();
     let mut redelivered = 0;
@@ -50,7 +51,7 @@ pub(crate) async fn admit(
             Some(_) => None,
         };
         let job = Job {
-            subscription: subscription.index,
+            subscription: Arc::clone(&shared),
             tag,
             id: delivery.id,
             attempt: delivery.deliveries,

@@ -28,9 +28,7 @@ pub(crate) async fn autoscale(core: &Core, monitor: Monitor, policy: Autoscale) 
         if let Some((to, cause)) = scaler.decide(Instant::now(), &sample) {
             let decision = Decision { at: SystemTime::now(), to, cause, sample };
             info!(%decision, "scaling the pool");
-            core.subscriptions.iter().for_each(|subscription| {
-                subscription.metrics.record_scaling(sample.slots, to, cause.as_str())
-            });
+            core.metrics.iter().for_each(|metrics| metrics.record_scaling(sample.slots, to, cause.as_str()));
             core.record_decision(decision);
             core.slots.send_replace(to);
         }
@@ -47,7 +45,7 @@ async fn measure_backlog(core: &Core, monitor: &Monitor) -> Result<Sample, Error
         busy: core.busy_slots(),
         ..Sample::default()
     };
-    for subscription in &core.subscriptions {
+    for subscription in core.subscriptions.all().iter() {
         let Some((lag, oldest)) = monitor.backlog(&subscription.stream, &subscription.group).await? else {
             continue;
         };

@@ -13,6 +13,7 @@ use super::breaker::BreakerPolicy;
 use super::core::{Core, Settings};
 use super::queue::Queue;
 use super::subscription::Subscription;
+use super::subscriptions::Subscriptions;
 use crate::autoscale::Autoscale;
 use crate::backend::{Backend, Start};
 use crate::backoff::Backoff;
@@ -374,22 +375,27 @@ impl WorkerBuilder {
         let factory = self.factory.ok_or(BuildError::NoHandler)?;
         let handler =
             factory.build(self.shared, self.layers, self.timeout).map_err(BuildError::MissingState)?;
-        let subscriptions = self.streams.iter().enumerate().map(|(index, stream)| {
-            let metrics = WorkerMetrics::new(&self.registry, stream, &group, &self.handler_name);
+        let metrics: Vec<Arc<WorkerMetrics>> = self
+            .streams
+            .iter()
+            .map(|stream| Arc::new(WorkerMetrics::new(&self.registry, stream, &group, &self.handler_name)))
+            .collect();
+        let subscriptions = self.streams.iter().zip(&metrics).map(|(stream, metrics)| {
             let dead_letters = self.dead_letters.clone().unwrap_or_else(|| dead_letters_of(stream));
-            Subscription::new(index, stream, &group, &consumer, dead_letters, metrics)
+            Subscription::new(stream, &group, &consumer, dead_letters, metrics)
         });
-        let subscriptions = subscriptions.collect();
+        let subscriptions = Subscriptions::new(subscriptions);
         let batch = match &handler {
             HandlerService::Each(_) => 1,
             HandlerService::Batch { size, .. } => *size,
         };
         let mut settings = self.settings;
+        settings.consumer = consumer;
         settings.handler_name = self.handler_name;
         settings.survives_restart = self.name.survives_restart();
         settings.reap_after = settings.reap_after.map(|time| time.max(settings.lease * 3));
         let queue = Queue::new(batch, self.prefetch.max(batch));
-        let core = Core::new(self.backend, settings, subscriptions, queue, self.concurrency);
+        let core = Core::new(self.backend, settings, metrics, subscriptions, queue, self.concurrency);
         if core.settings.autoscale.is_some() && core.admin.is_none() {
             return Err(BuildError::AutoscaleUnsupported);
         }

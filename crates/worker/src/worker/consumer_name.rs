@@ -232,7 +232,7 @@ pub(crate) fn give_up(core: &Core, subscription: &Subscription, rival: &Heartbea
              long, and ends"
         ),
     ));
-    for subscription in &core.subscriptions {
+    for subscription in core.subscriptions.all().iter() {
         let lost = subscription.in_flight.lose_all();
         core.counters.lost(subscription, lost as u64);
     }

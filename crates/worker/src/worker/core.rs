@@ -20,11 +20,13 @@ use super::queue::Queue;
 use super::report::Counters;
 use super::settlement::JobResult;
 use super::subscription::Subscription;
+use super::subscriptions::Subscriptions;
 use crate::autoscale::{Autoscale, Decision};
 use crate::backend::{Admin, Backend, BackendFuture, Error, ErrorKind, Start, StreamId};
 use crate::backoff::Backoff;
 use crate::dedupe::{Dedupe, KeysInFlight};
 use crate::heartbeat;
+use crate::metrics::WorkerMetrics;
 use crate::names::WorkerName;
 
 /// Maximum number of autoscaler decisions that are kept.
@@ -33,6 +35,8 @@ const DECISIONS_MAX: usize = 256;
 /// Settings of a worker, from its builder.
 #[derive(Debug)]
 pub(crate) struct Settings {
+    /// The worker's name in its group.
+    pub(crate) consumer: Arc<str>,
     /// Where a new group starts.
     pub(crate) start: Start,
     /// Whether the next process has the same consumer name.
@@ -61,6 +65,7 @@ pub(crate) struct Settings {
 impl Default for Settings {
     fn default() -> Settings {
         Settings {
+            consumer: "".into(),
             start: Start::Beginning,
             survives_restart: false,
             backoff: Backoff::default(),
@@ -98,7 +103,9 @@ pub(crate) struct Core {
     pub(crate) created_at: Instant,
     /// The address of health checks and metrics, once the worker listens there.
     pub(crate) listen: OnceLock<String>,
-    pub(crate) subscriptions: Vec<Subscription>,
+    /// The metrics of each stream or pattern of streams.
+    pub(crate) metrics: Vec<Arc<WorkerMetrics>>,
+    pub(crate) subscriptions: Subscriptions,
     pub(crate) queue: Queue,
     pub(crate) breaker: SharedBreaker,
     pub(crate) counters: Counters,
@@ -138,7 +145,8 @@ impl Core {
     pub(crate) fn new(
         backend: Arc<dyn Backend>,
         settings: Settings,
-        subscriptions: Vec<Subscription>,
+        metrics: Vec<Arc<WorkerMetrics>>,
+        subscriptions: Subscriptions,
         queue: Queue,
         slots: usize,
     ) -> Core {
@@ -150,6 +158,7 @@ impl Core {
             instance: WorkerName::unique().to_string(),
             created_at: Instant::now(),
             listen: OnceLock::new(),
+            metrics,
             subscriptions,
             queue,
             counters: Counters::default(),
@@ -177,14 +186,14 @@ impl Core {
 
     /// Sends finished jobs to the settlers of their streams.
     pub(crate) fn send_to_settlers(&self, finished: &mut Vec<FinishedJob>) {
-        if let [subscription] = &*self.subscriptions {
-            subscription.outbox.put(finished.drain(..));
-            return;
-        }
-        for subscription in &self.subscriptions {
-            subscription
-                .outbox
-                .put(finished.extract_if(.., |finished| finished.job.subscription == subscription.index));
+        while let Some(first) = finished.first() {
+            let subscription = Arc::clone(&first.job.subscription);
+            let is_same = |finished: &FinishedJob| Arc::ptr_eq(&finished.job.subscription, &subscription);
+            if finished.iter().all(is_same) {
+                subscription.outbox.put(finished.drain(..));
+                return;
+            }
+            subscription.outbox.put(finished.extract_if(.., |finished| is_same(finished)));
         }
     }
 

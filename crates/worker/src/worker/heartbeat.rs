@@ -70,7 +70,7 @@ pub(crate) async fn remove(core: &Core) {
     if core.settings.heartbeat.is_none() {
         return;
     }
-    for subscription in &core.subscriptions {
+    for subscription in core.subscriptions.all().iter() {
         let instance = std::slice::from_ref(&core.instance);
         let removed = core.backend.hash_delete(&subscription.workers_key, instance);
         // If this fails, the heartbeat stays in the store, as after a crash.

@@ -7,14 +7,15 @@ use tokio_util::sync::CancellationToken;
 
 use super::in_flight::{DeliveryTag, InFlightRef};
 use super::settlement::JobResult;
+use super::subscription::Subscription;
 use crate::backend::{Fields, StreamId};
 use crate::outcome::Failure;
 
 /// A message in flight, with what the runtime needs to handle and settle it.
 #[derive(Debug)]
 pub(crate) struct Job {
-    /// Index of its stream in `Core::subscriptions`.
-    pub(crate) subscription: usize,
+    /// The stream that it was read from.
+    pub(crate) subscription: Arc<Subscription>,
     pub(crate) tag: DeliveryTag,
     pub(crate) id: StreamId,
     pub(crate) attempt: u64,

@@ -27,6 +27,7 @@ mod settlement;
 mod settler;
 mod status;
 mod subscription;
+mod subscriptions;
 
 use std::fmt;
 use std::future::Future;
@@ -84,12 +85,12 @@ impl Worker {
 
     /// Returns the registry that contains the worker's metrics.
     pub fn metrics(&self) -> &Registry {
-        self.core.subscriptions[0].metrics.registry()
+        self.core.metrics[0].registry()
     }
 
     /// Returns the worker's consumer name.
     pub fn consumer(&self) -> &str {
-        &self.core.subscriptions[0].consumer
+        &self.core.settings.consumer
     }
 
     /// Runs until [`WorkerHandle::drain`] is called.
@@ -126,9 +127,7 @@ impl WorkerHandle {
         let slots = slots.max(1);
         let before = self.core.slots.send_replace(slots);
         if before != slots {
-            for subscription in &self.core.subscriptions {
-                subscription.metrics.record_scaling(before, slots, "manual");
-            }
+            self.core.metrics.iter().for_each(|metrics| metrics.record_scaling(before, slots, "manual"));
         }
     }
 

@@ -4,6 +4,8 @@
 //! a single message when a probe is due, and only this message runs. A new message is the best probe, because no
 //! handler has failed on it. Without one, the task claims a pending message that is due, each time another one.
 
+use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -104,7 +106,7 @@ impl Core {
              reading is paused, and one message at a time probes whether handlers succeed again"
         );
         self.release_unstarted(prefetched);
-        self.counters.breaker_opened(&self.subscriptions);
+        self.counters.breaker_opened(&self.metrics);
         self.breaker.changed.notify_one();
     }
 
@@ -116,14 +118,14 @@ impl Core {
             failed_probes = open.failed_probes,
             "circuit breaker closed after {seconds:.1} s: handlers succeed again, and reading continues"
         );
-        self.subscriptions.iter().for_each(|subscription| subscription.metrics.breaker_open.set(0.0));
+        self.metrics.iter().for_each(|metrics| metrics.breaker_open.set(0.0));
         self.breaker.changed.notify_one();
     }
 }
 
 /// Probes while the circuit breaker is open, until the worker drains.
 pub(crate) async fn probe(core: &Core) {
-    let mut cursor = ProbeCursor { stream: 0, claim_from: vec![StreamId::MIN; core.subscriptions.len()] };
+    let mut cursor = ProbeCursor::default();
     let mut backoff = StoreBackoff::new();
     while until_probe_is_due(core).await {
         if !core.queue.expect_probe() {
@@ -131,14 +133,10 @@ pub(crate) async fn probe(core: &Core) {
             core.breaker.record_no_answer();
             continue;
         }
-        let subscription = &core.subscriptions[cursor.stream];
         match cursor.read_one(core).await {
-            Ok(()) => {
-                backoff.reset();
-                core.record_success(subscription, Operation::Reading);
-            }
-            Err(error) => tokio::select! {
-                _ = core.handle_error(subscription, Operation::Reading, &error, &mut backoff) => {}
+            Ok(()) => backoff.reset(),
+            Err((subscription, error)) => tokio::select! {
+                _ = core.handle_error(&subscription, Operation::Reading, &error, &mut backoff) => {}
                 () = core.draining.cancelled() => {}
             },
         }
@@ -188,21 +186,29 @@ pub(crate) async fn remind(core: &Core) {
 }
 
 /// The position of the next probe.
+#[derive(Default)]
 struct ProbeCursor {
     /// The next stream to read.
     stream: usize,
     /// For each stream, the id at which the next claim starts, so that each probe claims another message.
-    claim_from: Vec<StreamId>,
+    claim_from: HashMap<Arc<str>, StreamId>,
 }
 
 impl ProbeCursor {
     /// Reads or claims one message. The queue accepts it as the probe.
-    async fn read_one(&mut self, core: &Core) -> Result<(), Error> {
-        for _ in 0..core.subscriptions.len() {
-            let subscription = &core.subscriptions[self.stream];
-            self.stream = (self.stream + 1) % core.subscriptions.len();
-            if self.read_from(core, subscription).await? {
-                break;
+    async fn read_one(&mut self, core: &Core) -> Result<(), (Arc<Subscription>, Error)> {
+        let subscriptions = core.subscriptions.all();
+        for _ in 0..subscriptions.len() {
+            let subscription = &subscriptions[self.stream % subscriptions.len()];
+            self.stream = (self.stream + 1) % subscriptions.len();
+            match self.read_from(core, subscription).await {
+                Ok(has_probe) => {
+                    core.record_success(subscription, Operation::Reading);
+                    if has_probe {
+                        break;
+                    }
+                }
+                Err(error) => return Err((Arc::clone(subscription), error)),
             }
         }
         Ok(())
@@ -213,7 +219,7 @@ impl ProbeCursor {
         let sent_at = Instant::now();
         let deliveries = core.backend.read(&subscription.read(1)).await?;
         admit(core, subscription, deliveries, sent_at).await;
-        let from = &mut self.claim_from[subscription.index];
+        let from = self.claim_from.entry(Arc::clone(&subscription.stream)).or_insert(StreamId::MIN);
         // The first pass starts where the last probe ended, and the second at the first pending message.
         let mut passes = if *from == StreamId::MIN { 1 } else { 2 };
         for _ in 0..CLAIMS_MAX {

@@ -1,6 +1,7 @@
 //! Counters of what a worker has done: for its report, and for the metrics of each stream.
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
@@ -8,7 +9,7 @@ use super::job::FinishedJob;
 use super::settlement::JobResult;
 use super::subscription::Subscription;
 use crate::message::age_of;
-use crate::metrics::Processed;
+use crate::metrics::{Processed, WorkerMetrics};
 use crate::outcome::{Outcome, Reason};
 
 macro_rules! counters {
@@ -183,11 +184,11 @@ impl Counters {
     }
 
     /// Counts that the circuit breaker has opened.
-    pub(crate) fn breaker_opened(&self, subscriptions: &[Subscription]) {
+    pub(crate) fn breaker_opened(&self, metrics: &[Arc<WorkerMetrics>]) {
         add(&self.breaker_openings, 1);
-        for subscription in subscriptions {
-            subscription.metrics.breaker_open.set(1.0);
-            subscription.metrics.breaker_openings.increment();
+        for metrics in metrics {
+            metrics.breaker_open.set(1.0);
+            metrics.breaker_openings.increment();
         }
     }
 

@@ -53,9 +53,9 @@ const LEAVE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Spawns a task for one subscription.
 macro_rules! spawn {
-    ($tasks:expr, $core:expr, $index:expr, $task:expr) => {{
-        let (core, index) = (Arc::clone($core), $index);
-        $tasks.spawn(async move { $task(&core, &core.subscriptions[index]).await });
+    ($tasks:expr, $core:expr, $subscription:expr, $task:expr) => {{
+        let (core, subscription) = (Arc::clone($core), Arc::clone($subscription));
+        $tasks.spawn(async move { $task(&core, &subscription).await });
     }};
 }
 
@@ -113,7 +113,7 @@ async fn work(
 /// Creates the groups, starts heartbeats, and releases the entries that the previous process with this consumer name left
 /// pending. Can be cancelled.
 async fn prepare(core: &Arc<Core>, heartbeats: &mut JoinSet<()>) -> Result<(), Error> {
-    for subscription in &core.subscriptions {
+    for subscription in core.subscriptions.all().iter() {
         let mut backoff = StoreBackoff::new();
         loop {
             match begin(core, subscription).await {
@@ -131,12 +131,12 @@ async fn prepare(core: &Arc<Core>, heartbeats: &mut JoinSet<()>) -> Result<(), E
             }
         }
     }
-    for subscription in &core.subscriptions {
+    for subscription in core.subscriptions.all().iter() {
         let claims_name = core.settings.survives_restart && core.settings.heartbeat.is_some();
         if claims_name {
             consumer_name::claim(core, subscription).await?;
         }
-        spawn!(heartbeats, core, subscription.index, beat);
+        spawn!(heartbeats, core, subscription, beat);
         if core.settings.survives_restart {
             recovery::release_history(core, subscription).await;
         }
@@ -180,14 +180,14 @@ struct Tasks {
 impl Tasks {
     fn start(core: &Arc<Core>) -> Tasks {
         let (mut readers, mut settlers, mut lease_keepers) = (JoinSet::new(), JoinSet::new(), JoinSet::new());
-        for index in 0..core.subscriptions.len() {
-            spawn!(settlers, core, index, settle);
-            spawn!(lease_keepers, core, index, lease::keep);
-            spawn!(readers, core, index, fetch);
-            spawn!(readers, core, index, retry::retry);
-            spawn!(readers, core, index, recovery::recover);
+        for subscription in core.subscriptions.all().iter() {
+            spawn!(settlers, core, subscription, settle);
+            spawn!(lease_keepers, core, subscription, lease::keep);
+            spawn!(readers, core, subscription, fetch);
+            spawn!(readers, core, subscription, retry::retry);
+            spawn!(readers, core, subscription, recovery::recover);
             if let (Some(idle_for), Some(admin)) = (core.settings.reap_after, core.admin.clone()) {
-                spawn!(readers, core, index, async |core, subscription| {
+                spawn!(readers, core, subscription, async |core, subscription| {
                     recovery::remove_idle_consumers(core, subscription, &*admin, idle_for).await;
                 });
             }
@@ -240,9 +240,7 @@ impl SlotTasks {
             let (core, handler) = (Arc::clone(&self.core), self.handler.clone());
             self.tasks.spawn(async move { run_slot(&core, slot, handler).await });
         }
-        for subscription in &self.core.subscriptions {
-            subscription.metrics.pool_target.set(wanted as f64);
-        }
+        self.core.metrics.iter().for_each(|metrics| metrics.pool_target.set(wanted as f64));
     }
 
     /// Keeps the number of slots at the target until the worker should drain.
@@ -279,7 +277,7 @@ async fn drain(core: &Core, tasks: &mut Tasks, slots: &mut SlotTasks) {
     });
     if in_time.await.is_err() {
         warn!(running_handlers = core.busy_slots(), "drain deadline reached: cancelling running handlers");
-        core.subscriptions.iter().for_each(|subscription| subscription.in_flight.cancel_all());
+        core.subscriptions.all().iter().for_each(|subscription| subscription.in_flight.cancel_all());
         if timeout(CANCEL_GRACE + ABORT_TIMEOUT, join_all(&mut slots.tasks)).await.is_err() {
             warn!(
                 running_handlers = core.busy_slots(),
@@ -289,14 +287,15 @@ async fn drain(core: &Core, tasks: &mut Tasks, slots: &mut SlotTasks) {
         }
         tasks.readers.abort_all();
     }
-    core.subscriptions.iter().for_each(|subscription| retry::release_delayed(core, subscription));
-    core.subscriptions.iter().for_each(|subscription| subscription.outbox.close());
+    let subscriptions = core.subscriptions.all();
+    subscriptions.iter().for_each(|subscription| retry::release_delayed(core, subscription));
+    subscriptions.iter().for_each(|subscription| subscription.outbox.close());
     if timeout(FINAL_SETTLE_TIMEOUT, join_all(&mut tasks.settlers)).await.is_err() {
         core.giving_up.cancel();
         join_all(&mut tasks.settlers).await;
     }
     tasks.lease_keepers.abort_all();
-    for subscription in &core.subscriptions {
+    for subscription in subscriptions.iter() {
         release_remaining(core, subscription).await;
         leave_group(core, subscription).await;
     }

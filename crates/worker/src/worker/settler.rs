@@ -66,7 +66,7 @@ fn group_by_settlement(core: &Core, finished_jobs: Vec<FinishedJob>) -> BySettle
         let settlement =
             decide_settlement(&result, job.attempt, core.settings.max_deliveries, &core.settings.backoff);
         if let Settlement::Retry(after, _) = settlement {
-            core.failure_log.attempt_failed(&core.subscriptions[job.subscription], &job, &result, after);
+            core.failure_log.attempt_failed(&job.subscription, &job, &result, after);
         }
         match settlement {
             Settlement::Acknowledge => grouped.acknowledge.push(FinishedJob { job, result, run_time }),

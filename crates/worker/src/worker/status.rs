@@ -52,8 +52,8 @@ impl Probes for Status {
         if !self.core.queue.is_open() {
             return Err("paused".to_owned());
         }
-        let mut subscriptions = self.core.subscriptions.iter();
-        match subscriptions.find(|subscription| subscription.metrics.backend_up.get() != Some(1.0)) {
+        let subscriptions = self.core.subscriptions.all();
+        match subscriptions.iter().find(|subscription| subscription.metrics.backend_up.get() != Some(1.0)) {
             Some(subscription) => Err(format!("the store of stream {} is unreachable", subscription.stream)),
             None => Ok(()),
         }
@@ -67,10 +67,10 @@ impl Probes for Status {
 /// Updates the gauges, and returns the text of all metrics.
 pub(super) async fn metrics_text(core: &Core) -> String {
     let monitor = core.admin.clone().map(|admin| Monitor::new(admin).scan(PENDING_SCAN_MAX));
-    for subscription in &core.subscriptions {
+    for subscription in core.subscriptions.all().iter() {
         update_gauges(core, subscription, monitor.as_ref()).await;
     }
-    core.subscriptions[0].metrics.registry().text()
+    core.metrics[0].registry().text()
 }
 
 async fn update_gauges(core: &Core, subscription: &Subscription, monitor: Option<&Monitor>) {

@@ -1,7 +1,7 @@
 //! One stream that a worker reads, with the state of its messages.
 
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -20,8 +20,8 @@ use crate::names::workers_key;
 /// One stream that a worker reads, and its messages that are in flight.
 #[derive(Debug)]
 pub(crate) struct Subscription {
-    /// Position in `Core::subscriptions`.
-    pub(crate) index: usize,
+    /// Itself, for the jobs that refer to it.
+    this: Weak<Subscription>,
     pub(crate) stream: Arc<str>,
     pub(crate) group: Arc<str>,
     pub(crate) consumer: Arc<str>,
@@ -37,7 +37,7 @@ pub(crate) struct Subscription {
     pub(crate) outage: Outage,
     /// Whether the store currently refuses dead letters. Other calls may still succeed.
     pub(crate) dead_letter_outage: Outage,
-    pub(crate) metrics: WorkerMetrics,
+    pub(crate) metrics: Arc<WorkerMetrics>,
     /// Locked by the task that recreates a deleted group.
     pub(crate) group_recreation: tokio::sync::Mutex<()>,
     /// Messages that back off before their next attempt.
@@ -54,15 +54,14 @@ pub(crate) struct Subscription {
 
 impl Subscription {
     pub(crate) fn new(
-        index: usize,
         stream: &str,
         group: &Arc<str>,
         consumer: &Arc<str>,
         dead_letters: String,
-        metrics: WorkerMetrics,
-    ) -> Subscription {
-        Subscription {
-            index,
+        metrics: &Arc<WorkerMetrics>,
+    ) -> Arc<Subscription> {
+        Arc::new_cyclic(|this| Subscription {
+            this: this.clone(),
             stream: stream.into(),
             group: Arc::clone(group),
             consumer: Arc::clone(consumer),
@@ -72,14 +71,19 @@ impl Subscription {
             outbox: Outbox::default(),
             outage: Outage::default(),
             dead_letter_outage: Outage::default(),
-            metrics,
+            metrics: Arc::clone(metrics),
             group_recreation: tokio::sync::Mutex::new(()),
             backing_off: Mutex::default(),
             delayed_added: Notify::new(),
             claimable: Notify::new(),
             has_history: AtomicBool::new(false),
             last_read: Mutex::new(StreamId::MIN),
-        }
+        })
+    }
+
+    /// Returns a reference for a job of this stream.
+    pub(crate) fn shared(&self) -> Arc<Subscription> {
+        self.this.upgrade().expect("a subscription exists only behind a reference")
     }
 
     /// Returns the worker as a consumer of this stream.
