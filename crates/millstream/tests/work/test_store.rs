@@ -166,10 +166,15 @@ impl Running {
         Running { child: child.expect("run the binary"), command: command_line, output }
     }
 
+    /// Returns its process id.
+    pub(crate) fn pid(&self) -> String {
+        self.child.id().to_string()
+    }
+
     /// Sends a signal to the process.
     pub(crate) fn signal(&self, name: &str) {
         let signal = format!("-{name}");
-        let sent = Command::new("kill").args([&signal, &self.child.id().to_string()]).status();
+        let sent = Command::new("kill").args([&signal, &self.pid()]).status();
         assert!(sent.expect("run kill").success());
     }
 
@@ -178,11 +183,6 @@ impl Running {
         let pid = self.child.id();
         let script: String = names.iter().map(|name| format!("kill -{name} {pid}; sleep {pause};")).collect();
         assert!(Command::new("sh").args(["-c", &script]).status().expect("run sh").success());
-    }
-
-    /// Returns the id of the process.
-    pub(crate) fn pid(&self) -> u32 {
-        self.child.id()
     }
 
     /// Returns its standard error so far.
