@@ -19,16 +19,21 @@
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::backend::{
     Admin, Consumer, ConsumerInfo, Error, ErrorKind, GroupInfo, IdOrder, Range, Start, StreamId, StreamInfo,
 };
+use crate::heartbeat::{WorkerInfo, known_workers};
 use crate::monitor::{Lag, count_after, lag_of};
+use crate::names::{retry_key, workers_key};
 
 /// Maximum number of entries to read when counting what a reset changes.
 const ENTRIES_COUNTED_MAX: usize = 10_000;
+/// Number of fields of a hash to delete per call.
+const FIELDS_PER_DELETE: usize = 1_000;
 /// A consumer with a shorter idle time counts as active.
 const ACTIVE_IDLE_MAX: Duration = Duration::from_secs(60);
 
@@ -154,13 +159,38 @@ impl GroupManager {
         })
     }
 
-    /// Returns the names of the consumers that have tried to read within the last minute.
+    /// Returns the names of the consumers that have tried to read within the last minute, and of workers that send heartbeats.
     ///
     /// If the group is moved or deleted, they skip or repeat entries, or fail.
     pub async fn active_consumers(&self, stream: &str, group: &str) -> Result<Vec<String>, Error> {
         let consumers = self.backend.consumers(stream, group).await?;
-        let active = consumers.into_iter().filter(|consumer| consumer.idle < ACTIVE_IDLE_MAX);
-        Ok(active.map(|consumer| consumer.name).collect())
+        let workers = known_workers(&*self.backend, stream, group).await?;
+        let readers = consumers.into_iter().filter(|consumer| consumer.idle < ACTIVE_IDLE_MAX);
+        let live = workers.into_iter().filter(WorkerInfo::is_alive);
+        let names = readers.map(|consumer| consumer.name).chain(live.map(|worker| worker.heartbeat.consumer));
+        Ok(names.collect::<BTreeSet<String>>().into_iter().collect())
+    }
+
+    /// Deletes a group with its pending entries, and what workers remember about it. Returns false if it does not exist.
+    pub async fn delete(&self, stream: &str, group: &str) -> Result<bool, Error> {
+        let deleted = self.backend.delete_group(stream, group).await?;
+        for key in [retry_key(stream, group), workers_key(stream, group)] {
+            match self.delete_hash(&key).await {
+                // What is left of a deleted group does no harm.
+                Err(error) if matches!(error.kind(), ErrorKind::Denied | ErrorKind::WrongType) => {}
+                result => result?,
+            }
+        }
+        Ok(deleted)
+    }
+
+    async fn delete_hash(&self, key: &str) -> Result<(), Error> {
+        let fields = self.backend.hash_get_all(key).await?;
+        let names: Vec<String> = fields.into_iter().map(|(name, _)| name).collect();
+        for page in names.chunks(FIELDS_PER_DELETE) {
+            self.backend.hash_delete(key, page).await?;
+        }
+        Ok(())
     }
 
     /// Moves the group to the position in the plan.

@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::backend::{Backend, Error};
+use crate::backend::{Backend, Error, ErrorKind};
 use crate::names::workers_key;
 
 pub(crate) use process::this_process;
@@ -191,6 +191,20 @@ pub async fn workers(backend: &dyn Backend, stream: &str, group: &str) -> Result
         heartbeat,
     };
     Ok(heartbeats.into_iter().map(info).collect())
+}
+
+/// Like [`workers`], but returns no workers if the user may not read heartbeats, or if their key is not a hash.
+///
+/// For tools that show heartbeats beside other things.
+pub async fn known_workers(
+    backend: &dyn Backend,
+    stream: &str,
+    group: &str,
+) -> Result<Vec<WorkerInfo>, Error> {
+    match workers(backend, stream, group).await {
+        Err(error) if matches!(error.kind(), ErrorKind::Denied | ErrorKind::WrongType) => Ok(Vec::new()),
+        workers => workers,
+    }
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
 use millstream_worker::backend::ConsumerInfo;
 use millstream_worker::group_manager::GroupManager;
+use millstream_worker::heartbeat::known_workers;
 use serde_json::json;
 
 use super::confirm::Confirm;
@@ -15,7 +16,8 @@ use super::output::{note, print, print_json, print_line};
 use super::safe_text::printable;
 use super::table::{Table, row};
 use super::to_json;
-use super::value::{age, age_or_absent, count, counted};
+use super::value::{age_or_absent, count, counted};
+use super::workers;
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -76,16 +78,31 @@ async fn list(common: &CommonOptions, GroupArgs { stream, group }: &GroupArgs) -
     let backend = common.connect().await?;
     lookup::group(&*backend, stream, group).await?;
     let consumers = backend.consumers(stream, group).await?;
+    let workers = known_workers(&*backend, stream, group).await?;
     if common.json {
-        return print_json(&consumers.iter().map(to_json::consumer).collect());
+        return print_json(&to_json::consumers(&consumers, &workers));
     }
-    if consumers.is_empty() {
+    let rows = workers::rows(&consumers, &workers);
+    if rows.is_empty() {
         note(&format!("group {} of stream {} has no consumers", printable(group), printable(stream)));
     }
-    let rows = consumers.iter().map(|consumer| {
-        row![&consumer.name, count(consumer.pending), age(consumer.idle), age_or_absent(consumer.inactive),]
+    let rows = rows.iter().map(|row| {
+        let [host, pid, busy, heartbeat, state] = row.worker_cells();
+        row![
+            row.name,
+            count(row.consumer.map_or(0, |consumer| consumer.pending)),
+            age_or_absent(row.consumer.map(|consumer| consumer.idle)),
+            age_or_absent(row.consumer.and_then(|consumer| consumer.inactive)),
+            host,
+            pid,
+            busy,
+            heartbeat,
+            state,
+        ]
     });
-    print(Table::new(&["CONSUMER", ">PENDING", ">IDLE", ">INACTIVE"], rows))
+    let titles =
+        ["CONSUMER", ">PENDING", ">IDLE", ">INACTIVE", "HOST", ">PID", ">BUSY", ">HEARTBEAT", "STATE"];
+    print(Table::new(&titles, rows))
 }
 
 impl RemoveConsumer {

@@ -29,6 +29,7 @@ pub(crate) mod tail;
 pub(crate) mod time;
 pub(crate) mod to_json;
 pub(crate) mod value;
+pub(crate) mod workers;
 
 pub(crate) use failure::Failure;
 

@@ -2,10 +2,12 @@
 
 use millstream_worker::backend::{ConsumerInfo, Entry, PendingRow, StreamInfo};
 use millstream_worker::dead_letter::DeadLetter;
+use millstream_worker::heartbeat::WorkerInfo;
 use millstream_worker::monitor::{GroupSnapshot, GroupVerdict, Health, MissedAccuracy};
 use serde_json::{Value, json};
 
 use super::value::{fields_json, millis, millis_since_epoch};
+use super::workers;
 
 /// Returns a stream.
 pub(crate) fn stream(name: &str, info: &StreamInfo) -> Value {
@@ -46,13 +48,51 @@ pub(crate) fn group(group: &GroupSnapshot) -> Value {
     })
 }
 
-/// Returns a consumer of a group.
-pub(crate) fn consumer(consumer: &ConsumerInfo) -> Value {
+/// Returns the consumers of a group, each with its workers. A worker that has not read yet has a consumer without times.
+pub(crate) fn consumers(consumers: &[ConsumerInfo], workers: &[WorkerInfo]) -> Value {
+    let mut all: Vec<Value> = Vec::new();
+    for row in workers::rows(consumers, workers) {
+        if all.last().is_none_or(|last| last["consumer"] != row.name) {
+            all.push(json!({
+                "consumer": row.name,
+                "pending": row.consumer.map_or(0, |consumer| consumer.pending),
+                "idle_ms": row.consumer.map(|consumer| millis(consumer.idle)),
+                "inactive_ms": row.consumer.and_then(|consumer| consumer.inactive).map(millis),
+                "workers": [],
+            }));
+        }
+        if let (Some(worker), Some(last)) = (row.worker, all.last_mut())
+            && let Value::Array(of_consumer) = &mut last["workers"]
+        {
+            of_consumer.push(self::worker(worker));
+        }
+    }
+    all.into()
+}
+
+/// Returns a worker that sends heartbeats or has crashed recently.
+fn worker(worker: &WorkerInfo) -> Value {
+    let heartbeat = &worker.heartbeat;
     json!({
-        "consumer": consumer.name,
-        "pending": consumer.pending,
-        "idle_ms": millis(consumer.idle),
-        "inactive_ms": consumer.inactive.map(millis),
+        "instance": heartbeat.instance,
+        "alive": worker.is_alive(),
+        "heartbeat_age_ms": millis(worker.age),
+        "state": heartbeat.state.as_str(),
+        "host": heartbeat.host,
+        "pid": heartbeat.pid,
+        "version": heartbeat.version,
+        "handler": heartbeat.handler,
+        "slots": heartbeat.slots,
+        "slots_max": heartbeat.slots_max,
+        "busy": heartbeat.busy,
+        "prefetched": heartbeat.prefetched,
+        "received": heartbeat.received,
+        "acknowledged": heartbeat.acknowledged,
+        "retried": heartbeat.retried,
+        "dead": heartbeat.dead,
+        "listen": heartbeat.listen,
+        "started_at_ms": heartbeat.started_at_ms,
+        "beat_at_ms": heartbeat.beat_at_ms,
     })
 }
 

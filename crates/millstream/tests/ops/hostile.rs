@@ -15,7 +15,7 @@ const HOSTILE: &str =
 /// Id of the only entry.
 const ID: &str = "1731664200000-0";
 
-/// A server with a stream, a group, a consumer, a field and a dead letter that all have the hostile name.
+/// A server with a stream, a group, a consumer, a worker, a field and a dead letter that all have the hostile name.
 fn hostile_store() -> TestStore {
     let store = TestStore::empty(&[]);
     let dead_letters = dead_letters_of(HOSTILE);
@@ -33,6 +33,10 @@ fn hostile_store() -> TestStore {
         [HOSTILE, HOSTILE],
     ];
     store.call(&[&["XADD", &dead_letters, ID], letter.as_flattened()].concat());
+    let heartbeat =
+        serde_json::json!({"consumer": HOSTILE, "host": HOSTILE, "state": HOSTILE, "listen": HOSTILE});
+    let workers = format!("{{{HOSTILE}}}:workers:{HOSTILE}");
+    store.call(&["HSET", &workers, HOSTILE, &heartbeat.to_string()]);
     store
 }
 

@@ -16,3 +16,4 @@ mod support;
 mod test_store;
 mod verdicts;
 mod watch;
+mod workers;

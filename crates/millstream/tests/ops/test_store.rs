@@ -188,6 +188,11 @@ pub(crate) struct Followed {
 }
 
 impl Followed {
+    /// Returns the id of the process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Returns the next line of its output. Empty once it has ended.
     pub(crate) fn line(&mut self) -> String {
         let mut line = String::new();

@@ -66,6 +66,20 @@ fn top_does_not_call_a_group_unread_because_its_workers_have_left() {
 }
 
 #[test]
+fn top_shows_the_workers_of_a_group() {
+    let store = TestStore::millstream();
+    let work =
+        ["work", "--stream", "orders", "--group", "billing", "--exec", "sleep 600", "--consumer", "mine"];
+    let _running = store.follow(&[&work[..], &["--concurrency", "1", "--quiet"]].concat());
+    let Some(terminal) = Terminal::run(&store, "", FAST) else { return };
+    terminal.shows("lag of orders / billing");
+    terminal.press(&["Enter"]);
+    terminal.shows_all(&["HEARTBEAT", "mine", "1 of 1", "working"]);
+    terminal.press(&["q"]);
+    terminal.ended(0);
+}
+
+#[test]
 fn signals_and_ctrl_c_restore_the_terminal() {
     let store = TestStore::millstream();
     for (signal, code) in [("TERM", 143), ("INT", 130), ("HUP", 129)] {

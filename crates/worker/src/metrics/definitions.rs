@@ -87,6 +87,8 @@ definitions! {
     GROUP_OLDEST_UNREAD_AGE "group_oldest_unread_age_seconds" Gauge Buckets::None, "Age in seconds of the oldest entry that the group has not read yet, 0 if there is none.";
     GROUP_OLDEST_PENDING_AGE "group_oldest_pending_age_seconds" Gauge Buckets::None, "Age in seconds of the oldest pending entry of the group, 0 if there is none.";
     GROUP_STUCK "group_stuck_messages" Gauge Buckets::None, "Pending entries that were delivered many times or have been idle for a long time.";
+    GROUP_WORKERS "group_workers" Gauge Buckets::None, "Workers of the group that send heartbeats.";
+    GROUP_DEAD_WORKERS "group_dead_workers" Gauge Buckets::None, "Workers of the group that stopped sending heartbeats within the last hour and did not drain.";
     GROUP_HEALTH "group_health" Gauge Buckets::None, "Health of the group: 0 ok, 1 degraded, 2 critical.";
     DLQ_LENGTH "dlq_length" Gauge Buckets::None, "Entries in the dead-letter stream.";
     DLQ_MESSAGES "dlq_messages_total" Counter Buckets::None, "Messages that the worker dead-lettered, by reason.";

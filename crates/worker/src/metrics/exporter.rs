@@ -5,8 +5,8 @@
 //! `millstream_`.
 
 use super::definitions::{
-    DLQ_LENGTH, Definition, GROUP_HEALTH, GROUP_LAG, GROUP_LAG_EXACT, GROUP_MISSED, GROUP_MISSED_EXACT,
-    GROUP_OLDEST_PENDING_AGE, GROUP_OLDEST_UNREAD_AGE, GROUP_STUCK,
+    DLQ_LENGTH, Definition, GROUP_DEAD_WORKERS, GROUP_HEALTH, GROUP_LAG, GROUP_LAG_EXACT, GROUP_MISSED,
+    GROUP_MISSED_EXACT, GROUP_OLDEST_PENDING_AGE, GROUP_OLDEST_UNREAD_AGE, GROUP_STUCK, GROUP_WORKERS,
 };
 use super::text::{MetricKind, PrometheusText};
 use crate::backend::{ConsumerInfo, StreamId};
@@ -137,6 +137,10 @@ fn write_health(
     family(&GROUP_OLDEST_UNREAD_AGE, &|group| group.unread_age().unwrap_or_default().as_secs_f64());
     family(&GROUP_OLDEST_PENDING_AGE, &|group| group.pending_age().unwrap_or_default().as_secs_f64());
     family(&GROUP_STUCK, &|group| group.scan.stuck as f64);
+    family(&GROUP_WORKERS, &|group| group.workers.iter().filter(|worker| worker.is_alive()).count() as f64);
+    family(&GROUP_DEAD_WORKERS, &|group| {
+        group.workers.iter().filter(|worker| !worker.is_alive()).count() as f64
+    });
     family(&GROUP_HEALTH, &|group| f64::from(group.verdict(limits).health as u8));
     write_family(text, heading(&DLQ_LENGTH), streams, |stream| {
         (vec![("stream", &*stream.name)], Some(stream.dead_letters_length))

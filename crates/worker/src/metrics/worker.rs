@@ -228,7 +228,8 @@ mod tests {
         let metrics = WorkerMetrics::new(&registry, "orders", "billing", "charge");
         metrics.record_scaling(2, 4, "lag");
         let text = registry.text();
-        for definition in ALL.iter().filter(|d| ![GROUP_STUCK.name, GROUP_HEALTH.name].contains(&d.name)) {
+        let of_exporter = [GROUP_STUCK, GROUP_HEALTH, GROUP_WORKERS, GROUP_DEAD_WORKERS];
+        for definition in ALL.iter().filter(|definition| !of_exporter.contains(definition)) {
             assert!(
                 text.contains(&format!("# TYPE {} {}\n", definition.name, definition.kind)),
                 "{}",

@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 use super::missed::{Missed, unread};
 use super::snapshot::{GroupSnapshot, Lag, LagAccuracy, OldestEntry, PendingScan, StreamSnapshot};
 use crate::backend::{Admin, Error, GroupInfo, PendingFilter, PendingRow, Range, StreamId, StreamInfo};
+use crate::heartbeat::known_workers;
 use crate::message::age_of;
 use crate::names::dead_letters_of;
 
@@ -113,6 +114,7 @@ impl Monitor {
         let lag = lag_of(&*self.backend, stream, info, &group, self.scan_limit).await?;
         let (scan, oldest) = self.scan_pending(stream, &group.name).await?;
         let consumers = self.backend.consumers(stream, &group.name).await?;
+        let workers = known_workers(&*self.backend, stream, &group.name).await?;
         Ok(GroupSnapshot {
             stream: stream.to_owned(),
             missed: Missed::of(info, &group),
@@ -126,6 +128,7 @@ impl Monitor {
             oldest_pending: oldest.map(|id| OldestEntry { id, age: age_of(id, at) }),
             scan,
             consumers,
+            workers,
             last_delivered: group.last_delivered,
             entries_read: group.entries_read,
             dead_letters_length,

@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use super::missed::Missed;
 use crate::backend::{ConsumerInfo, PendingRow, StreamId, StreamInfo};
+use crate::heartbeat::WorkerInfo;
 
 /// A snapshot of a stream with its groups.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,6 +60,9 @@ pub struct GroupSnapshot {
     pub scan: PendingScan,
     /// The consumers of the group, sorted by name.
     pub consumers: Vec<ConsumerInfo>,
+    /// The workers of the group that send heartbeats or have crashed recently, sorted by consumer name. Other clients and
+    /// workers without heartbeats are missing.
+    pub workers: Vec<WorkerInfo>,
     /// The group's position: the next delivery of new entries starts after this id.
     pub last_delivered: StreamId,
     /// Number of entries that the group has read. `None` if the store does not know.
@@ -76,6 +80,11 @@ impl GroupSnapshot {
     /// Returns the age of the oldest pending entry. `None` if no entry is pending, or its id contains no valid time.
     pub fn pending_age(&self) -> Option<Duration> {
         self.oldest_pending.and_then(|pending| pending.age)
+    }
+
+    /// Returns the workers with this consumer name.
+    pub fn workers_of(&self, consumer: &str) -> impl Iterator<Item = &WorkerInfo> {
+        self.workers.iter().filter(move |worker| worker.heartbeat.consumer == consumer)
     }
 
     /// Whether a consumer has ever read from the group, as far as the store shows it.

@@ -8,6 +8,7 @@ use millstream_store::verbs::Add;
 
 use super::*;
 use crate::backend::{Admin, Backend, ConsumerInfo, Embedded, Read, Start, StreamId};
+use crate::heartbeat::{Heartbeat, WorkerInfo, WorkerState};
 use crate::metrics::{ConsumerSeries, exporter_text};
 use crate::names::dead_letters_of;
 use crate::producer::Producer;
@@ -137,6 +138,43 @@ async fn verdict_finds_each_problem_at_its_threshold() {
         let verdict = group.verdict(&Limits::default());
         assert_eq!((verdict.health, verdict.findings.len()), (health, 1), "{code}: {verdict}");
         assert_eq!((verdict.findings[0].code, verdict.findings[0].health), (code, health), "{verdict}");
+    }
+}
+
+fn worker(state: WorkerState, age: Duration) -> WorkerInfo {
+    let json = br#"{"consumer":"one","host":"web-3","pid":412,"interval_ms":5000}"#;
+    let mut heartbeat = Heartbeat::parse("i", json).unwrap();
+    heartbeat.state = state;
+    WorkerInfo { heartbeat, age }
+}
+
+#[tokio::test]
+async fn verdict_judges_workers_by_their_heartbeats() {
+    use WorkerState::{CircuitOpen, Draining, Waiting, Working};
+    let (fresh, old) = (Duration::ZERO, MINUTE);
+    let cases = [
+        (vec![worker(Working, fresh)], 1, None),
+        (vec![worker(CircuitOpen, fresh)], 0, Some(("circuit_open", Health::Degraded))),
+        (vec![worker(Working, fresh), worker(Waiting, fresh)], 1, Some(("name_in_use", Health::Degraded))),
+        (vec![worker(Draining, fresh), worker(Waiting, fresh)], 1, None),
+        (vec![worker(Working, old)], 1, Some(("worker_dead", Health::Degraded))),
+        (vec![worker(Working, old)], 0, Some(("worker_dead", Health::Ok))),
+        (vec![worker(Working, old), worker(Working, fresh)], 1, None),
+    ];
+    for (workers, pending, found) in cases {
+        let mut group = healthy_group().await;
+        // A worker whose handlers run for long does not read, so its consumer is idle.
+        (group.entries_read, group.consumers) = (Some(1), vec![consumer(10 * MINUTE, pending)]);
+        group.workers = workers;
+        let verdict = group.verdict(&Limits::default());
+        let findings: Vec<_> =
+            verdict.findings.iter().map(|finding| (finding.code, finding.health)).collect();
+        assert_eq!(findings, found.into_iter().collect::<Vec<_>>(), "{verdict}");
+        group.lag.count = 1;
+        let no_reader =
+            group.verdict(&Limits::default()).findings.iter().any(|found| found.code == "no_reader");
+        let works = group.workers.iter().any(|worker| worker.is_alive() && worker.heartbeat.state == Working);
+        assert_eq!(no_reader, !works, "{:?}", group.workers);
     }
 }
 

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use super::missed::MissedAccuracy;
 use super::snapshot::GroupSnapshot;
+use crate::backend::ConsumerInfo;
+use crate::heartbeat::{Heartbeat, WorkerInfo, WorkerState};
 
 /// The health of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -98,7 +100,7 @@ pub struct Finding {
     /// The severity of the problem.
     pub health: Health,
     /// A fixed code for programs: `missed`, `lag`, `unread_age`, `pending`, `pending_idle`, `stuck`, `dead_letters`,
-    /// `no_reader`, `consumer_idle`.
+    /// `no_reader`, `consumer_idle`, `worker_dead`, `circuit_open`, `name_in_use`.
     pub code: &'static str,
     /// The consumer that has the problem. `None` if it concerns the whole group.
     pub consumer: Option<String>,
@@ -179,6 +181,7 @@ impl GroupSnapshot {
             "entries are unread and no consumer reads them".to_owned(),
         );
         findings.extend(self.idle_consumers(limits));
+        findings.extend(self.workers.iter().filter_map(|worker| self.worker_finding(worker)));
         GroupVerdict::of(findings)
     }
 
@@ -187,9 +190,13 @@ impl GroupSnapshot {
         if self.was_read() { health } else { health.min(limits.worst_if_never_read) }
     }
 
-    /// Returns critical if entries are unread and no consumer is active.
+    /// Returns critical if entries are unread and no consumer is active. A worker whose handlers run for long does not read,
+    /// but it is active.
     fn reader_health(&self, limits: &Limits) -> Health {
-        let no_reader = self.consumers.iter().all(|consumer| consumer.idle >= limits.consumer_idle);
+        let is_working =
+            |worker: &WorkerInfo| worker.is_alive() && worker.heartbeat.state == WorkerState::Working;
+        let no_reader = !self.workers.iter().any(is_working)
+            && self.consumers.iter().all(|consumer| consumer.idle >= limits.consumer_idle);
         if no_reader && self.lag.count > 0 { Health::Critical } else { Health::Ok }
     }
 
@@ -217,9 +224,12 @@ impl GroupSnapshot {
         Some(Finding { health, code: "missed", consumer: None, text })
     }
 
-    /// Returns a finding for each idle consumer: degraded if it has pending entries, otherwise ok.
+    /// Returns a finding for each idle consumer without heartbeats: degraded if it has pending entries, otherwise ok.
     fn idle_consumers(&self, limits: &Limits) -> impl Iterator<Item = Finding> {
-        let idle = self.consumers.iter().filter(|consumer| consumer.idle >= limits.consumer_idle);
+        let is_idle = |consumer: &&ConsumerInfo| {
+            consumer.idle >= limits.consumer_idle && self.workers_of(&consumer.name).next().is_none()
+        };
+        let idle = self.consumers.iter().filter(is_idle);
         idle.map(|consumer| Finding {
             health: if consumer.pending > 0 { Health::Degraded } else { Health::Ok },
             code: "consumer_idle",
@@ -232,6 +242,43 @@ impl GroupSnapshot {
                 if consumer.pending == 1 { "entry" } else { "entries" }
             ),
         })
+    }
+
+    /// Returns a finding for a worker that is dead, whose circuit breaker is open, or that waits for another one.
+    fn worker_finding(&self, worker: &WorkerInfo) -> Option<Finding> {
+        let Heartbeat { consumer, host, pid, state, .. } = &worker.heartbeat;
+        let name = format!("worker {consumer} (host {host}, pid {pid})");
+        let has_rival = || {
+            self.workers_of(consumer).any(|other| {
+                let ends = matches!(other.heartbeat.state, WorkerState::Waiting | WorkerState::Draining);
+                other.is_alive() && !ends
+            })
+        };
+        let (health, code, text) = match state {
+            // Another process has taken over the name and the pending entries.
+            _ if !worker.is_alive() && self.workers_of(consumer).any(WorkerInfo::is_alive) => return None,
+            _ if !worker.is_alive() => {
+                let owner = self.consumers.iter().find(|found| found.name == *consumer);
+                let pending = owner.map_or(0, |found| found.pending);
+                let entries = if pending == 1 { "entry" } else { "entries" };
+                let age = seconds(worker.age);
+                let text = format!(
+                    "{name} has crashed or is frozen: its last heartbeat is {age} old, and it has {pending} pending {entries}"
+                );
+                (if pending > 0 { Health::Degraded } else { Health::Ok }, "worker_dead", text)
+            }
+            WorkerState::CircuitOpen => {
+                let text = format!("the circuit breaker of {name} is open: all its handler calls fail");
+                (Health::Degraded, "circuit_open", text)
+            }
+            WorkerState::Waiting if has_rival() => {
+                let text =
+                    format!("{name} does not start, because another live worker has its consumer name");
+                (Health::Degraded, "name_in_use", text)
+            }
+            _ => return None,
+        };
+        Some(Finding { health, code, consumer: Some(consumer.clone()), text })
     }
 }
 

@@ -14,8 +14,8 @@ use super::subscription::Subscription;
 use crate::backend::{Error, ErrorKind};
 use crate::heartbeat::{self, KEPT_FOR, WorkerState};
 
-/// How soon a worker sends a heartbeat again after one failed.
-const RETRY_DELAY: Duration = Duration::from_secs(1);
+/// How soon a worker sends its second heartbeat, and the next one after one failed. The first one shows no messages yet.
+const SHORT_DELAY: Duration = Duration::from_secs(1);
 /// How often the workers of a group look for heartbeats of crashed workers.
 const CLEAN_INTERVAL: Duration = Duration::from_secs(60);
 /// Number of workers from which each looks less often, so that a group reads its heartbeats at most this number of times per
@@ -27,7 +27,7 @@ const CLEANERS_MAX: u32 = 10;
 pub(crate) async fn beat(core: &Core, subscription: &Subscription) {
     let Some(every) = core.settings.heartbeat else { return };
     let mut next_cleaning = Instant::now();
-    let mut is_failing = false;
+    let (mut is_first, mut is_failing) = (true, false);
     loop {
         let state = state(core);
         let result = beat_once(core, subscription, state).await;
@@ -48,7 +48,8 @@ pub(crate) async fn beat(core: &Core, subscription: &Subscription) {
         if result.is_ok() && next_cleaning <= Instant::now() {
             next_cleaning = Instant::now() + clean(core, subscription).await;
         }
-        let delay = if result.is_ok() { every } else { every.min(RETRY_DELAY) };
+        let is_regular = result.is_ok() && !std::mem::take(&mut is_first);
+        let delay = if is_regular { every } else { every.min(SHORT_DELAY) };
         tokio::select! {
             () = sleep(delay) => {}
             // Others learn at once that this worker drains.

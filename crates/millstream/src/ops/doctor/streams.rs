@@ -1,6 +1,7 @@
 //! Findings about streams and groups, and how to fix them.
 
 use millstream_worker::backend::ConsumerInfo;
+use millstream_worker::heartbeat::WorkerInfo;
 use millstream_worker::monitor::{Finding as GroupFinding, GroupSnapshot, Health, Limits, StreamSnapshot};
 
 use super::finding::Finding;
@@ -111,6 +112,12 @@ fn group_finding(group: &GroupSnapshot, found: GroupFinding) -> Finding {
             )
         }
         "no_reader" => format!("start a worker with: {}", start_worker(group, "")),
+        "worker_dead" => dead_worker(group, found.consumer.as_deref().unwrap_or_default()),
+        "circuit_open" => open_breaker(group, found.consumer.as_deref().unwrap_or_default()),
+        "name_in_use" => {
+            "stop one of the workers, or give each a name of its own with --consumer, or leave --consumer out"
+                .to_owned()
+        }
         "consumer_idle" => remove_consumer(group, found.consumer.as_deref().unwrap_or_default()),
         _ => {
             let list = format!("list them with: {}", suggest("pending ls", &[stream, name], "--min-idle 5m"));
@@ -125,6 +132,29 @@ fn group_finding(group: &GroupSnapshot, found: GroupFinding) -> Finding {
     };
     let GroupFinding { health, code, text, .. } = found;
     Finding { health, code, stream: Some(stream.clone()), group: Some(name.clone()), text, way_out }
+}
+
+/// Suggests what to do about a worker that sends no heartbeats any more.
+fn dead_worker(group: &GroupSnapshot, consumer: &str) -> String {
+    let has_pending = group.consumers.iter().any(|other| other.name == consumer && other.pending > 0);
+    let has_others = group.workers.iter().any(WorkerInfo::is_alive);
+    match (has_pending, has_others) {
+        (false, _) => "find out in its log why it ended; it left no messages".to_owned(),
+        (true, true) => {
+            "the other workers take its messages over when their leases run out; its log says why it ended"
+                .to_owned()
+        }
+        (true, false) => format!("let a worker take over its messages: {}", start_worker(group, "")),
+    }
+}
+
+/// Suggests how to find out why all handler calls of a worker fail.
+fn open_breaker(group: &GroupSnapshot, consumer: &str) -> String {
+    let listen = group.workers_of(consumer).find_map(|worker| worker.heartbeat.listen.as_deref());
+    let readyz = listen.map_or_else(String::new, |address| format!(" or http://{address}/readyz"));
+    format!(
+        "see the error in its log{readyz}; the worker probes and continues by itself, and keeps all messages"
+    )
 }
 
 /// Suggests how to remove a consumer that will not come back. Its pending entries need an heir.

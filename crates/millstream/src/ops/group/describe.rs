@@ -52,7 +52,7 @@ async fn find(backend: &dyn Admin, stream: &str, group: Option<&str>) -> Result<
 fn group_json(group: &GroupSnapshot, last_id: StreamId) -> Value {
     let mut json = to_json::group(group);
     json["last_id"] = Value::from(last_id.to_string());
-    json["consumer_list"] = group.consumers.iter().map(to_json::consumer).collect();
+    json["consumer_list"] = to_json::consumers(&group.consumers, &group.workers);
     json["verdict"] = to_json::verdict(&group.verdict(&Limits::default()));
     json
 }

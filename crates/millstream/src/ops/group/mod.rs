@@ -190,7 +190,8 @@ async fn remove(
 ) -> Result<(), Failure> {
     let backend = common.connect().await?;
     let info = lookup::group(&*backend, stream, group).await?;
-    let active = GroupManager::new(backend.clone()).active_consumers(stream, group).await?;
+    let groups = GroupManager::new(backend);
+    let active = groups.active_consumers(stream, group).await?;
     let entries = counted(info.pending, "pending entry", "pending entries");
     let consumers = counted(info.consumers, "consumer", "consumers");
     let what = format!("group {} of {}, with {consumers} and {entries}", printable(group), printable(stream));
@@ -199,7 +200,7 @@ async fn remove(
     } else {
         active::refuse(group, &active, force)?;
         confirm.ask(&format!("remove {what}")).await?;
-        backend.delete_group(stream, group).await?
+        groups.delete(stream, group).await?
     };
     if common.json {
         return print_json(&json!({

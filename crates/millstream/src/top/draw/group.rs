@@ -12,6 +12,7 @@ use super::palette::Palette;
 use crate::ops::safe_text::printable;
 use crate::ops::shell::suggest;
 use crate::ops::value::{ABSENT, age, age_of, age_or_absent, count, counted, format_lag, format_missed};
+use crate::ops::workers;
 use crate::top::row::{GroupRow, Row, RowKey};
 use crate::top::state::State;
 
@@ -159,7 +160,8 @@ fn column(heading: &str, kind: CellKind, drop_priority: u8) -> Column {
 }
 
 fn consumers(group: &GroupSnapshot, palette: &Palette, width: usize) -> Vec<Line<'static>> {
-    if group.consumers.is_empty() {
+    let rows = workers::rows(&group.consumers, &group.workers);
+    if rows.is_empty() {
         // The position of a new group can be the end of the stream, so it shows nothing about reads.
         let is_at_the_start = group.last_delivered == StreamId::MIN;
         return vec![Line::from(match group.was_read() {
@@ -172,15 +174,22 @@ fn consumers(group: &GroupSnapshot, palette: &Palette, width: usize) -> Vec<Line
         column("CONSUMER", CellKind::Name, 0),
         column("PENDING", CellKind::Number, 0),
         column("IDLE", CellKind::Number, 0),
-        column("INACTIVE", CellKind::Number, 1),
+        column("INACTIVE", CellKind::Number, 6),
+        column("HOST", CellKind::Name, 4),
+        column("PID", CellKind::Number, 5),
+        column("BUSY", CellKind::Number, 3),
+        column("HEARTBEAT", CellKind::Number, 2),
+        column("STATE", CellKind::Word, 1),
     ]);
-    for consumer in &group.consumers {
-        grid.push(vec![
-            printable(&consumer.name).into(),
-            count(consumer.pending).into(),
-            age(consumer.idle).into(),
-            age_or_absent(consumer.inactive).into(),
-        ]);
+    for row in rows {
+        let mut cells = vec![
+            printable(row.name).into(),
+            count(row.consumer.map_or(0, |consumer| consumer.pending)).into(),
+            age_or_absent(row.consumer.map(|consumer| consumer.idle)).into(),
+            age_or_absent(row.consumer.and_then(|consumer| consumer.inactive)).into(),
+        ];
+        cells.extend(row.worker_cells().map(|cell| Span::from(printable(cell))));
+        grid.push(cells);
     }
     grid.lines(width, palette.dim)
 }
