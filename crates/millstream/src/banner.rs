@@ -1,4 +1,5 @@
-//! The banner that a server prints at start: its addresses, its data folder, and a command to try.
+//! The banner that a server prints at start: its addresses, its data folder, and a command to try. If the log is JSON, one
+//! line of the log replaces it.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -9,7 +10,7 @@ use millstream_server::Running;
 use millstream_server::memory::{Available, Source, human};
 use millstream_server::settings::Id;
 
-/// Prints the banner to standard error.
+/// Prints the banner to standard error, or writes its facts to the log if that is JSON.
 pub(crate) fn print(running: &Running) {
     let banner = Banner {
         addresses: running.addresses(),
@@ -21,6 +22,9 @@ pub(crate) fn print(running: &Running) {
         io_threads: running.settings().number(Id::IoThreads),
         has_password: running.server().requires_login(),
     };
+    if running.settings().text(Id::LogFormat) == "json" {
+        return running.log_notice(&banner.sentence());
+    }
     // If standard error is closed, the server runs without a banner.
     let _ = anstream::stderr().write_all(banner.render().as_bytes());
 }
@@ -104,21 +108,32 @@ impl Banner<'_> {
         let version = concat!("millstream ", env!("CARGO_PKG_VERSION"));
         let _ =
             write!(text, "\n  {}  Redis-compatible streams and consumer groups\n\n", painted(TITLE, version));
-        let threads =
-            if self.io_threads == 1 { "1 thread".to_owned() } else { format!("{} threads", self.io_threads) };
-        let rows = [
-            ("listening", format!("{} ({threads}, pid {})", self.listening(), std::process::id())),
-            ("data", self.data.clone()),
-            ("memory", self.memory.clone()),
-            ("removed", self.removed.clone()),
-            ("try", painted(COMMAND, &self.example())),
-            ("stop", "Ctrl-C".to_owned()),
-        ];
-        for (label, value) in rows.iter().filter(|(_, value)| !value.is_empty()) {
+        let advice = [("try", painted(COMMAND, &self.example())), ("stop", "Ctrl-C".to_owned())];
+        let rows = self.facts().into_iter().chain(advice);
+        for (label, value) in rows.filter(|(_, value)| !value.is_empty()) {
             let _ = writeln!(text, "  {}  {value}", painted(LABEL, &format!("{label:<9}")));
         }
         text.push('\n');
         text
+    }
+
+    /// Returns the facts about the server, each with a label. A value can be empty.
+    fn facts(&self) -> [(&'static str, String); 4] {
+        let threads =
+            if self.io_threads == 1 { "1 thread".to_owned() } else { format!("{} threads", self.io_threads) };
+        [
+            ("listening", format!("{} ({threads}, pid {})", self.listening(), std::process::id())),
+            ("data", self.data.clone()),
+            ("memory", self.memory.clone()),
+            ("removed", self.removed.clone()),
+        ]
+    }
+
+    /// Returns the facts as one line.
+    fn sentence(&self) -> String {
+        let facts = self.facts().into_iter().filter(|(_, value)| !value.is_empty());
+        let facts: Vec<String> = facts.map(|(label, value)| format!("{label}: {value}")).collect();
+        format!("millstream {} has started; {}", env!("CARGO_PKG_VERSION"), facts.join("; "))
     }
 
     fn listening(&self) -> String {

@@ -45,7 +45,5 @@ fn serve(settings: Settings) -> Result<(), Failure> {
     let failure = |error: &dyn Error| Failure::Other(error.to_string());
     let running = Server::start(settings).map_err(|error| failure(&error))?;
     banner::print(&running);
-    running.run().map_err(|error| failure(&error))?;
-    note("millstream: stopped");
-    Ok(())
+    running.run().map_err(|error| failure(&error))
 }

@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use millstream_protocol::errors::{self, CommandError};
 use millstream_protocol::resp::Writer;
@@ -12,8 +12,8 @@ use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::task::JoinSet;
 
-use crate::audit::AuditKind;
 use crate::connection::Connection;
+use crate::event_log::EventKind;
 use crate::io_thread::IoThreadHandle;
 use crate::listen::{Listeners, UnixSocket};
 use crate::registry::{Client, ConnectionInfo};
@@ -23,8 +23,6 @@ use crate::stats::Event;
 
 /// Pause after a failed accept, for example for lack of descriptors or memory.
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
-/// Minimum time between two log lines about failed accepts of one listener.
-const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Accepts connections until the server is asked to stop.
 pub(crate) async fn run(
@@ -61,11 +59,10 @@ async fn accept_tcp(
     acceptor: Acceptor,
     start: fn(&Acceptor, stream: TcpStream, addr: SocketAddr),
 ) {
-    let mut logged_at = None;
     loop {
         match listener.accept().await {
             Ok((stream, addr)) => start(&acceptor, stream, addr),
-            Err(error) => after_failure(&error, &mut logged_at).await,
+            Err(error) => acceptor.after_failure(&error).await,
         }
     }
 }
@@ -76,32 +73,28 @@ fn accept_unix(socket: UnixSocket, acceptor: Acceptor) -> io::Result<impl Future
     let listener = UnixListener::from_std(socket.listener.try_clone()?)?;
     Ok(async move {
         let path = socket.path().display().to_string();
-        let mut logged_at = None;
         loop {
             match listener.accept().await {
                 Ok((stream, _)) => acceptor.start_unix(stream, &path),
-                Err(error) => after_failure(&error, &mut logged_at).await,
+                Err(error) => acceptor.after_failure(&error).await,
             }
         }
     })
 }
 
-/// Logs a failed accept and waits before the next one.
-///
-/// A client that disconnected before it was accepted is no failure. If descriptors or memory are short, the loop
-/// can only wait until other clients disconnect.
-async fn after_failure(error: &io::Error, logged_at: &mut Option<Instant>) {
-    if error.kind() == io::ErrorKind::ConnectionAborted {
-        return;
-    }
-    if logged_at.is_none_or(|at| at.elapsed() >= LOG_INTERVAL) {
-        eprintln!("millstream: cannot accept connections, the server keeps trying: {error}");
-        *logged_at = Some(Instant::now());
-    }
-    tokio::time::sleep(RETRY_PAUSE).await;
-}
-
 impl Acceptor {
+    /// Logs a failed accept and waits before the next one.
+    ///
+    /// A client that disconnected before it was accepted is no failure. If descriptors or memory are short, the loop
+    /// can only wait until other clients disconnect.
+    async fn after_failure(&self, error: &io::Error) {
+        if error.kind() == io::ErrorKind::ConnectionAborted {
+            return;
+        }
+        self.server.note_event(EventKind::CannotAccept, "", None, &error.to_string());
+        tokio::time::sleep(RETRY_PAUSE).await;
+    }
+
     fn start_tcp(&self, stream: TcpStream, addr: SocketAddr) {
         self.server.stats.note(Event::Connection);
         if self.is_protected_from(addr) {
@@ -142,7 +135,7 @@ impl Acceptor {
     fn is_protected_from(&self, addr: SocketAddr) -> bool {
         let is_protected = !addr.ip().to_canonical().is_loopback() && is_protected(&self.server);
         if is_protected {
-            self.server.audit(AuditKind::Refused, &addr.to_string(), None, "protected mode");
+            self.server.audit(EventKind::Refused, &addr.to_string(), None, "protected mode");
         }
         is_protected
     }
@@ -154,12 +147,12 @@ impl Acceptor {
         let must_log_in = server.requires_login();
         if must_log_in && let Some(closed) = server.clients.close_longest_logged_out(clients_max) {
             server.stats.note(Event::LoginTimeoutClose);
-            server.audit(AuditKind::LoginTimeout, &closed.addr, None, "to make room for a new client");
+            server.audit(EventKind::LoginTimeout, &closed.addr, None, "to make room for a new client");
         }
         let added = server.clients.add(info, server.uptime_ms(), clients_max, must_log_in);
         let (kind, what) = match added {
-            Some(_) => (AuditKind::Connected, ""),
-            None => (AuditKind::Refused, "maxclients"),
+            Some(_) => (EventKind::Connected, ""),
+            None => (EventKind::Refused, "maxclients"),
         };
         server.audit(kind, &addr, None, what);
         added.ok_or_else(|| {

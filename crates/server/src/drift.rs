@@ -5,6 +5,8 @@
 
 use millstream_store::SLEW_MS_PER_SECOND;
 
+use crate::event_log::Level;
+
 /// A difference above this is logged. Corrections of a synchronized clock are far smaller.
 const REPORT_ABOVE_MS: u64 = 5_000;
 /// A reported difference counts as gone at or below this.
@@ -19,11 +21,11 @@ pub(crate) struct DriftMonitor {
 impl DriftMonitor {
     /// Returns the line to log for this difference, if any. `behind_wall_ms` is negative if the wall clock is behind
     /// the server's clock.
-    pub(crate) fn check(&mut self, behind_wall_ms: i64) -> Option<String> {
+    pub(crate) fn check(&mut self, behind_wall_ms: i64) -> Option<(Level, String)> {
         let gap_ms = behind_wall_ms.unsigned_abs();
         if self.is_reported && gap_ms <= GONE_AT_MS {
             self.is_reported = false;
-            return Some("the server's clock and the wall clock agree again".to_owned());
+            return Some((Level::Notice, "the server's clock and the wall clock agree again".to_owned()));
         }
         if self.is_reported || gap_ms <= REPORT_ABOVE_MS {
             return None;
@@ -33,7 +35,7 @@ impl DriftMonitor {
         let duration = format!(
             "The server's clock follows by {SLEW_MS_PER_SECOND} ms per second, which takes about {hours:.1} hours"
         );
-        Some(if behind_wall_ms > 0 {
+        let message = if behind_wall_ms > 0 {
             format!(
                 "the wall clock was set forward, and the server's clock is {gap_s} s behind it. {duration}. \
                  Until then, ids of new entries contain a time that is too early, and keys with an absolute \
@@ -47,7 +49,8 @@ impl DriftMonitor {
                  absolute expiry time expire early; idle times are right. A restart does not help if the data \
                  contains later times: the server's clock never goes back"
             )
-        })
+        };
+        Some((Level::Warning, message))
     }
 }
 
@@ -59,13 +62,14 @@ mod tests {
     fn difference_is_logged_when_it_begins_and_when_it_ends() {
         let mut drift = DriftMonitor::default();
         assert_eq!(drift.check(4_900), None);
-        let message = drift.check(3_600_000).expect("a message");
+        let (level, message) = drift.check(3_600_000).expect("a message");
+        assert_eq!(level, Level::Warning);
         assert!(message.contains("3600 s behind") && message.contains("20.0 hours"), "{message}");
         assert!(message.contains("Restart the server"), "{message}");
         assert_eq!([3_599_950, 4_000, 1_001].map(|gap_ms| drift.check(gap_ms)), [None, None, None]);
-        assert!(drift.check(1_000).is_some_and(|message| message.contains("agree again")));
+        assert!(drift.check(1_000).is_some_and(|(_, message)| message.contains("agree again")));
         assert_eq!(drift.check(0), None);
-        let message = drift.check(-60_000).expect("a message");
+        let (_, message) = drift.check(-60_000).expect("a message");
         assert!(message.contains("60 s ahead") && !message.contains("Restart the server"), "{message}");
     }
 }

@@ -1,5 +1,5 @@
 //! Periodic work of the server: closes idle clients, those that do not log in and those that use too much memory, writes
-//! the audit log, samples counters for rates, checks the log, the memory, the clock and the TLS files. The store's
+//! the event log, samples counters for rates, checks the log, the memory, the clock and the TLS files. The store's
 //! timekeeper thread calls it. The timekeeper itself removes expired keys.
 
 use std::io;
@@ -10,8 +10,8 @@ use std::time::Instant;
 
 use millstream_store::log::LogError;
 
-use crate::audit::AuditKind;
 use crate::drift::DriftMonitor;
+use crate::event_log::{EventKind, Level};
 use crate::memory;
 use crate::memory_monitor::{Evicted, LOGGED_OUT_BYTES_MAX, MemoryMonitor};
 use crate::persistence::SnapshotPurpose;
@@ -31,16 +31,16 @@ pub(crate) fn start(server: &Arc<Server>) -> io::Result<Option<JoinHandle<()>>> 
     let mut seconds = 0_u64;
     let (mut memory_monitor, mut evicted) = (MemoryMonitor::default(), Evicted::default());
     // The data that was loaded can exceed the limit.
-    log(memory_monitor.check(memory::used_bytes(), server.maxmemory()));
+    log(server, memory_monitor.check(memory::used_bytes(), server.maxmemory()));
     server.store.start_timekeeper_with(move |_, is_second| {
         let Some(server) = weak.upgrade().filter(|server| !server.shutdown.has_begun()) else { return };
         server.stats.sample(Instant::now());
         memory::refresh();
         evicted.add(evict_clients(&server));
-        write_audit_log(&server.audit_log.take_lines(server.uptime_ms()));
+        server.event_log.write_waiting(server.uptime_ms());
         if is_second {
-            log(memory_monitor.check(memory::used_bytes(), server.maxmemory()));
-            log(evicted.report());
+            log(&server, memory_monitor.check(memory::used_bytes(), server.maxmemory()));
+            log(&server, evicted.report().map(warning));
             close_idle(&server);
             close_logged_out(&server);
             check_log(&server, &mut is_refusing);
@@ -48,16 +48,20 @@ pub(crate) fn start(server: &Arc<Server>) -> io::Result<Option<JoinHandle<()>>> 
             if seconds.is_multiple_of(TLS_FILES_SECONDS) {
                 check_tls_files(&server);
             }
-            log(drift.check(server.store.clock_behind_wall_ms()));
+            log(&server, drift.check(server.store.clock_behind_wall_ms()));
         }
     })
 }
 
 /// Logs a message, if there is one.
-fn log(message: Option<String>) {
-    if let Some(message) = message {
-        eprintln!("millstream: {message}");
+fn log(server: &Server, message: Option<(Level, String)>) {
+    if let Some((level, message)) = message {
+        server.event_log.write(level, &message);
     }
+}
+
+fn warning(message: String) -> (Level, String) {
+    (Level::Warning, message)
 }
 
 /// Closes the clients that use most memory if those that have not logged in use too much together, or all together use
@@ -78,27 +82,29 @@ fn evict_clients(server: &Server) -> (u64, u64) {
 fn check_log(server: &Arc<Server>, is_refusing: &mut bool) {
     let refused = server.store.check_writable(0).err();
     if let Some(error @ (LogError::Failed(_) | LogError::TooLarge(_))) = refused {
-        eprintln!("millstream: the log has failed, and the server stops: {error}");
+        log(server, Some(warning(format!("the log has failed, and the server stops: {error}"))));
         server.shutdown.begin();
         return;
     }
     match &refused {
         Some(error @ LogError::Full(_)) if !*is_refusing => {
             *is_refusing = true;
-            eprintln!("millstream: the server refuses writes to {}: {error}", server.settings.show(Id::Dir));
+            let dir = server.settings.show(Id::Dir);
+            log(server, Some(warning(format!("the server refuses writes to {dir}: {error}"))));
         }
         None if *is_refusing => {
             *is_refusing = false;
-            eprintln!("millstream: the disk has free space again, and the server accepts writes");
+            let message = "the disk has free space again, and the server accepts writes".to_owned();
+            log(server, Some((Level::Notice, message)));
         }
         _ => {}
     }
     if server.store.snapshot_is_due()
         && let Err(error) = server.save_in_background(SnapshotPurpose::Rewrite, false)
     {
-        eprintln!(
-            "millstream: cannot start the snapshot thread, the server tries again in a second: {error}"
-        );
+        let message =
+            format!("cannot start the snapshot thread, the server tries again in a second: {error}");
+        log(server, Some(warning(message)));
     }
 }
 
@@ -107,11 +113,6 @@ fn check_tls_files(server: &Server) {
     if server.tls.as_ref().is_some_and(|tls| tls.files_have_changed(&server.settings)) {
         server.reload_tls("a TLS file has changed");
     }
-}
-
-/// Writes lines of the audit log.
-pub(crate) fn write_audit_log(lines: &[String]) {
-    lines.iter().for_each(|line| eprintln!("millstream: {line}"));
 }
 
 /// Closes clients that have not logged in within `login-timeout`.
@@ -125,7 +126,7 @@ fn close_logged_out(server: &Server) {
         let is_late = client.logged_out_ms(now_ms).is_some_and(|logged_out_ms| logged_out_ms >= timeout_ms);
         if is_late && !client.is_killed() {
             server.stats.note(Event::LoginTimeoutClose);
-            server.audit(AuditKind::LoginTimeout, &client.addr, None, "");
+            server.audit(EventKind::LoginTimeout, &client.addr, None, "");
             client.kill();
         }
     }
@@ -142,6 +143,7 @@ fn close_idle(server: &Server) {
     for client in server.clients.all() {
         let idle_ms = now_ms.saturating_sub(client.active_at_ms.load(Ordering::Relaxed));
         if idle_ms > timeout_ms && !client.has(flags::BLOCKED) && !client.has_result() {
+            server.note_event(EventKind::IdleClient, &client.addr, None, "");
             client.kill();
         }
     }

@@ -117,11 +117,9 @@ impl IoThread {
         self.handle.clone()
     }
 
-    /// Waits until the thread has ended.
-    pub(crate) fn join(self) {
-        if self.thread.join().is_err() {
-            eprintln!("millstream: an I/O thread panicked; its clients were disconnected");
-        }
+    /// Waits until the thread has ended. Returns false if it panicked.
+    pub(crate) fn join(self) -> bool {
+        self.thread.join().is_ok()
     }
 }
 

@@ -21,6 +21,7 @@
 //! state                             Server: what all threads share
 //! tls                               certificates and their reload, handshakes, encrypted sockets
 //! registry                          connected clients
+//! event_log                         lines on standard error
 //! acl settings stats memory slowlog pause persistence shutdown …   parts of Server, independent of each other
 //! ```
 //!
@@ -37,7 +38,6 @@ mod accept;
 mod acl;
 mod admin;
 mod args;
-mod audit;
 mod blocked;
 mod client_line;
 mod command;
@@ -46,6 +46,7 @@ mod deferred_replies;
 mod descriptors;
 mod dispatch;
 mod drift;
+mod event_log;
 mod exec;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;

@@ -3,6 +3,7 @@
 
 use std::mem;
 
+use crate::event_log::Level;
 use crate::memory::human;
 
 /// After this many seconds at or below the limit, the server logs that it accepts data again.
@@ -23,17 +24,18 @@ pub(crate) struct MemoryMonitor {
 
 impl MemoryMonitor {
     /// Called once a second. Returns a line to log if the state has changed. A limit of 0 is no limit.
-    pub(crate) fn check(&mut self, used: u64, limit: u64) -> Option<String> {
+    pub(crate) fn check(&mut self, used: u64, limit: u64) -> Option<(Level, String)> {
         if limit != 0 && used > limit {
             self.below = 0;
             let is_new = !mem::replace(&mut self.is_refusing, true);
             return is_new.then(|| {
-                format!(
+                let message = format!(
                     "{} of memory are in use, more than maxmemory ({}): the server refuses commands that add data; \
                      trim or delete streams, or raise maxmemory",
                     human(used),
                     human(limit)
-                )
+                );
+                (Level::Warning, message)
             });
         }
         self.below += u32::from(self.is_refusing);
@@ -41,7 +43,9 @@ impl MemoryMonitor {
             return None;
         }
         *self = MemoryMonitor::default();
-        Some(format!("{} of memory are in use: the server accepts commands that add data again", human(used)))
+        let message =
+            format!("{} of memory are in use: the server accepts commands that add data again", human(used));
+        Some((Level::Notice, message))
     }
 }
 
@@ -82,7 +86,8 @@ mod tests {
         let mut monitor = MemoryMonitor::default();
         assert_eq!(monitor.check(100, 100), None);
         assert_eq!(monitor.check(100, 0), None);
-        let line = monitor.check(3 << 20, 2 << 20).unwrap();
+        let (level, line) = monitor.check(3 << 20, 2 << 20).unwrap();
+        assert_eq!(level, Level::Warning);
         assert!(line.starts_with("3.00M of memory are in use, more than maxmemory (2.00M)"), "{line}");
         assert_eq!(monitor.check(4 << 20, 2 << 20), None);
         // Memory that is below the limit for a moment only is no change.
@@ -90,8 +95,9 @@ mod tests {
             assert_eq!(monitor.check(1 << 20, 2 << 20), None);
         }
         assert_eq!(monitor.check(3 << 20, 2 << 20), None);
-        let lines: Vec<String> = (0..3 * BELOW_SECONDS).filter_map(|_| monitor.check(1 << 20, 0)).collect();
-        assert_eq!(lines, ["1.00M of memory are in use: the server accepts commands that add data again"]);
+        let lines: Vec<_> = (0..3 * BELOW_SECONDS).filter_map(|_| monitor.check(1 << 20, 0)).collect();
+        let expected = "1.00M of memory are in use: the server accepts commands that add data again";
+        assert_eq!(lines, [(Level::Notice, expected.to_owned())]);
     }
 
     #[test]

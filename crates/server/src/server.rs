@@ -14,6 +14,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::accept;
 use crate::acl::Users;
 use crate::descriptors;
+use crate::event_log::{EventLog, Level};
 use crate::housekeeping;
 use crate::io_thread::IoThread;
 use crate::listen::{ListenError, Listeners, addresses};
@@ -94,16 +95,18 @@ impl Server {
             0 => None,
             _ => Some(Tls::configure(&settings).map_err(StartError::Tls)?),
         };
-        limit_clients(&settings);
+        let event_log = Arc::new(EventLog::new(&settings));
+        limit_clients(&settings, &event_log);
         let users = open_users(&settings)?;
         memory::refresh();
         let startup_bytes = memory::used_bytes();
-        let (store, recovered) = open_store(&settings)?;
+        let (store, recovered) = open_store(&settings, &event_log)?;
         let tls = tls.map(Tls::start).transpose().map_err(StartError::Threads)?;
         let tls = tls.map(|tls| (tls, addresses(&listeners.tls)));
         let store = Arc::new(store);
         let mut server = Server::new(settings, addresses(&listeners.tcp), tls, store, users, COMMANDS.len());
         server.startup_bytes = startup_bytes;
+        server.event_log = event_log;
         let server = Arc::new(server);
         server.apply_store_settings();
         memory::refresh();
@@ -138,6 +141,11 @@ impl Running {
         self.recovered.as_ref()
     }
 
+    /// Writes a line of the level `notice` to the server's log on standard error.
+    pub fn log_notice(&self, message: &str) {
+        self.server.event_log.write(Level::Notice, message);
+    }
+
     /// Returns the state that all threads share. To stop the server from another thread, keep this and call
     /// [`Shutdown::begin`](crate::Shutdown::begin) on [`Server::shutdown`].
     pub fn server(&self) -> &Arc<Server> {
@@ -159,15 +167,25 @@ impl Running {
             server.shutdown.begin();
             // Joined on another thread, so that this one can handle a second signal.
             let store = Arc::clone(&server.store);
+            let event_log = Arc::clone(&server.event_log);
             let joined = tokio::task::spawn_blocking(move || {
-                threads.into_iter().for_each(IoThread::join);
+                let panicked = threads.into_iter().map(IoThread::join).filter(|ended| !ended).count();
+                if panicked > 0 {
+                    event_log.write(Level::Warning, "an I/O thread panicked; its clients were disconnected");
+                }
                 store.stop_timekeeper();
                 timekeeper.map_or(Ok(()), JoinHandle::join)
             });
             let ended = joined.await.is_ok_and(|ended| ended.is_ok());
             let closed = server.store.close().map_err(io::Error::other);
-            housekeeping::write_audit_log(&server.audit_log.take_last_lines());
-            accepted.and(if ended { closed } else { Err(io::Error::other("the timekeeper thread panicked")) })
+            server.event_log.write_last();
+            accepted.and(if ended {
+                closed
+            } else {
+                Err(io::Error::other("the timekeeper thread panicked"))
+            })?;
+            server.event_log.write(Level::Notice, "the server has stopped");
+            Ok(())
         })
     }
 }
@@ -191,23 +209,25 @@ fn warn_if_open(server: &Server) {
     let is_reachable = |address: &&SocketAddr| !address.ip().to_canonical().is_loopback();
     let Some(address) = server.addresses.iter().find(is_reachable) else { return };
     if !server.requires_login() && !server.settings.is_on(Id::ProtectedMode) {
-        eprintln!(
-            "millstream: warning: every client that can reach {address} has full access, because protected-mode is \
-             off and the user default needs no password; set requirepass, or bind only to 127.0.0.1"
+        let message = format!(
+            "every client that can reach {address} has full access, because protected-mode is off and the user default \
+             needs no password; set requirepass, or bind only to 127.0.0.1"
         );
+        server.event_log.write(Level::Warning, &message);
     }
 }
 
 /// Makes sure that there are descriptors for `maxclients` clients. If the system allows fewer, lowers the setting.
-fn limit_clients(settings: &Settings) {
+fn limit_clients(settings: &Settings, event_log: &EventLog) {
     let wanted = settings.number(Id::MaxClients).unsigned_abs();
     let clients = descriptors::allow_clients(wanted, settings.size(Id::IoThreads));
     if clients < wanted {
         let allowed = descriptors::open_files_max();
-        eprintln!(
-            "millstream: the system allows {allowed} open files, so maxclients is lowered to {clients}; \
-             to allow more, raise the limit with ulimit -n and restart the server"
+        let message = format!(
+            "the system allows {allowed} open files, so maxclients is lowered to {clients}; to allow more, raise the limit \
+             with ulimit -n and restart the server"
         );
+        event_log.write(Level::Warning, &message);
         settings.set(Id::MaxClients, &clients.to_string()).expect("a lower maxclients is valid");
     }
 }
@@ -220,7 +240,10 @@ fn open_users(settings: &Settings) -> Result<Users, StartError> {
 }
 
 /// Opens the store: recovered from the data folder, or empty and only in memory if `appendonly` is off.
-fn open_store(settings: &Settings) -> Result<(Store, Option<Recovered>), StartError> {
+fn open_store(
+    settings: &Settings,
+    event_log: &Arc<EventLog>,
+) -> Result<(Store, Option<Recovered>), StartError> {
     let options = StoreOptions {
         databases: u32::try_from(settings.number(Id::Databases)).unwrap_or(1),
         shards: settings.size(Id::Shards),
@@ -238,7 +261,10 @@ fn open_store(settings: &Settings) -> Result<(Store, Option<Recovered>), StartEr
             max_entries: number(Id::StreamNodeMaxEntries),
         },
         known_files: files_in_settings(settings),
-        progress: Box::new(show_progress),
+        progress: Box::new({
+            let event_log = Arc::clone(event_log);
+            move |progress| show_progress(&event_log, progress)
+        }),
         ..FolderOptions::default()
     };
     match Store::open(&dir, options, folder) {
@@ -255,13 +281,10 @@ fn files_in_settings(settings: &Settings) -> Vec<PathBuf> {
 }
 
 /// Logs how far a long recovery is.
-fn show_progress(progress: RecoveryProgress) {
-    match progress {
-        RecoveryProgress::Snapshot { keys } => {
-            eprintln!("millstream: recovery has loaded {keys} keys from the snapshot")
-        }
-        RecoveryProgress::Log { records } => {
-            eprintln!("millstream: recovery has replayed {records} records of the log")
-        }
-    }
+fn show_progress(event_log: &EventLog, progress: RecoveryProgress) {
+    let message = match progress {
+        RecoveryProgress::Snapshot { keys } => format!("recovery has loaded {keys} keys from the snapshot"),
+        RecoveryProgress::Log { records } => format!("recovery has replayed {records} records of the log"),
+    };
+    event_log.write(Level::Notice, &message);
 }

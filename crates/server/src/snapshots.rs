@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use millstream_store::{SnapshotFailed, priority};
 
+use crate::event_log::Level;
 use crate::persistence::{BackgroundSave, SnapshotPurpose};
 use crate::state::Server;
 
@@ -20,6 +21,10 @@ impl Server {
         let begun = Instant::now();
         let taken = self.store.take_snapshot().map(|_| self.store.now_ms() / 1000);
         self.persistence.note(purpose, begun.elapsed(), &taken);
+        if taken.is_ok() {
+            let seconds = begun.elapsed().as_secs_f64();
+            self.event_log.write(Level::Verbose, &format!("took a snapshot in {seconds:.3} s"));
+        }
         taken.map(|_| ())
     }
 
@@ -44,7 +49,8 @@ impl Server {
                 if let Err(error) = server.save_for(purpose)
                     && !server.shutdown.has_begun()
                 {
-                    eprintln!("millstream: a snapshot failed, but the log still contains all data: {error}");
+                    let message = format!("a snapshot failed, but the log still contains all data: {error}");
+                    server.event_log.write(Level::Warning, &message);
                 }
                 next = server.persistence.finish();
             }

@@ -10,7 +10,7 @@ use millstream_store::{Store, monotonic_ns};
 use parking_lot::Mutex;
 
 use crate::acl::{AclLog, Users};
-use crate::audit::{AuditKind, AuditLog};
+use crate::event_log::{EventKind, EventLog, Level};
 use crate::memory;
 use crate::pause::Pause;
 use crate::persistence::Persistence;
@@ -50,8 +50,8 @@ pub struct Server {
     pub(crate) stats: Stats,
     /// The slow commands.
     pub(crate) slowlog: Slowlog,
-    /// The audit log.
-    pub(crate) audit_log: AuditLog,
+    /// The lines on standard error.
+    pub(crate) event_log: Arc<EventLog>,
     /// The state of CLIENT PAUSE.
     pub(crate) pause: Pause,
     /// The state of snapshots.
@@ -92,7 +92,7 @@ impl Server {
             clients: Registry::default(),
             stats,
             slowlog: Slowlog::default(),
-            audit_log: AuditLog::default(),
+            event_log: Arc::new(EventLog::new(&settings)),
             pause: Pause::default(),
             persistence,
             shutdown: Shutdown::default(),
@@ -138,16 +138,21 @@ impl Server {
         self.users.requires_login()
     }
 
-    /// Adds an event to the audit log, unless `audit-log` excludes it. For the arguments see [`AuditLog::note`].
-    pub(crate) fn audit(&self, kind: AuditKind, addr: &str, user: Option<&str>, what: &str) {
+    /// Adds an event to the audit log, unless `audit-log` excludes it. For the arguments see [`EventLog::note`].
+    pub(crate) fn audit(&self, kind: EventKind, addr: &str, user: Option<&str>, what: &str) {
         let is_wanted = match &*self.settings.text(Id::AuditLog) {
             "no" => false,
-            "no-connections" => !matches!(kind, AuditKind::Connected | AuditKind::LoggedIn),
+            "no-connections" => !matches!(kind, EventKind::Connected | EventKind::LoggedIn),
             _ => true,
         };
         if is_wanted {
-            self.audit_log.note(kind, addr, user, what, self.uptime_ms());
+            self.note_event(kind, addr, user, what);
         }
+    }
+
+    /// Adds an event that a client caused to the event log. For the arguments see [`EventLog::note`].
+    pub(crate) fn note_event(&self, kind: EventKind, addr: &str, user: Option<&str>, what: &str) {
+        self.event_log.note(kind, addr, user, what, self.uptime_ms());
     }
 
     /// Returns the maximum length of a reply, in bytes.
@@ -216,6 +221,7 @@ impl Server {
             tls.replace(config);
         }
         self.apply_store_settings();
+        self.event_log.configure(&self.settings);
         if changed.contains(&Id::RequirePass) {
             self.users.set_default_password(&self.settings.text(Id::RequirePass));
         }
@@ -226,18 +232,17 @@ impl Server {
     pub(crate) fn reload_tls(&self, reason: &str) {
         let Some(tls) = &self.tls else { return };
         let _turn = self.settings_change.lock();
-        match tls.reload(&self.settings) {
-            Ok(()) => {
-                eprintln!(
-                    "millstream: {reason}: the server has read the TLS files again, and uses them for new connections"
-                )
-            }
-            Err(error) => {
-                eprintln!(
-                    "millstream: {reason}: the server cannot use the new TLS files, and keeps the earlier ones: {error}"
-                )
-            }
-        }
+        let (level, result) = match tls.reload(&self.settings) {
+            Ok(()) => (
+                Level::Notice,
+                "the server has read the TLS files again, and uses them for new connections".to_owned(),
+            ),
+            Err(error) => (
+                Level::Warning,
+                format!("the server cannot use the new TLS files, and keeps the earlier ones: {error}"),
+            ),
+        };
+        self.event_log.write(level, &format!("{reason}: {result}"));
     }
 
     /// Updates the store's copies of the settings that the store uses.

@@ -312,7 +312,7 @@ fn protected_mode_refuses_clients_from_other_machines() {
 
     assert!(!server.greeting.contains("warning"), "{}", server.greeting);
     let open = Server::start(&["--bind", "*", "--protected-mode", "no"]);
-    let warning = "warning: every client that can reach 0.0.0.0:";
+    let warning = " warning every client that can reach 0.0.0.0:";
     assert!(open.greeting.contains(warning), "{}", open.greeting);
     Client::connect(SocketAddr::new(address, open.port)).call("PING", "+PONG\r\n");
     let guarded = Server::start(&["--bind", "*", "--requirepass", "secret"]);

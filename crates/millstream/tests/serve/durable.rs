@@ -92,6 +92,8 @@ fn state(server: &Server) -> String {
 }
 
 fn end(server: Server, signal: &str) {
+    // A server that replies has installed its signal handlers.
+    server.connect().call("PING", "+PONG\r\n");
     server.signal(signal);
     let (stderr, status) = server.wait();
     assert_eq!(status.success(), signal == "-TERM", "{stderr}");

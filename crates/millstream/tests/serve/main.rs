@@ -7,6 +7,7 @@ mod clock;
 mod cve;
 mod durable;
 mod hostile;
+mod logs;
 mod memory;
 mod process;
 #[path = "../differential/random.rs"]

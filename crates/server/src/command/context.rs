@@ -10,7 +10,7 @@ use millstream_store::{Txn, monotonic_ns};
 
 use super::{Call, CommandSpec, Flags, LongReply, Outcome, Reply, Run, check_permission, note_denial};
 use crate::acl::{Denial, DenialContext, DenialReason};
-use crate::audit::AuditKind;
+use crate::event_log::EventKind;
 use crate::session::{AfterReply, Session};
 use crate::settings::Id;
 use crate::slowlog::{self, SlowEntry};
@@ -207,10 +207,10 @@ impl CommandContext<'_> {
     /// Adds an administrative command that has changed something to the audit log. `what` must contain no secrets and
     /// no data.
     pub(crate) fn audit(&self, what: &str) {
-        self.audit_event(AuditKind::Command, what);
+        self.audit_event(EventKind::Command, what);
     }
 
-    fn audit_event(&self, kind: AuditKind, what: &str) {
+    fn audit_event(&self, kind: EventKind, what: &str) {
         self.server.audit(kind, &self.session.client.addr, Some(&self.session.user_name()), what);
     }
 
@@ -218,7 +218,7 @@ impl CommandContext<'_> {
     pub(crate) fn audit_always(&self, what: &str) {
         let (server, session) = (self.server, &*self.session);
         let (addr, user) = (&session.client.addr, session.user_name());
-        server.audit_log.note(AuditKind::Command, addr, Some(&user), what, server.uptime_ms());
+        server.note_event(EventKind::Command, addr, Some(&user), what);
     }
 
     /// Counts and logs a failed login. The reply is delayed, and after a few of them the connection is closed.
@@ -229,7 +229,7 @@ impl CommandContext<'_> {
         let about = (command.as_bytes(), user, &*command.to_ascii_lowercase());
         note_denial(server, client, DenialReason::Auth, self.session.denial_context(), about);
         let known = server.users.get(user).map(|user| String::from_utf8_lossy(user.name()).into_owned());
-        server.audit(AuditKind::FailedLogin, &client.addr, known.as_deref(), "");
+        server.audit(EventKind::FailedLogin, &client.addr, known.as_deref(), "");
         self.session.failed_logins += 1;
         if self.session.after_reply == AfterReply::Continue {
             self.session.after_reply = AfterReply::Delay;
@@ -238,7 +238,7 @@ impl CommandContext<'_> {
 
     /// Logs that the client has logged in as the session's user.
     pub(crate) fn note_login(&self) {
-        self.audit_event(AuditKind::LoggedIn, "");
+        self.audit_event(EventKind::LoggedIn, "");
     }
 
     /// Accounts for the time of the untimed commands that ran before this one, unless they are calls of the same

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use super::Connection;
 use super::socket::Socket;
+use crate::event_log::EventKind;
 use crate::io_thread::{Buffers, recycle, with_buffers};
 use crate::session::AfterReply;
 use crate::stats::Event;
@@ -90,6 +91,7 @@ impl Connection {
         self.publish_unsent(stream);
         if self.is_unread(stream) || ready!(self.poll_input(cx, stream)) {
             self.server.stats.note(Event::OutputLimitClose);
+            self.note_event(EventKind::UnreadReplies);
         }
         Poll::Ready(false)
     }

@@ -2,11 +2,10 @@
 
 use std::io;
 
-use super::Connection;
 use super::socket::Socket;
+use super::{Connection, note_long_reply};
 use crate::command::LongReply;
 use crate::io_thread::{Buffers, with_buffers};
-use crate::stats::Event;
 
 /// Approximate bytes per slice. Between two slices the thread serves other connections.
 const SLICE_BYTES: usize = 64 * 1024;
@@ -45,7 +44,7 @@ impl Connection {
                 match bytes_left.checked_sub(output.len()) {
                     Some(left) => bytes_left = left,
                     None => {
-                        self.server.stats.note(Event::OutputLimitClose);
+                        note_long_reply(&self.server, &self.session);
                         return Err(io::ErrorKind::OutOfMemory.into());
                     }
                 }

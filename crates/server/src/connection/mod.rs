@@ -30,11 +30,11 @@ use std::task::{Context, Poll, ready};
 use millstream_protocol::resp::{Decoder, Limits, PLAIN_ARGS_MAX, ProtocolError, RequestArgs, Writer};
 use tokio::io::{AsyncRead, ReadBuf};
 
-use crate::audit::AuditKind;
 use crate::blocked::BlockedClient;
 use crate::command::{Batch, CommandContext, LongReply};
 use crate::deferred_replies;
 use crate::dispatch::AfterRequest;
+use crate::event_log::EventKind;
 use crate::io_thread::{Buffers, INPUT_BYTES, recycle, spare_buffer, with_buffers};
 use crate::registry::Client;
 use crate::session::{AfterReply, Session};
@@ -90,6 +90,7 @@ enum AfterBatch {
 impl Drop for Connection {
     fn drop(&mut self) {
         self.session.unwatch(&self.server);
+        self.note_event(EventKind::Disconnected);
         self.server.clients.remove(self.session.client.id);
     }
 }
@@ -243,6 +244,7 @@ impl Connection {
         match next {
             AfterBatch::Read if self.input_is_too_long() => {
                 self.server.stats.note(Event::QueryLimitClose);
+                self.note_event(EventKind::QueryLimit);
                 AfterBatch::Close
             }
             AfterBatch::DelayReplies => {
@@ -308,7 +310,7 @@ impl Connection {
                 decoder.set_limits(limits(server, context.session.authenticated));
             }
             if out.is_full() {
-                server.stats.note(Event::OutputLimitClose);
+                note_long_reply(server, context.session);
                 out.truncate(mark);
                 return (used, AfterBatch::Close);
             }
@@ -321,6 +323,11 @@ impl Connection {
                 return (used, AfterBatch::Yield);
             }
         }
+    }
+
+    /// Adds an event of this client to the event log.
+    fn note_event(&self, kind: EventKind) {
+        self.server.note_event(kind, &self.session.client.addr, None, "");
     }
 
     fn input_is_too_long(&self) -> bool {
@@ -420,10 +427,19 @@ impl Connection {
     }
 }
 
+/// Counts and logs a client that is closed because the reply to its last command is too long.
+#[cold]
+fn note_long_reply(server: &Server, session: &Session) {
+    server.stats.note(Event::OutputLimitClose);
+    let client = &session.client;
+    let command = COMMANDS.get(client.last_command()).map_or("", |spec| spec.name);
+    server.note_event(EventKind::OutputLimit, &client.addr, Some(&session.user_name()), command);
+}
+
 /// Replies to a request that violates the protocol, and closes the connection.
 fn reject(server: &Server, client: &Client, error: ProtocolError, out: &mut Writer) -> AfterBatch {
     if let ProtocolError::Foreign(protocol) = error {
-        server.audit(AuditKind::ForeignProtocol, &client.addr, None, protocol.name());
+        server.audit(EventKind::ForeignProtocol, &client.addr, None, protocol.name());
     }
     server.stats.note_error(b"ERR");
     out.error(error.reply());

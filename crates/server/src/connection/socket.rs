@@ -11,6 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 
 use super::Connection;
+use crate::event_log::EventKind;
 use crate::registry::Client;
 use crate::tls::{HandshakeError, TlsStream};
 
@@ -88,7 +89,8 @@ impl Connection {
             () = killed => return,
             result = tls.accept(socket) => result,
             () = tokio::time::sleep(HANDSHAKE_TIMEOUT) => {
-                return tls.log_failure(&client.addr, &"the client did not complete it in time");
+                let error = "the client did not complete it in time";
+                return server.note_event(EventKind::FailedHandshake, &client.addr, None, error);
             }
         };
         match result {
@@ -97,7 +99,9 @@ impl Connection {
                 self.serve(stream).await;
             }
             Err(HandshakeError::NotBegun) => {}
-            Err(error) => tls.log_failure(&client.addr, &error),
+            Err(error) => {
+                server.note_event(EventKind::FailedHandshake, &client.addr, None, &error.to_string());
+            }
         }
     }
 }

@@ -11,12 +11,11 @@ use millstream_protocol::errors::{self, CommandError};
 use millstream_protocol::resp::Writer;
 use tokio::io::AsyncRead;
 
-use super::Connection;
 use super::socket::Socket;
+use super::{Connection, note_long_reply};
 use crate::blocked::BlockedClient;
 use crate::io_thread::{Buffers, with_buffers};
 use crate::registry::BlockedResult;
-use crate::stats::Event;
 
 /// Maximum bytes read ahead while no command runs.
 const READ_AHEAD_BYTES_MAX: usize = 1024 * 1024;
@@ -40,7 +39,7 @@ impl Connection {
         match result {
             Some(BlockedResult::Panicked) => return false,
             Some(BlockedResult::ReplyTooLong) if is_wanted => {
-                self.server.stats.note(Event::OutputLimitClose);
+                note_long_reply(&self.server, &self.session);
                 return false;
             }
             Some(BlockedResult::ReplyTooLong) => {}

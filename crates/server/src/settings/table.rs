@@ -116,6 +116,11 @@ settings! {
         "Which events the server logs on standard error; `all`: connections, logins, failed logins, changes of \
                  settings and users, and other administrative commands, `no-connections`: all but connections and \
                  successful logins, `no`: none";
+    LogLevel, "loglevel", Choice(&["debug", "verbose", "notice", "warning", "nothing"]), Fixed("notice"), Anytime,
+        "Which lines the server logs on standard error, besides those of `audit-log`; `warning`: only what needs attention, \
+                 `nothing`: none";
+    LogFormat, "log-format", Choice(&["text", "json"]), Fixed("text"), Anytime,
+        "Format of the log; `json`: one JSON object per line";
     AclFile, "aclfile", Text, Fixed(""), AtStart,
         "Path of a file that contains the users and what each may do; empty: users are kept in memory only";
     AclLogMaxLen, "acllog-max-len", Number { min: 0, max: 1_000_000 }, Fixed("128"), Anytime,

@@ -11,7 +11,6 @@ mod stream;
 
 use std::io;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, RwLock};
 use rustls::ServerConfig;
@@ -25,23 +24,12 @@ pub use config::TlsError;
 pub(crate) use handshake::HandshakeError;
 pub(crate) use stream::TlsStream;
 
-/// Minimum time between two log lines about failed handshakes.
-const LOG_INTERVAL: Duration = Duration::from_secs(10);
-
 /// The TLS part of a server.
 pub(crate) struct Tls {
     config: RwLock<Arc<ServerConfig>>,
     /// The files from which the configuration was last built, whether or not that succeeded.
     files: Mutex<Fingerprint>,
     thread: HandshakeThread,
-    failures: Mutex<Failures>,
-}
-
-/// Failed handshakes since the last log line about one.
-#[derive(Default)]
-struct Failures {
-    logged_at: Option<Instant>,
-    unlogged: u64,
 }
 
 /// A configuration that is complete, and not yet in force.
@@ -79,7 +67,6 @@ impl Tls {
             config: RwLock::new(first.config),
             files: Mutex::new(first.files),
             thread: HandshakeThread::start()?,
-            failures: Mutex::default(),
         })
     }
 
@@ -116,20 +103,5 @@ impl Tls {
     /// Whether a file has changed since the configuration was last built.
     pub(crate) fn files_have_changed(&self, settings: &Settings) -> bool {
         *self.files.lock() != current(settings, &[]).fingerprint()
-    }
-
-    /// Logs a failed handshake, unless another one was logged a moment ago.
-    pub(crate) fn log_failure(&self, addr: &str, error: &dyn std::fmt::Display) {
-        let mut failures = self.failures.lock();
-        if failures.logged_at.is_some_and(|at| at.elapsed() < LOG_INTERVAL) {
-            failures.unlogged += 1;
-            return;
-        }
-        let before = match failures.unlogged {
-            0 => String::new(),
-            count => format!("; {count} more have failed since the last such line"),
-        };
-        eprintln!("millstream: the TLS handshake with {addr} failed: {error}{before}");
-        *failures = Failures { logged_at: Some(Instant::now()), unlogged: 0 };
     }
 }
