@@ -13,10 +13,16 @@
 //!
 //! The original fields, including `traceparent`, are copied unchanged. Exception: original fields whose names start
 //! with `dlq.` come from an earlier dead letter and are replaced.
+//!
+//! [`DeadLetterFormat`] also reads dead letters that other programs wrote.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+mod format;
 
-use bytes::Bytes;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+pub use format::{DeadLetterFormat, FieldMap};
+
+use format::Meaning;
 
 use crate::backend::{Entry, Fields, NewDeadLetter, StreamId};
 use crate::message::Message;
@@ -46,61 +52,58 @@ pub struct DeadLetter {
     pub id: StreamId,
     /// The stream of the original entry.
     pub stream: String,
-    /// The id of the original entry.
-    pub origin: StreamId,
-    /// The group that gave up on the entry.
+    /// The id of the original entry. `None` if it is unknown, which happens only for foreign dead letters.
+    pub origin: Option<StreamId>,
+    /// The group that gave up on the entry. Empty if it is unknown.
     pub group: String,
-    /// The consumer that gave up on the entry.
+    /// The consumer that gave up on the entry. Empty if it is unknown.
     pub consumer: String,
-    /// Number of deliveries to handlers.
+    /// Number of deliveries to handlers. 0 if it is unknown.
     pub deliveries: u64,
-    /// Why the entry was dead-lettered. `None` if `dlq.reason` is missing or unknown.
+    /// Why the entry was dead-lettered. `None` if the reason is missing or not one of those that workers write.
     pub reason: Option<Reason>,
+    /// The reason as it was written.
+    pub reason_text: String,
     /// The error message.
     pub error: String,
     /// The type of the error.
     pub error_type: String,
-    /// When the original entry was added.
-    pub first_seen: SystemTime,
+    /// When the original entry was added. `None` if it is unknown.
+    pub first_seen: Option<SystemTime>,
     /// When the entry was dead-lettered.
     pub dead_at: SystemTime,
     /// Number of earlier redrives.
     pub redrives: u64,
     /// The fields of the original entry.
     pub fields: Fields,
+    /// Whether another program than a worker wrote the dead letter.
+    pub is_foreign: bool,
 }
 
 impl DeadLetter {
-    /// Parses an entry of a dead-letter stream. Returns `None` if the entry lacks `dlq.stream` or a valid `dlq.id`.
+    /// Parses a dead letter that a worker wrote. Returns `None` if the entry lacks `dlq.stream` or a valid `dlq.id`.
+    ///
+    /// [`DeadLetterFormat`] also parses dead letters of other programs.
     pub fn read(entry: &Entry) -> Option<DeadLetter> {
-        let text = |name: &str| {
-            let value = entry.fields.iter().rev().find(|(key, _)| key == name.as_bytes());
-            value.map(|(_, value)| String::from_utf8_lossy(value).into_owned())
-        };
-        let number = |name: &str| text(name).and_then(|value| value.parse::<u64>().ok()).unwrap_or_default();
-        let time = |name: &str| UNIX_EPOCH + Duration::from_millis(number(name));
-        let is_original = |name: &Bytes| !name.starts_with(PREFIX);
-        Some(DeadLetter {
-            id: entry.id,
-            stream: text(STREAM)?,
-            origin: parse_id(&text(ID)?)?,
-            group: text(GROUP).unwrap_or_default(),
-            consumer: text(CONSUMER).unwrap_or_default(),
-            deliveries: number(DELIVERIES),
-            reason: text(REASON).and_then(|reason| reason.parse().ok()),
-            error: text(ERROR).unwrap_or_default(),
-            error_type: text(ERROR_TYPE).unwrap_or_default(),
-            first_seen: time(FIRST_SEEN),
-            dead_at: time(DEAD_AT),
-            redrives: number(REDRIVES),
-            fields: entry.fields.iter().filter(|(name, _)| is_original(name)).cloned().collect(),
-        })
+        let fields = format::original_fields(entry, |name| name.starts_with(PREFIX));
+        let dead_letter = format::describe(entry, &Meaning::ALL, fields, format::parse_millis);
+        Some(dead_letter).filter(|read| read.origin.is_some() && !read.stream.is_empty())
     }
 
-    /// Returns the fields for adding the message to its stream again, with the number of redrives including this one.
+    /// Returns the id of the dead letter and, if it is known, that of the original entry.
+    pub fn ids(&self) -> impl Iterator<Item = StreamId> {
+        std::iter::once(self.id).chain(self.origin)
+    }
+
+    /// Returns the fields for adding the message to its stream again.
+    ///
+    /// A message that a worker dead-lettered gets a field with the number of redrives, including this one. Other
+    /// programs may not expect such a field.
     pub(crate) fn redriven_fields(&self) -> Fields {
         let mut fields = self.fields.clone();
-        fields.push((REDRIVES.into(), (self.redrives + 1).to_string().into()));
+        if !self.is_foreign {
+            fields.push((REDRIVES.into(), (self.redrives + 1).to_string().into()));
+        }
         fields
     }
 }
@@ -151,6 +154,8 @@ fn parse_id(text: &str) -> Option<StreamId> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::message::sample;
 
@@ -162,7 +167,7 @@ mod tests {
     fn read_returns_what_compose_wrote() {
         let mut message = sample(&[("order", "17"), ("traceparent", "00-a-b-01")]);
         message.attempt = 3;
-        let dead_at = UNIX_EPOCH + Duration::from_millis(5_000);
+        let dead_at = UNIX_EPOCH + Duration::from_secs(5);
         let dead_letter = compose(&message, "{orders}:dlq", &failure(), 2, dead_at);
         assert_eq!(dead_letter.origin, message.id);
         assert_eq!(dead_letter.to, "{orders}:dlq");
@@ -173,9 +178,9 @@ mod tests {
             (read.stream.as_str(), read.group.as_str(), read.consumer.as_str()),
             ("orders", "billing", "one")
         );
-        assert_eq!((read.origin, read.deliveries, read.redrives), (message.id, 3, 2));
+        assert_eq!((read.origin, read.deliveries, read.redrives), (Some(message.id), 3, 2));
         assert_eq!((read.reason, read.error.as_str()), (Some(Reason::Rejected), "card expired"));
-        assert_eq!((read.first_seen, read.dead_at), (UNIX_EPOCH + Duration::from_millis(7), dead_at));
+        assert_eq!((read.first_seen, read.dead_at), (Some(UNIX_EPOCH + Duration::from_millis(7)), dead_at));
     }
 
     #[test]

@@ -91,6 +91,17 @@ pub fn dead_letters_of(stream: &str) -> String {
     key_in_same_slot(stream, "dlq")
 }
 
+/// The end of the name of a dead-letter stream.
+pub const DEAD_LETTERS_SUFFIX: &str = ":dlq";
+
+/// Returns the stream that a dead-letter stream belongs to by its name: `orders` for `{orders}:dlq` and for `orders:dlq`,
+/// which other programs use. `None` if the name does not end in [`DEAD_LETTERS_SUFFIX`].
+pub fn origin_of(dead_letters: &str) -> Option<&str> {
+    let stream = dead_letters.strip_suffix(DEAD_LETTERS_SUFFIX)?;
+    let untagged = stream.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
+    Some(untagged.filter(|name| dead_letters_of(name) == dead_letters).unwrap_or(stream))
+}
+
 /// Returns the key under which the store remembers a processed deduplication key.
 pub(crate) fn seen_key(stream: &str, group: &str, key: &str) -> String {
     key_in_same_slot(stream, &format!("seen:{group}:{key}"))
@@ -149,6 +160,14 @@ mod tests {
         assert_eq!(dead_letters_of("{eu}orders"), "{eu}orders:dlq");
         // An empty tag does not count. The `}` in the name ends the new tag early, so the slots of both keys differ.
         assert_eq!(dead_letters_of("{}orders"), "{{}orders}:dlq");
+        for (dead_letters, stream) in [
+            ("{orders}:dlq", Some("orders")),
+            ("orders:dlq", Some("orders")),
+            ("{eu}orders:dlq", Some("{eu}orders")),
+            ("orders", None),
+        ] {
+            assert_eq!(origin_of(dead_letters), stream);
+        }
         assert_eq!(seen_key("orders", "billing", "k"), "{orders}:seen:billing:k");
         assert_eq!(retry_key("orders", "billing"), "{orders}:retry:billing");
         assert_eq!(workers_key("{eu}orders", "billing"), "{eu}orders:workers:billing");

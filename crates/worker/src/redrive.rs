@@ -3,18 +3,27 @@
 //! A dead letter is deleted only after its message has been redriven, so an interrupted redrive loses nothing. The next
 //! redrive may then redrive the last few messages a second time. To stop a redrive, drop its future.
 //!
+//! Dead letters of other programs may name neither the group nor the original entry. If the stream has only one group,
+//! it must be the one that gave up on the message; otherwise the caller names the group. If the original entry is unknown
+//! or gone, the message is added to the stream as a new entry, unless other groups would receive it too.
+//!
 //! A dead letter names the stream that its message comes from, but anybody who can add to the dead-letter stream can
 //! write any name. So a redrive returns messages to one stream only, which the caller knows.
+
+mod filter;
+mod rate;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime};
 
-use tokio::time::Instant;
+pub use filter::Filter;
+
+use rate::RateLimiter;
 
 use crate::backend::{
     Acknowledgement, Admin, Backend, Error, ErrorKind, IdOrder, Idempotence, NewEntry, Range, StreamId,
 };
-use crate::dead_letter::{self, DeadLetter};
+use crate::dead_letter::{self, DeadLetter, DeadLetterFormat, FieldMap};
 use crate::message::Message;
 use crate::names;
 use crate::outcome::Reason;
@@ -33,7 +42,9 @@ pub struct Redrive {
     ///
     /// `None` means the stream whose default dead-letter stream is redriven (see [`names::dead_letters_of`]).
     pub stream: Option<String>,
-    /// Which dead letters to redrive.
+    /// The fields of dead letters that another program wrote. See [`DeadLetterFormat`].
+    pub field_map: Option<FieldMap>,
+    /// Which dead letters to redrive. Its group is also the group of dead letters that name none.
     pub filter: Filter,
     /// Where the messages go.
     pub to: Destination,
@@ -50,7 +61,10 @@ impl Redrive {
     pub fn returns_to(&self, stream: &str, dead_letters: &str) -> bool {
         match &self.stream {
             Some(wanted) => wanted == stream,
-            None => names::dead_letters_of(stream) == dead_letters,
+            None => {
+                names::dead_letters_of(stream) == dead_letters
+                    || names::origin_of(dead_letters) == Some(stream)
+            }
         }
     }
 }
@@ -65,41 +79,6 @@ pub enum Destination {
     AllGroups,
 }
 
-/// Selects dead letters. All conditions that are set must hold.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Filter {
-    /// Only dead letters of this group.
-    pub group: Option<String>,
-    /// Only dead letters with this reason.
-    pub reason: Option<Reason>,
-    /// Only dead letters whose error message or error type contains this text.
-    pub error: Option<String>,
-    /// Only dead letters with these ids: their own, or those of the original entries.
-    pub ids: Option<BTreeSet<StreamId>>,
-    /// Only messages dead-lettered at least this long ago.
-    pub older_than: Option<Duration>,
-    /// Only messages dead-lettered at most this long ago.
-    pub newer_than: Option<Duration>,
-}
-
-impl Filter {
-    /// Returns whether a dead letter meets all conditions.
-    pub fn matches(&self, dead_letter: &DeadLetter, now: SystemTime) -> bool {
-        let age = now.duration_since(dead_letter.dead_at).unwrap_or_default();
-        self.group.as_ref().is_none_or(|group| *group == dead_letter.group)
-            && self.reason.is_none_or(|reason| dead_letter.reason == Some(reason))
-            && self.error.as_ref().is_none_or(|text| {
-                dead_letter.error.contains(text.as_str()) || dead_letter.error_type.contains(text.as_str())
-            })
-            && self
-                .ids
-                .as_ref()
-                .is_none_or(|ids| ids.contains(&dead_letter.id) || ids.contains(&dead_letter.origin))
-            && self.older_than.is_none_or(|least| age >= least)
-            && self.newer_than.is_none_or(|most| age <= most)
-    }
-}
-
 /// The progress of a redrive, as counts of dead letters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
@@ -111,6 +90,8 @@ pub struct Progress {
     pub matched: u64,
     /// Messages redriven.
     pub redriven: u64,
+    /// Messages of dead letters that match the filter and were, or in a dry run would be, added as new entries.
+    pub added: u64,
     /// Dead letters not redriven because the original entry is no longer in its stream. They are kept.
     pub gone: u64,
     /// The part of `gone` whose payload is lost too. The rest can still be redriven to all groups.
@@ -118,6 +99,9 @@ pub struct Progress {
     /// Dead letters not redriven because their group does not exist. They are kept. To redrive them, recreate the group
     /// or redrive to all groups.
     pub no_group: u64,
+    /// Dead letters not redriven because they name no group, and the stream has several. They are kept. To redrive them,
+    /// name the group in the filter, or redrive to all groups.
+    pub unknown_group: u64,
     /// Dead letters not redriven because they name another stream. They are kept.
     pub other_stream: u64,
     /// Entries of the dead-letter stream that are not dead letters.
@@ -132,7 +116,7 @@ impl Progress {
 
     /// Returns the number of matching dead letters that were not redriven, for any reason.
     pub fn skipped(&self) -> u64 {
-        self.gone + self.no_group + self.other_stream
+        self.gone + self.no_group + self.unknown_group + self.other_stream
     }
 
     fn count_skipped(&mut self, reason: SkipReason) {
@@ -143,6 +127,7 @@ impl Progress {
                 self.payload_gone += 1;
             }
             SkipReason::NoGroup => self.no_group += 1,
+            SkipReason::UnknownGroup => self.unknown_group += 1,
             SkipReason::OtherStream => self.other_stream += 1,
         }
     }
@@ -154,7 +139,19 @@ enum SkipReason {
     EntryGone,
     PayloadGone,
     NoGroup,
+    UnknownGroup,
     OtherStream,
+}
+
+/// What happened to a dead letter, or would happen in a dry run.
+#[derive(Clone, Copy)]
+enum Redriven {
+    /// Its entry is pending again in its group.
+    Restored,
+    /// Its message was added to the stream as a new entry.
+    Added,
+    /// Nothing.
+    Skipped(SkipReason),
 }
 
 /// Redrives dead letters, oldest first. Calls `on_progress` at the start and after every few messages.
@@ -172,6 +169,7 @@ pub async fn redrive(
     progress.total = info.length;
     on_progress(&progress);
     let mut redriver = Redriver { backend, dead_letters, request, groups: BTreeMap::new() };
+    let format = DeadLetterFormat::new(dead_letters, request.stream.as_deref(), request.field_map.clone());
     let mut limiter = RateLimiter::new(request.rate);
     let mut from = StreamId::MIN;
     loop {
@@ -182,7 +180,7 @@ pub async fn redrive(
         let mut matching = Vec::new();
         for entry in &page {
             progress.scanned += 1;
-            match DeadLetter::read(entry) {
+            match format.read(entry) {
                 Some(dead_letter) if request.filter.matches(&dead_letter, now) => matching.push(dead_letter),
                 Some(_) => {}
                 None => progress.foreign += 1,
@@ -228,11 +226,12 @@ impl Redriver<'_> {
         let mut outcome = Ok(());
         for dead_letter in chunk {
             match self.redrive_one(dead_letter).await {
-                Ok(skipped) => {
+                Ok(done) => {
                     progress.matched += 1;
-                    match skipped {
-                        Some(reason) => progress.count_skipped(reason),
-                        None => redriven.push(dead_letter.id),
+                    progress.added += u64::from(matches!(done, Redriven::Added));
+                    match done {
+                        Redriven::Skipped(reason) => progress.count_skipped(reason),
+                        Redriven::Restored | Redriven::Added => redriven.push(dead_letter.id),
                     }
                 }
                 Err(error) => {
@@ -250,66 +249,104 @@ impl Redriver<'_> {
         outcome
     }
 
-    /// Redrives one message. In a dry run, only checks whether the message can be redriven. Returns `None`, or the
-    /// reason for skipping the message.
-    async fn redrive_one(&mut self, dead_letter: &DeadLetter) -> Result<Option<SkipReason>, Error> {
+    /// Redrives one message. In a dry run, only finds out what would happen.
+    async fn redrive_one(&mut self, dead_letter: &DeadLetter) -> Result<Redriven, Error> {
         if !self.request.returns_to(&dead_letter.stream, self.dead_letters) {
-            return Ok(Some(SkipReason::OtherStream));
+            return Ok(Redriven::Skipped(SkipReason::OtherStream));
         }
-        let all_groups = self.request.to == Destination::AllGroups;
-        if dead_letter.reason == Some(Reason::PayloadGone) || (all_groups && dead_letter.fields.is_empty()) {
-            return Ok(Some(SkipReason::PayloadGone));
+        if dead_letter.reason == Some(Reason::PayloadGone) {
+            return Ok(Redriven::Skipped(SkipReason::PayloadGone));
         }
-        if all_groups {
-            if !self.request.dry_run {
-                add_to_stream(self.backend, self.dead_letters, dead_letter).await?;
-            }
-            return Ok(None);
+        if self.request.to == Destination::AllGroups {
+            return self.add(dead_letter).await;
         }
-        if !self.has_group(dead_letter).await? {
-            return Ok(Some(SkipReason::NoGroup));
-        }
-        let exists = if self.request.dry_run {
-            self.backend
-                .range(&dead_letter.stream, Range::single(dead_letter.origin))
-                .await
-                .map(|found| !found.is_empty())
-        } else {
-            restore(self.backend, dead_letter).await
+        let group = match self.group_of(dead_letter).await? {
+            Ok(group) => group,
+            Err(reason) => return Ok(Redriven::Skipped(reason)),
         };
-        match exists {
-            Ok(true) => Ok(None),
-            Ok(false) => Ok(Some(SkipReason::EntryGone)),
-            // The group was deleted after `has_group` checked it.
-            Err(error) if error.kind() == ErrorKind::NoGroup => Ok(Some(SkipReason::NoGroup)),
+        let is_back = match dead_letter.origin {
+            Some(origin) => self.restore(dead_letter, &group, origin).await,
+            None => Ok(false),
+        };
+        match is_back {
+            Ok(true) => Ok(Redriven::Restored),
+            // No other group would receive the new entry.
+            Ok(false) if dead_letter.is_foreign && self.groups(&dead_letter.stream).await?.len() == 1 => {
+                self.add(dead_letter).await
+            }
+            Ok(false) => Ok(Redriven::Skipped(SkipReason::EntryGone)),
+            // The group was deleted since its name was looked up.
+            Err(error) if error.kind() == ErrorKind::NoGroup => Ok(Redriven::Skipped(SkipReason::NoGroup)),
             Err(error) => Err(error),
         }
     }
 
-    async fn has_group(&mut self, dead_letter: &DeadLetter) -> Result<bool, Error> {
-        if let Some(groups) = self.groups.get(&dead_letter.stream) {
-            return Ok(groups.contains(&dead_letter.group));
-        }
-        let groups: BTreeSet<String> = match self.backend.groups(&dead_letter.stream).await {
-            Ok(groups) => groups.into_iter().map(|group| group.name).collect(),
-            Err(error) if error.kind() == ErrorKind::NoGroup => BTreeSet::new(),
-            Err(error) => return Err(error),
+    /// Returns the group to which the message of a dead letter returns, or why there is none.
+    async fn group_of(&mut self, dead_letter: &DeadLetter) -> Result<Result<String, SkipReason>, Error> {
+        let named = match dead_letter.group.as_str() {
+            "" => self.request.filter.group.clone(),
+            group => Some(group.to_owned()),
         };
-        let has = groups.contains(&dead_letter.group);
-        self.groups.insert(dead_letter.stream.clone(), groups);
-        Ok(has)
+        let groups = self.groups(&dead_letter.stream).await?;
+        Ok(match named {
+            Some(group) if groups.contains(&group) => Ok(group),
+            Some(_) => Err(SkipReason::NoGroup),
+            None => match groups.len() {
+                0 => Err(SkipReason::NoGroup),
+                1 => groups.first().cloned().ok_or(SkipReason::NoGroup),
+                _ => Err(SkipReason::UnknownGroup),
+            },
+        })
+    }
+
+    /// Returns the names of the groups of a stream.
+    async fn groups(&mut self, stream: &str) -> Result<&BTreeSet<String>, Error> {
+        if !self.groups.contains_key(stream) {
+            let groups = match self.backend.groups(stream).await {
+                Ok(groups) => groups.into_iter().map(|group| group.name).collect(),
+                Err(error) if error.kind() == ErrorKind::NoGroup => BTreeSet::new(),
+                Err(error) => return Err(error),
+            };
+            self.groups.insert(stream.to_owned(), groups);
+        }
+        Ok(&self.groups[stream])
+    }
+
+    /// Makes the original entry pending again in this group. Returns false if it is no longer in the stream.
+    async fn restore(&self, dead_letter: &DeadLetter, group: &str, origin: StreamId) -> Result<bool, Error> {
+        if self.request.dry_run {
+            let found = self.backend.range(&dead_letter.stream, Range::single(origin)).await?;
+            return Ok(!found.is_empty());
+        }
+        restore(self.backend, dead_letter, group, origin).await
+    }
+
+    /// Adds the message to its stream as a new entry.
+    async fn add(&self, dead_letter: &DeadLetter) -> Result<Redriven, Error> {
+        if dead_letter.fields.is_empty() {
+            return Ok(Redriven::Skipped(SkipReason::PayloadGone));
+        }
+        if !self.request.dry_run {
+            add_to_stream(self.backend, self.dead_letters, dead_letter).await?;
+        }
+        Ok(Redriven::Added)
     }
 }
 
 /// Makes the entry pending again in its group.
 ///
 /// Counts the redrive first: the message may be delivered and fail again immediately.
-async fn restore(backend: &dyn Admin, dead_letter: &DeadLetter) -> Result<bool, Error> {
-    let (stream, group) = (dead_letter.stream.as_str(), dead_letter.group.as_str());
-    let key = names::redrive_key(stream, group, &dead_letter.origin.to_string(), dead_letter.redrives + 1);
+async fn restore(
+    backend: &dyn Admin,
+    dead_letter: &DeadLetter,
+    group: &str,
+    origin: StreamId,
+) -> Result<bool, Error> {
+    let stream = dead_letter.stream.as_str();
+    let key = names::redrive_key(stream, group, &origin.to_string(), dead_letter.redrives + 1);
     let counted = Acknowledgement { ids: vec![], remember: vec![(key, REDRIVE_KEY_LIFETIME)] };
     backend.acknowledge(stream, group, &counted).await?;
-    backend.restore(stream, group, dead_letter.origin).await
+    backend.restore(stream, group, origin).await
 }
 
 /// Adds the message to its stream as a new entry, idempotently if the store supports it.
@@ -345,83 +382,4 @@ pub(crate) async fn redrive_counts(backend: &dyn Backend, messages: &[&Message])
         counts.push(remembered.max(dead_letter::redrives_in(message)));
     }
     Ok(counts)
-}
-
-/// Spreads messages evenly over time.
-struct RateLimiter {
-    /// Messages per second. `None` means unlimited.
-    rate: Option<f64>,
-    next: Instant,
-}
-
-impl RateLimiter {
-    fn new(rate: Option<f64>) -> RateLimiter {
-        RateLimiter { rate: rate.filter(|rate| *rate > 0.0), next: Instant::now() }
-    }
-
-    /// Returns the number of messages to send together, so that there are about ten chunks per second.
-    fn chunk_size(&self) -> usize {
-        // The cast saturates: a rate beyond the range of usize becomes its maximum.
-        self.rate.map_or(PAGE_SIZE, |rate| ((rate / 10.0) as usize).clamp(1, PAGE_SIZE))
-    }
-
-    /// Waits until this number of messages may be sent.
-    async fn acquire(&mut self, messages: usize) {
-        let Some(rate) = self.rate else { return };
-        tokio::time::sleep_until(self.next).await;
-        self.next = self.next.max(Instant::now()) + Duration::from_secs_f64(messages as f64 / rate);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::backend::Entry;
-    use crate::message::sample;
-    use crate::outcome::Failure;
-
-    fn dead_letter(reason: Reason, error: &str, dead_at: SystemTime) -> DeadLetter {
-        let failure = Failure { error: error.into(), error_type: "PayError".into(), reason };
-        let dead_letter = dead_letter::compose(&sample(&[]), "dead", &failure, 0, dead_at);
-        DeadLetter::read(&Entry { id: StreamId::new(5, 0), fields: dead_letter.fields }).unwrap()
-    }
-
-    #[test]
-    fn filter_requires_every_condition() {
-        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(100);
-        let dead_letter = dead_letter(Reason::Panic, "index out of bounds", now - Duration::from_secs(10));
-        let all = Filter {
-            group: Some("billing".into()),
-            reason: Some(Reason::Panic),
-            error: Some("out of".into()),
-            ids: Some([StreamId::new(5, 0)].into()),
-            older_than: Some(Duration::from_secs(5)),
-            newer_than: Some(Duration::from_secs(15)),
-        };
-        assert!(Filter::default().matches(&dead_letter, now));
-        assert!(all.matches(&dead_letter, now));
-        let wrong = [
-            Filter { group: Some("mail".into()), ..all.clone() },
-            Filter { reason: Some(Reason::Decode), ..all.clone() },
-            Filter { error: Some("timeout".into()), ..all.clone() },
-            Filter { ids: Some([StreamId::new(6, 0)].into()), ..all.clone() },
-            Filter { older_than: Some(Duration::from_secs(11)), ..all.clone() },
-            Filter { newer_than: Some(Duration::from_secs(9)), ..all.clone() },
-        ];
-        for filter in wrong {
-            assert!(!filter.matches(&dead_letter, now), "{filter:?}");
-        }
-        let by_origin = Filter { ids: Some([sample(&[]).id].into()), ..Filter::default() };
-        assert!(by_origin.matches(&dead_letter, now));
-        let by_type = Filter { error: Some("PayError".into()), ..Filter::default() };
-        assert!(by_type.matches(&dead_letter, now));
-    }
-
-    #[test]
-    fn rate_limits_the_chunk_size() {
-        assert_eq!(RateLimiter::new(None).chunk_size(), PAGE_SIZE);
-        assert_eq!(RateLimiter::new(Some(0.5)).chunk_size(), 1);
-        assert_eq!(RateLimiter::new(Some(200.0)).chunk_size(), 20);
-        assert_eq!(RateLimiter::new(Some(1e12)).chunk_size(), PAGE_SIZE);
-    }
 }

@@ -46,8 +46,11 @@ impl MessageTracker {
         dead_letters: &str,
     ) -> Result<Ledger, Error> {
         let entries = backend.all_entries(dead_letters).await?;
-        let dead: BTreeSet<StreamId> =
-            entries.iter().filter_map(DeadLetter::read).map(|dead_letter| dead_letter.origin).collect();
+        let dead: BTreeSet<StreamId> = entries
+            .iter()
+            .filter_map(DeadLetter::read)
+            .filter_map(|dead_letter| dead_letter.origin)
+            .collect();
         let rows = backend.all_pending(stream, group).await?;
         let pending: BTreeSet<StreamId> = rows.iter().map(|row| row.id).collect();
         let ids = self.ids.lock();

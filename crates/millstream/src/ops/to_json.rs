@@ -111,18 +111,24 @@ pub(crate) fn dead_letter(dead_letter: &DeadLetter) -> Value {
     json!({
         "id": dead_letter.id.to_string(),
         "stream": dead_letter.stream,
-        "origin": dead_letter.origin.to_string(),
-        "group": dead_letter.group,
-        "consumer": dead_letter.consumer,
-        "deliveries": dead_letter.deliveries,
-        "reason": dead_letter.reason.map(|reason| reason.as_str()),
+        "origin": dead_letter.origin.map(|id| id.to_string()),
+        "group": known(&dead_letter.group),
+        "consumer": known(&dead_letter.consumer),
+        "deliveries": (dead_letter.deliveries > 0).then_some(dead_letter.deliveries),
+        "reason": dead_letter.reason.map(|reason| reason.as_str()).or(known(&dead_letter.reason_text)),
         "error": dead_letter.error,
         "error_type": dead_letter.error_type,
-        "first_seen_ms": millis_since_epoch(dead_letter.first_seen),
+        "first_seen_ms": dead_letter.first_seen.map(millis_since_epoch),
         "dead_at_ms": millis_since_epoch(dead_letter.dead_at),
         "redrives": dead_letter.redrives,
+        "foreign": dead_letter.is_foreign,
         "fields": fields_json(&dead_letter.fields),
     })
+}
+
+/// Returns a text, or `None` if it is unknown.
+fn known(text: &str) -> Option<&str> {
+    (!text.is_empty()).then_some(text)
 }
 
 /// Returns the health of a group and the problems that explain it.

@@ -152,7 +152,7 @@ impl Account {
     fn check_dead_letters(&mut self, runs: &Runs, snapshot: &Snapshot, limits: Limits) {
         let mut seen = HashSet::new();
         for dead_letter in &snapshot.dead_letters {
-            let origin = dead_letter.origin;
+            let origin = dead_letter.origin.expect("a worker wrote it");
             let mut wrong = |what: &str| self.violations.push(format!("the dead letter of {origin} {what}"));
             if !seen.insert(origin) {
                 wrong("exists twice");
@@ -186,7 +186,7 @@ impl Account {
 
     fn count_states(&mut self, runs: &Runs, snapshot: &Snapshot) {
         let dead: HashSet<StreamId> =
-            snapshot.dead_letters.iter().map(|dead_letter| dead_letter.origin).collect();
+            snapshot.dead_letters.iter().filter_map(|dead_letter| dead_letter.origin).collect();
         for (id, message) in &snapshot.entries {
             let was_done = runs.by_id.get(id).is_some_and(|runs| runs.iter().any(|run| run.done.is_some()));
             match (snapshot.pending.contains(id), dead.contains(id)) {

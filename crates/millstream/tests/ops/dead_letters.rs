@@ -195,9 +195,13 @@ fn an_unknown_dead_letter_stream_is_reported_with_the_existing_ones() {
     store.run(&["dlq", "ls", "other", "--dlq", "{orders}:dlq"]).ok();
     store.run(&["dlq", "ls", "{orders}:dlq"]).ok();
     store
-        .run(&["dlq", "ls", "orders", "--dlq", "orders"])
+        .run(&["dlq", "ls", "shipments", "--dlq", "orders"])
         .exits(4)
         .stderr_contains("orders contains no dead letters");
+    store
+        .run(&["dlq", "ls", "orders", "--dlq", "orders"])
+        .exits(2)
+        .stderr_contains("orders cannot be its own dead-letter stream");
     store.run(&["dlq", "purge", "orders", "--yes"]).ok();
     store.run(&["dlq", "ls"]).ok().stderr_contains("no dead letters");
     let empty = TestStore::empty(&[]);

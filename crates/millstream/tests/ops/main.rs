@@ -4,6 +4,7 @@
 mod dead_letters;
 mod examples;
 mod failures;
+mod foreign_dead_letters;
 mod groups;
 mod hostile;
 mod pending;

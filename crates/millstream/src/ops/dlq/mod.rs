@@ -13,7 +13,7 @@ use millstream_worker::dead_letter::DeadLetter;
 use millstream_worker::redrive::Filter;
 use serde_json::{Value, json};
 
-use self::select::{DeadLetterStream, Selection};
+use self::select::{DeadLetterSource, DeadLetterStream, Selection};
 use super::confirm::Confirm;
 use super::connection::CommonOptions;
 use super::failure::Failure;
@@ -23,7 +23,7 @@ use super::safe_text::printable;
 use super::table::{Properties, Table, row};
 use super::time::{format_time, parse_id};
 use super::to_json;
-use super::value::{self, age_of, age_or_absent, clipped, count, counted};
+use super::value::{self, ABSENT, age_of, age_or_absent, clipped, count, counted};
 
 /// Number of dead letters that `dlq ls` lists without `--count`.
 const DEFAULT_COUNT: u64 = 100;
@@ -41,6 +41,7 @@ const LS_EXAMPLES: &str = "\
 Examples:
   millstream dlq ls
   millstream dlq ls orders
+  millstream dlq ls orders --dlq '{orders}:dlq' --field-map id=original_id,error=why
   millstream dlq ls orders --reason max_deliveries --error timeout --count 20 --json";
 
 const SHOW_EXAMPLES: &str = "\
@@ -131,7 +132,8 @@ impl DlqListArgs {
         }
         if self.count.is_some() || self.dlq.is_named() || self.selection.filter() != Filter::default() {
             return Err(Failure::Usage(
-                "--count, --dlq and the filters need a stream: millstream dlq ls STREAM".to_owned(),
+                "--count, --dlq, --field-map and the filters need a stream: millstream dlq ls STREAM"
+                    .to_owned(),
             ));
         }
         list_streams(common).await
@@ -139,10 +141,10 @@ impl DlqListArgs {
 
     async fn list(&self, common: &CommonOptions, stream: &str) -> Result<(), Failure> {
         let backend = common.connect().await?;
-        let name = self.dlq.find(&*backend, stream, &self.selection).await?;
+        let source = self.dlq.find(&*backend, stream, &self.selection).await?;
         let limit = self.count.unwrap_or(DEFAULT_COUNT);
         let mut found = Vec::new();
-        select::for_each(&*backend, &name, &self.selection, |dead_letter| {
+        select::for_each(&*backend, &source, &self.selection, |dead_letter| {
             found.push(dead_letter);
             (found.len() as u64) < limit
         })
@@ -153,10 +155,10 @@ impl DlqListArgs {
         let rows = found.iter().map(|dead_letter| {
             row![
                 dead_letter.id.to_string(),
-                dead_letter.origin.to_string(),
-                &dead_letter.group,
-                dead_letter.reason.map_or("?", |reason| reason.as_str()),
-                count(dead_letter.deliveries),
+                dead_letter.origin.map_or_else(|| ABSENT.to_owned(), |id| id.to_string()),
+                or_absent(&dead_letter.group),
+                or_absent(reason(dead_letter)),
+                if dead_letter.deliveries == 0 { ABSENT.to_owned() } else { count(dead_letter.deliveries) },
                 age_or_absent(SystemTime::now().duration_since(dead_letter.dead_at).ok()),
                 clipped(&printable(&dead_letter.error), ERROR_CHARS_MAX),
             ]
@@ -202,8 +204,8 @@ async fn show(
     dlq: &DeadLetterStream,
 ) -> Result<(), Failure> {
     let backend = common.connect().await?;
-    let name = dlq.find(&*backend, stream, &Selection::default()).await?;
-    let dead_letter = find_dead_letter(&*backend, &name, id).await?;
+    let source = dlq.find(&*backend, stream, &Selection::default()).await?;
+    let dead_letter = find_dead_letter(&*backend, &source, id).await?;
     if common.json {
         print_json(&to_json::dead_letter(&dead_letter))
     } else {
@@ -214,13 +216,14 @@ async fn show(
 impl PurgeArgs {
     async fn run(&self, common: &CommonOptions) -> Result<(), Failure> {
         let backend = common.connect().await?;
-        let name = self.dlq.find(&*backend, &self.stream, &self.selection).await?;
+        let source = self.dlq.find(&*backend, &self.stream, &self.selection).await?;
         let mut ids = Vec::new();
-        select::for_each(&*backend, &name, &self.selection, |dead_letter| {
+        select::for_each(&*backend, &source, &self.selection, |dead_letter| {
             ids.push(dead_letter.id);
             true
         })
         .await?;
+        let name = source.name;
         let dead_letters =
             |number| format!("{} of {}", counted(number, "dead letter", "dead letters"), printable(&name));
         let (matched, mut deleted) = (ids.len() as u64, 0);
@@ -243,28 +246,48 @@ impl PurgeArgs {
 }
 
 /// Returns the dead letter with this id, or whose original entry had this id.
-async fn find_dead_letter(backend: &dyn Admin, name: &str, id: StreamId) -> Result<DeadLetter, Failure> {
-    match backend.range(name, Range::single(id)).await?.first().and_then(DeadLetter::read) {
+async fn find_dead_letter(
+    backend: &dyn Admin,
+    source: &DeadLetterSource,
+    id: StreamId,
+) -> Result<DeadLetter, Failure> {
+    let found = backend.range(&source.name, Range::single(id)).await?;
+    match found.first().and_then(|entry| source.format.read(entry)) {
         Some(dead_letter) => Ok(dead_letter),
-        None => select::find_by_id(backend, name, &[id]).await,
+        None => select::find_by_id(backend, source, &[id]).await,
     }
+}
+
+/// Returns the name of the reason, or the reason as another program wrote it. Empty if there is none.
+pub(super) fn reason(dead_letter: &DeadLetter) -> &str {
+    dead_letter.reason.map_or(&dead_letter.reason_text, |reason| reason.as_str())
+}
+
+fn or_absent(text: &str) -> &str {
+    if text.is_empty() { ABSENT } else { text }
 }
 
 fn properties(dead_letter: &DeadLetter) -> Properties {
     let time = |time| format_time(value::millis_since_epoch(time));
     let mut properties = Properties::default();
-    properties.push("id", dead_letter.id.to_string());
-    properties.push("stream", &dead_letter.stream);
-    properties.push("origin", dead_letter.origin.to_string());
-    properties.push("group", &dead_letter.group);
-    properties.push("consumer", &dead_letter.consumer);
-    properties.push("deliveries", count(dead_letter.deliveries));
-    properties.push("reason", dead_letter.reason.map_or("?", |reason| reason.as_str()));
-    properties.push("error", &dead_letter.error);
-    properties.push("error type", &dead_letter.error_type);
-    properties.push("first seen", time(dead_letter.first_seen));
-    properties.push("dead at", time(dead_letter.dead_at));
-    properties.push("redrives", count(dead_letter.redrives));
+    let mut push = |name: &str, value: String| {
+        properties.push(name, if value.is_empty() { ABSENT.to_owned() } else { value })
+    };
+    push("id", dead_letter.id.to_string());
+    push("stream", dead_letter.stream.clone());
+    push("origin", dead_letter.origin.map(|id| id.to_string()).unwrap_or_default());
+    push("group", dead_letter.group.clone());
+    push("consumer", dead_letter.consumer.clone());
+    push(
+        "deliveries",
+        if dead_letter.deliveries == 0 { String::new() } else { count(dead_letter.deliveries) },
+    );
+    push("reason", reason(dead_letter).to_owned());
+    push("error", dead_letter.error.clone());
+    push("error type", dead_letter.error_type.clone());
+    push("first seen", dead_letter.first_seen.map(time).unwrap_or_default());
+    push("dead at", time(dead_letter.dead_at));
+    push("redrives", count(dead_letter.redrives));
     for (name, value) in &dead_letter.fields {
         properties.push(format!("field {}", printable(name)), printable(value));
     }

@@ -9,7 +9,7 @@ use millstream_worker::Admin;
 use millstream_worker::redrive::{Destination, Progress, Redrive, redrive};
 use serde_json::{Value, json};
 
-use super::select::{self, DeadLetterStream, Selection};
+use super::select::{self, DeadLetterSource, DeadLetterStream, Selection};
 use crate::ops::connection::CommonOptions;
 use crate::ops::failure::Failure;
 use crate::ops::output::{note, print_json, print_line, progress_bar};
@@ -27,6 +27,8 @@ Examples:
 A redriven message is delivered again to the group it failed in, and to no other group. With --all-groups, it is added \
 to the stream as a new entry instead. The dead letter is deleted afterwards. Dead letters that name another stream are \
 skipped.
+Dead letters of other programs may name no group: --group names it, unless the stream has only one. If the original entry \
+is unknown or gone and the stream has only one group, the message is added as a new entry.
 Ctrl-C stops the redrive at any time.";
 
 #[derive(Args, Debug)]
@@ -54,12 +56,13 @@ pub(crate) struct RedriveArgs {
 
 impl RedriveArgs {
     pub(super) async fn run(&self, common: &CommonOptions) -> Result<(), Failure> {
-        let (backend, name) = until_ctrl_c(async {
+        let (backend, source) = until_ctrl_c(async {
             let backend = common.connect().await?;
-            let name = self.dlq.find(&*backend, &self.stream, &self.selection).await?;
-            Ok((backend, name))
+            let source = self.dlq.find(&*backend, &self.stream, &self.selection).await?;
+            Ok((backend, source))
         })
         .await?;
+        let name = &source.name;
         let so_far = Cell::new(Progress::default());
         let bar = progress_bar(0, "{bar:30} {human_pos}/{human_len} {msg} ({eta} left)");
         let show = |progress: &Progress| {
@@ -72,12 +75,12 @@ impl RedriveArgs {
             });
         };
         let request = self.request();
-        let done = until_ctrl_c(async { Ok(redrive(&*backend, &name, &request, show).await?) }).await;
+        let done = until_ctrl_c(async { Ok(redrive(&*backend, name, &request, show).await?) }).await;
         bar.finish_and_clear();
         let done = match done {
             Ok(done) => done,
             Err(failure) => {
-                self.print_result(common, &name, &so_far.get(), Some(&failure))?;
+                self.print_result(common, name, &so_far.get(), Some(&failure))?;
                 if !self.dry_run {
                     note(
                         "the message in progress may have been redriven although its dead letter still exists",
@@ -86,9 +89,9 @@ impl RedriveArgs {
                 return Err(failure);
             }
         };
-        self.print_result(common, &name, &done, None)?;
+        self.print_result(common, name, &done, None)?;
         if done.no_group > 0 && !common.json {
-            self.print_missing_groups(&*backend, &name, &done).await?;
+            self.print_missing_groups(&*backend, &source, &done).await?;
         }
         Ok(())
     }
@@ -96,6 +99,7 @@ impl RedriveArgs {
     fn request(&self) -> Redrive {
         Redrive {
             stream: self.dlq.origin(&self.stream),
+            field_map: self.dlq.field_map(),
             filter: self.selection.filter(),
             to: if self.all_groups { Destination::AllGroups } else { Destination::Group },
             rate: self.rate.map(f64::from),
@@ -120,9 +124,11 @@ impl RedriveArgs {
                 "total": done.total,
                 "matched": done.matched,
                 "redriven": done.redriven,
+                "added": done.added,
                 "gone": done.gone,
                 "payload_gone": done.payload_gone,
                 "no_group": done.no_group,
+                "unknown_group": done.unknown_group,
                 "other_stream": done.other_stream,
                 "foreign": done.foreign,
                 "dry_run": self.dry_run,
@@ -138,10 +144,31 @@ impl RedriveArgs {
             true => format!("would move {} of {of_total} back to {to}", count(done.redrivable())),
             false => format!("moved {} of {of_total} back to {to}", count(done.redriven)),
         })?;
+        if done.added > 0 && !self.all_groups {
+            note(&format!(
+                "{}, without the fields that describe the failure: the original entry is unknown or gone",
+                match self.dry_run {
+                    true =>
+                        counted(done.added, "would be added as a new entry", "would be added as new entries"),
+                    false => counted(done.added, "was added as a new entry", "were added as new entries"),
+                }
+            ));
+        }
+        if done.unknown_group > 0 {
+            note(&format!(
+                "{}, and the stream has several groups; name the group with --group, or add new entries for all of them with \
+                 --all-groups",
+                counted(
+                    done.unknown_group,
+                    "dead letter skipped: it names no group",
+                    "dead letters skipped: they name no group"
+                )
+            ));
+        }
         let entry_gone = done.gone - done.payload_gone;
         if entry_gone > 0 {
             note(&format!(
-                "{} entry was deleted from the stream; add a new entry with --all-groups",
+                "{} entry is not in the stream any more; add a new entry with --all-groups",
                 skipped_because(entry_gone)
             ));
         }
@@ -170,13 +197,16 @@ impl RedriveArgs {
     async fn print_missing_groups(
         &self,
         backend: &dyn Admin,
-        name: &str,
+        source: &DeadLetterSource,
         done: &Progress,
     ) -> Result<(), Failure> {
         let (mut groups, request) = (BTreeSet::new(), self.request());
-        select::for_each(backend, name, &self.selection, |dead_letter| {
-            if request.returns_to(&dead_letter.stream, name) {
-                groups.insert((dead_letter.stream, dead_letter.group));
+        select::for_each(backend, source, &self.selection, |dead_letter| {
+            if request.returns_to(&dead_letter.stream, &source.name) {
+                let group = Some(dead_letter.group).filter(|group| !group.is_empty());
+                let group =
+                    group.or_else(|| request.filter.group.clone()).unwrap_or_else(|| "GROUP".to_owned());
+                groups.insert((dead_letter.stream, group));
             }
             true
         })

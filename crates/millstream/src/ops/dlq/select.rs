@@ -1,43 +1,64 @@
-//! Options that select dead letters: their stream, and filters.
+//! Options that select dead letters: their stream, its format, and filters.
 
 use std::time::{Duration, SystemTime};
 
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use millstream_worker::backend::{Range, StreamId};
-use millstream_worker::dead_letter::DeadLetter;
+use millstream_worker::dead_letter::{DeadLetter, DeadLetterFormat, FieldMap};
+use millstream_worker::names::DEAD_LETTERS_SUFFIX;
 use millstream_worker::redrive::Filter;
 use millstream_worker::{Admin, Reason, names};
 
 use crate::ops::failure::Failure;
 use crate::ops::lookup;
+use crate::ops::output::note;
 use crate::ops::safe_text::printable;
+use crate::ops::shell::option;
 use crate::ops::time::{parse_duration, parse_id};
 
 /// Number of dead letters read per call.
 const PAGE: usize = 500;
 
-/// The option that names the dead-letter stream.
+/// The options that name the dead-letter stream and the format of its entries.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct DeadLetterStream {
-    /// Dead-letter stream [default: {STREAM}:dlq]
+    /// Dead-letter stream [default: {STREAM}:dlq, or STREAM:dlq if only that exists]
     #[arg(long, value_name = "STREAM", value_parser = NonEmptyStringValueParser::new())]
     dlq: Option<String>,
+    /// If another program wrote the dead letters: the fields that describe the failure, such as id=original_id,error=why.
+    /// Names: id, stream, group, consumer, deliveries, reason, error, error_type, first_seen, dead_at. none: the dead
+    /// letters are copies of the messages
+    #[arg(long, value_name = "NAME=FIELD,…")]
+    field_map: Option<FieldMap>,
+}
+
+/// A dead-letter stream that exists, and how to read it.
+pub(super) struct DeadLetterSource {
+    /// Its name.
+    pub(super) name: String,
+    /// The format of its entries.
+    pub(super) format: DeadLetterFormat,
 }
 
 impl DeadLetterStream {
-    /// Whether the option was given.
+    /// Whether one of the options was given.
     pub(super) fn is_named(&self) -> bool {
-        self.dlq.is_some()
+        self.dlq.is_some() || self.field_map.is_some()
     }
 
     /// Returns the stream that the dead letters come from, if the command line names it. It does not if `stream` is the
     /// dead-letter stream itself.
     pub(super) fn origin(&self, stream: &str) -> Option<String> {
-        (self.is_named() || !stream.ends_with(":dlq")).then(|| stream.to_owned())
+        (self.dlq.is_some() || !stream.ends_with(DEAD_LETTERS_SUFFIX)).then(|| stream.to_owned())
     }
 
-    /// Returns the name of the dead-letter stream of `stream`. A name that ends in `:dlq` is used as it is.
+    /// Returns the fields of another program's dead letters.
+    pub(super) fn field_map(&self) -> Option<FieldMap> {
+        self.field_map.clone()
+    }
+
+    /// Returns the dead-letter stream of `stream`. A name that ends in `:dlq` is used as it is.
     ///
     /// Returns an error if that stream does not exist, contains only other entries, or has none of the ids in the
     /// selection.
@@ -46,31 +67,52 @@ impl DeadLetterStream {
         backend: &dyn Admin,
         stream: &str,
         selection: &Selection,
-    ) -> Result<String, Failure> {
+    ) -> Result<DeadLetterSource, Failure> {
         let name = self.find_stream(backend, stream).await?;
+        let format = DeadLetterFormat::new(&name, self.origin(stream).as_deref(), self.field_map());
+        let source = DeadLetterSource { name, format };
+        source.check(backend).await?;
         if !selection.ids.is_empty() {
-            find_by_id(backend, &name, &selection.ids).await?;
+            find_by_id(backend, &source, &selection.ids).await?;
         }
-        Ok(name)
+        Ok(source)
     }
 
+    /// Returns the name of the dead-letter stream, which must exist.
     async fn find_stream(&self, backend: &dyn Admin, stream: &str) -> Result<String, Failure> {
-        let name = match &self.dlq {
-            Some(name) => name.clone(),
-            None if stream.ends_with(":dlq") => stream.to_owned(),
-            None => names::dead_letters_of(stream),
+        let candidates = match &self.dlq {
+            Some(name) if name == stream => {
+                return Err(Failure::Usage(format!(
+                    "{} cannot be its own dead-letter stream: name the stream that the messages come from, then --dlq and \
+                     the dead-letter stream",
+                    printable(stream)
+                )));
+            }
+            Some(name) => vec![name.clone()],
+            None if stream.ends_with(DEAD_LETTERS_SUFFIX) => vec![stream.to_owned()],
+            // Other programs do not use a hash tag.
+            None => vec![names::dead_letters_of(stream), format!("{stream}{DEAD_LETTERS_SUFFIX}")],
         };
-        if let Some(info) = lookup::find_stream(backend, &name).await? {
-            return match info.length == 0 || contains_dead_letters(backend, &name).await? {
-                true => Ok(name),
-                false => Err(Failure::NotFound(format!(
-                    "{} contains no dead letters: its entries have no dlq.* fields\nname the dead-letter stream with --dlq",
-                    printable(&name)
-                ))),
-            };
+        let mut found = Vec::new();
+        for name in &candidates {
+            if let Some(info) = lookup::find_stream(backend, name).await? {
+                found.push((name, info.length));
+            }
+        }
+        if let [(_, 1..), (other, 1..)] = found[..]
+            && *other != candidates[0]
+        {
+            note(&format!("{} exists too; select it with: {}", printable(other), option("--dlq", other)));
+        }
+        if let Some((name, _)) = found.first() {
+            return Ok((*name).clone());
         }
         Err(lookup::not_found(
-            &format!("stream {} has no dead letters: {} does not exist", printable(stream), printable(&name)),
+            &format!(
+                "stream {} has no dead letters: {} does not exist",
+                printable(stream),
+                printable(&candidates[0])
+            ),
             "dead-letter streams",
             &backend.streams("*:dlq").await?,
             "if the dead-letter stream has another name, name it with --dlq",
@@ -78,10 +120,20 @@ impl DeadLetterStream {
     }
 }
 
-/// Whether a stream contains dead letters. Looks only at its first entries.
-async fn contains_dead_letters(backend: &dyn Admin, name: &str) -> Result<bool, Failure> {
-    let range = Range::starting_at(StreamId::MIN, PAGE);
-    Ok(backend.range(name, range).await?.iter().any(|entry| DeadLetter::read(entry).is_some()))
+impl DeadLetterSource {
+    /// Returns an error if the stream has entries, but no dead letters. Looks only at its first entries.
+    async fn check(&self, backend: &dyn Admin) -> Result<(), Failure> {
+        let entries = backend.range(&self.name, Range::starting_at(StreamId::MIN, PAGE)).await?;
+        if entries.is_empty() || entries.iter().any(|entry| self.format.read(entry).is_some()) {
+            return Ok(());
+        }
+        Err(Failure::NotFound(format!(
+            "{} contains no dead letters: its entries have no dlq.* fields\n\
+             name another stream with --dlq; or, if another program wrote these dead letters, the fields that describe the \
+             failure with --field-map (none if there are no such fields)",
+            printable(&self.name)
+        )))
+    }
 }
 
 /// Filters for dead letters. A dead letter must match all of them.
@@ -96,7 +148,7 @@ pub(crate) struct Selection {
     /// Only the dead letter with this id, or whose original entry had this id; can be repeated
     #[arg(long = "id", value_name = "ID", value_parser = parse_id)]
     ids: Vec<StreamId>,
-    /// Only dead letters of this group
+    /// Only dead letters of this group, and those that name no group; a redrive returns the latter to this group
     #[arg(long, value_name = "GROUP")]
     group: Option<String>,
     /// Only messages that were dead-lettered at least this long ago
@@ -125,13 +177,13 @@ impl Selection {
 /// Returns an error if there is none.
 pub(super) async fn find_by_id(
     backend: &dyn Admin,
-    name: &str,
+    source: &DeadLetterSource,
     wanted: &[StreamId],
 ) -> Result<DeadLetter, Failure> {
     let (mut found, mut ids) = (None, Vec::new());
-    for_each(backend, name, &Selection::default(), |dead_letter| {
+    for_each(backend, source, &Selection::default(), |dead_letter| {
         ids.push(dead_letter.id.to_string());
-        if wanted.iter().any(|id| *id == dead_letter.id || *id == dead_letter.origin) {
+        if dead_letter.ids().any(|id| wanted.contains(&id)) {
             found = Some(dead_letter);
         }
         found.is_none()
@@ -139,7 +191,8 @@ pub(super) async fn find_by_id(
     .await?;
     found.ok_or_else(|| {
         let wanted: Vec<String> = wanted.iter().map(StreamId::to_string).collect();
-        let what = format!("{} has no dead letter {}", printable(name), wanted.join(" and no dead letter "));
+        let what =
+            format!("{} has no dead letter {}", printable(&source.name), wanted.join(" and no dead letter "));
         lookup::not_found(&what, "dead letters", &ids, "list all dead-letter streams with: millstream dlq ls")
     })
 }
@@ -152,17 +205,17 @@ fn parse_reason(text: &str) -> Result<Reason, String> {
 /// Calls `visit` with the selected dead letters, oldest first, until it returns false.
 pub(super) async fn for_each(
     backend: &dyn Admin,
-    name: &str,
+    source: &DeadLetterSource,
     selection: &Selection,
     mut visit: impl FnMut(DeadLetter) -> bool,
 ) -> Result<(), Failure> {
     let (filter, now) = (selection.filter(), SystemTime::now());
     let mut next = Some(StreamId::MIN);
     while let Some(first) = next {
-        let page = backend.range(name, Range::starting_at(first, PAGE)).await?;
+        let page = backend.range(&source.name, Range::starting_at(first, PAGE)).await?;
         next = page.last().filter(|_| page.len() == PAGE).and_then(|entry| entry.id.next());
-        let dead_letters =
-            page.iter().filter_map(DeadLetter::read).filter(|dead_letter| filter.matches(dead_letter, now));
+        let dead_letters = page.iter().filter_map(|entry| source.format.read(entry));
+        let dead_letters = dead_letters.filter(|dead_letter| filter.matches(dead_letter, now));
         for dead_letter in dead_letters {
             if !visit(dead_letter) {
                 return Ok(());
