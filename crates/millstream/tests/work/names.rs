@@ -1,4 +1,6 @@
 //! Consumer names: of two processes with one name only one gets messages, and a restart needs no lease.
+//!
+//! `MILLSTREAM_FROZEN_WORKER=1` also freezes a worker until another one has taken its name over, which takes half a minute.
 
 use std::collections::HashSet;
 
@@ -71,5 +73,28 @@ fn a_new_process_waits_until_the_old_one_has_drained() {
         assert_eq!(new.wait().ok().report(["acknowledged", "lost_leases"]), [3, 0]);
         let begun: HashSet<String> = store.lines("begun").into_iter().collect();
         assert_eq!((begun.len(), store.lines("begun").len()), (6, 6));
+    }
+}
+
+#[test]
+fn a_frozen_process_leaves_its_messages_to_the_next_one_with_its_name() {
+    if std::env::var_os("MILLSTREAM_FROZEN_WORKER").is_none() {
+        return;
+    }
+    for store in TestStore::servers() {
+        store.add(3);
+        let frozen = start(&store, &[]);
+        store.wait_for("begun", 3);
+        frozen.signal("STOP");
+        store.write("go", "");
+        let next = start(&store, &["--until-empty"]).wait().ok();
+        assert_eq!(next.report(["acknowledged", "redelivered"]), [3, 3]);
+        store.add(1);
+        let next = start(&store, &[]);
+        store.wait_for("begun", 7);
+        frozen.signal("CONT");
+        frozen.wait().exits(9).stderr_contains("another worker has taken over the consumer name one");
+        next.signal("TERM");
+        assert_eq!(next.wait().ok().report(["acknowledged", "lost_leases"]), [1, 0]);
     }
 }
