@@ -34,7 +34,7 @@ pub use redis::{Redis, ServerOptions};
 pub use types::{
     Acknowledgement, Capability, Claimed, Consumer, ConsumerInfo, Delivery, Entry, Fields, GroupInfo,
     IdOrder, Idempotence, NewDeadLetter, NewEntry, PendingFilter, PendingRow, PendingSummary, Range, Read,
-    Release, ServerInfo, Start, StreamInfo, Trim, WorkerAccess,
+    ReadMany, Release, ServerInfo, Start, StreamInfo, StreamRead, Trim, WorkerAccess,
 };
 
 /// Number of entries or pending entries to request per call when listing all of them.
@@ -86,6 +86,9 @@ pub trait Backend: Send + Sync + 'static {
     /// Creates the group, and the stream if it does not exist. Returns false, without any change, if the group exists.
     fn create_group<'a>(&'a self, stream: &'a str, group: &'a str, start: Start) -> BackendFuture<'a, bool>;
 
+    /// Creates the group if the stream exists and has no such group. Returns whether the stream exists.
+    fn join_group<'a>(&'a self, stream: &'a str, group: &'a str, start: Start) -> BackendFuture<'a, bool>;
+
     /// Returns the length, last id and other properties of a stream, or `None` if it does not exist.
     fn stream<'a>(&'a self, stream: &'a str) -> BackendFuture<'a, Option<StreamInfo>>;
 
@@ -93,6 +96,14 @@ pub trait Backend: Send + Sync + 'static {
     ///
     /// Returns an empty list if no entry arrived within [`Read::block`].
     fn read<'a>(&'a self, read: &'a Read<'a>) -> BackendFuture<'a, Vec<Delivery>>;
+
+    /// Reads new entries of several streams for a consumer, as [`read`](Backend::read) does of one.
+    ///
+    /// Returns the streams that have entries, or that cannot be read, for example because the group does not exist. Empty
+    /// if no entry arrived within [`ReadMany::block`]. Uses at most one connection, however many streams there are.
+    /// Exception: on a cluster no command can read streams of different nodes, so the backend polls the nodes over
+    /// the connections that other calls use. If there are many streams, it polls less often.
+    fn read_many<'a>(&'a self, read: &'a ReadMany<'a>) -> BackendFuture<'a, Vec<StreamRead>>;
 
     /// Returns the consumer's own pending entries after an id. Delivery counts do not change.
     ///

@@ -1,11 +1,12 @@
 //! The argument and result types of the backend traits.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::StreamId;
+use super::{Error, StreamId};
 
 /// The fields of an entry, as name and value, in order.
 pub type Fields = Vec<(Bytes, Bytes)>;
@@ -115,6 +116,35 @@ pub struct Read<'a> {
     pub block: Option<Duration>,
     /// If the store has [`Capability::ReadClaims`]: also claim pending entries with at least this idle time.
     pub claim_idle: Option<Duration>,
+}
+
+/// The arguments of [`Backend::read_many`](super::Backend::read_many).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReadMany<'a> {
+    /// The names of the streams, each once.
+    pub streams: &'a [Arc<str>],
+    /// The name of the group on each stream.
+    pub group: &'a str,
+    /// The name of the consumer.
+    pub consumer: &'a str,
+    /// Maximum number of entries of each stream.
+    pub count: usize,
+    /// Maximum number of entries of all streams together, at least `count`. Streams are served in order. Some stores cannot
+    /// limit this, and return up to `count` entries of every stream.
+    pub max: usize,
+    /// How long to wait for the first entry. `None` returns immediately.
+    pub block: Option<Duration>,
+    /// If the store has [`Capability::ReadClaims`]: also claim pending entries with at least this idle time.
+    pub claim_idle: Option<Duration>,
+}
+
+/// What [`Backend::read_many`](super::Backend::read_many) returns for one stream.
+#[derive(Debug)]
+pub struct StreamRead {
+    /// The index of the stream in [`ReadMany::streams`].
+    pub stream: usize,
+    /// The entries, at least one, or why the stream cannot be read.
+    pub result: Result<Vec<Delivery>, Error>,
 }
 
 /// An entry delivered to a consumer.

@@ -71,6 +71,7 @@ async fn millstream_server_passes_all_cases() {
     let resp3 = connect(&format!("{}/?protocol=3", server.url())).await.unwrap();
     for backend in [backend, resp3] {
         cases::all(&*backend).await;
+        cases::many::limited(&*backend).await;
         describes_itself(&*backend, "millstream_version").await;
     }
 }

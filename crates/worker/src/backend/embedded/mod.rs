@@ -17,14 +17,14 @@ use millstream_store::embedded::{Callable, Millstream, Refusal};
 use millstream_store::verbs::{
     self, Acknowledge, Add, Adopt, Collect, ConsumerPath, Delete, DescribeGroup, DescribeStream, Exists,
     Extend, GroupCreate, GroupDestroy, GroupSetId, HashDelete, HashGet, HashGetAll, HashSet, ListStreams,
-    OwnPending, Pending, PendingRows, Ping, ReadFrom, ReadGroup, Remember, RemoveEmptyConsumer, RemoveStream,
-    Restore, WalkIdle,
+    OwnPending, Pending, PendingRows, Ping, ReadBatch, ReadFrom, ReadGroup, Remember, RemoveEmptyConsumer,
+    RemoveStream, Restore, StreamBatch, WalkIdle,
 };
 
 use super::{
     Acknowledgement, Admin, Backend, BackendFuture, Capability, Claimed, Consumer, ConsumerInfo, Delivery,
-    Entry, Error, GroupInfo, IdOrder, NewDeadLetter, NewEntry, PendingFilter, PendingRow, PendingSummary,
-    Range, Read, Release, Start, StreamInfo, Trim,
+    Entry, Error, ErrorKind, GroupInfo, IdOrder, NewDeadLetter, NewEntry, PendingFilter, PendingRow,
+    PendingSummary, Range, Read, ReadMany, Release, Start, StreamInfo, StreamRead, Trim,
 };
 use values::{
     consumer_info, error, group_info, group_start, millis, new_dead_letter, new_entry, own_release,
@@ -165,6 +165,21 @@ impl Backend for Embedded {
         self.call_unless(Refusal::GroupExists, verb, |created| created.is_some())
     }
 
+    fn join_group<'a>(&'a self, stream: &'a str, group: &'a str, start: Start) -> BackendFuture<'a, bool> {
+        let (key, group, start) = (stream.to_owned(), group.to_owned(), group_start(start));
+        let call = self.db.call(GroupCreate { key, group, start, make_stream: false, entries_read: None });
+        Box::pin(async move {
+            match call.await {
+                Ok(()) => Ok(true),
+                Err(refused) => match refused.refusal() {
+                    Some(Refusal::GroupExists) => Ok(true),
+                    Some(Refusal::GroupNeedsKey) => Ok(false),
+                    _ => Err(error(refused)),
+                },
+            }
+        })
+    }
+
     fn stream<'a>(&'a self, stream: &'a str) -> BackendFuture<'a, Option<StreamInfo>> {
         let verb = DescribeStream { key: stream.to_owned() };
         self.call_unless(Refusal::NoSuchKey, verb, |found| found.map(|found| stream_info(&found)))
@@ -180,6 +195,46 @@ impl Backend for Embedded {
             claim_idle_ms_min: read.claim_idle.map(millis),
             ..ReadGroup::new(consumer_path::<String>(Consumer::new(read.stream, read.group, read.consumer)))
         }))
+    }
+
+    fn read_many<'a>(&'a self, read: &'a ReadMany<'a>) -> BackendFuture<'a, Vec<StreamRead>> {
+        let ReadMany { streams, group, consumer, count, claim_idle, .. } = *read;
+        if streams.is_empty() || count == 0 {
+            return Box::pin(async { Ok(Vec::new()) });
+        }
+        let verb = ReadGroup {
+            keys: streams.iter().map(|stream| stream.to_string()).collect(),
+            count: Some(count as u64),
+            block: read.block,
+            claim_idle_ms_min: claim_idle.map(millis),
+            ..ReadGroup::new(consumer_path::<String>(Consumer::new(&streams[0], group, consumer)))
+        };
+        let call = self.call::<Collect<_, ReadBatch<Delivery>>>(Collect::new(verb));
+        Box::pin(async move {
+            let found = match call.await {
+                Ok(batch) => batch.streams,
+                // The store refuses the read because of one stream: read each on its own.
+                Err(error) if matches!(error.kind(), ErrorKind::NoGroup | ErrorKind::WrongType) => {
+                    let mut found = Vec::new();
+                    for (at, stream) in streams.iter().enumerate() {
+                        let read = Read { stream, group, consumer, count, block: None, claim_idle };
+                        let result = self.read(&read).await;
+                        if !result.as_ref().is_ok_and(Vec::is_empty) {
+                            found.push(StreamRead { stream: at, result });
+                        }
+                    }
+                    return Ok(found);
+                }
+                Err(error) => return Err(error),
+            };
+            // The result has the order of the request.
+            let mut names = streams.iter().enumerate();
+            let mut index_of = |key: &[u8]| names.find(|(_, name)| name.as_bytes() == key).map(|(at, _)| at);
+            let read = |batch: StreamBatch<Delivery>| {
+                Some(StreamRead { stream: index_of(&batch.key)?, result: Ok(batch.entries) })
+            };
+            Ok(found.into_iter().filter_map(read).collect())
+        })
     }
 
     fn own_pending<'a>(

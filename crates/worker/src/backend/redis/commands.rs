@@ -6,7 +6,7 @@ use bytes::Bytes;
 use redis::{Cmd, RedisWrite, ToRedisArgs, ToSingleRedisArg};
 
 use super::super::{
-    Consumer, Fields, IdOrder, Idempotence, PendingFilter, Range, Read, Start, StreamId, Trim,
+    Consumer, Fields, IdOrder, Idempotence, PendingFilter, Range, Read, ReadMany, Start, StreamId, Trim,
 };
 
 /// Maximum value that [`idle_millis`] returns: about 30 years.
@@ -118,6 +118,28 @@ pub(super) fn read_group(read: &Read<'_>, block_ms: Option<u64>) -> Cmd {
         command.arg("CLAIM").arg(millis(idle));
     }
     command.arg("STREAMS").arg(read.stream).arg(">");
+    command
+}
+
+/// Reads several streams. `max` limits the entries of all streams together, if the server has that option.
+pub(super) fn read_groups(read: &ReadMany<'_>, max: Option<usize>, block_ms: Option<u64>) -> Cmd {
+    let mut command = command!("XREADGROUP", "GROUP", read.group, read.consumer, "COUNT", read.count);
+    if let Some(max) = max {
+        command.arg("MAXCOUNT").arg(max.max(read.count));
+    }
+    if let Some(block_ms) = block_ms {
+        command.arg("BLOCK").arg(block_ms);
+    }
+    if let Some(idle) = read.claim_idle {
+        command.arg("CLAIM").arg(millis(idle));
+    }
+    command.arg("STREAMS");
+    for stream in read.streams {
+        command.arg(&**stream);
+    }
+    for _ in read.streams {
+        command.arg(">");
+    }
     command
 }
 

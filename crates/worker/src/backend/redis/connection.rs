@@ -243,6 +243,11 @@ impl ServerConnection {
         replies.map_err(|error| self.no_reply(number, error))
     }
 
+    /// Opens the connection if there is none.
+    pub(super) async fn connect(&self) -> Result<(), RedisError> {
+        self.connection().await.map(drop)
+    }
+
     async fn connection(&self) -> Result<(u64, MultiplexedConnection), RedisError> {
         if let Some(ready) = self.ready() {
             return Ok(ready);

@@ -20,6 +20,7 @@ mod nodes;
 mod permissions;
 mod probe;
 mod read;
+mod read_many;
 mod reply;
 mod routing;
 mod scripts;

@@ -81,8 +81,14 @@ fn keys(command: &Cmd) -> Vec<String> {
             2..2 + count
         }
         "xgroup" | "xinfo" => 1..2,
-        // The backend reads one stream at a time: the last arguments are its name and an id.
-        "xread" | "xreadgroup" => arguments.len() - 2..arguments.len() - 1,
+        // Names of streams, then an id for each. A consumer or stream can have the name STREAMS too: the options before
+        // it have no more arguments than these.
+        "xread" | "xreadgroup" => {
+            let options = if name.eq_ignore_ascii_case("xread") { 0 } else { 3 };
+            let after = arguments.iter().skip(options).position(|argument| argument == "STREAMS");
+            let first = options + after.map_or(0, |at| at + 1);
+            first..first + (arguments.len() - first) / 2
+        }
         "mget" => 0..arguments.len(),
         _ => 0..1,
     };

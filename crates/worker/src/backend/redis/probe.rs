@@ -33,6 +33,8 @@ pub(super) enum Feature {
     Adopt,
     /// `XADD … IDMP`.
     Idempotence,
+    /// `XREADGROUP … MAXCOUNT`.
+    ReadLimit,
     /// EVAL.
     Scripts,
     /// The setting `exact-lag` is on: the server always knows the lag.
@@ -87,6 +89,9 @@ impl Feature {
                     &Read { stream, group, consumer: "c", count: 1, block: None, claim_idle },
                     None,
                 )
+            }
+            Feature::ReadLimit => {
+                command!("XREADGROUP", "GROUP", group, "c", "MAXCOUNT", 1, "STREAMS", stream, ">")
             }
             Feature::Nack => commands::release(stream, group, &[id]),
             Feature::Extend => commands::extend(consumer, &[id]),

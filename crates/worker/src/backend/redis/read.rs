@@ -10,7 +10,7 @@ use super::reply::{array, count, entries, fields, id, only_stream, tuple};
 use super::{Redis, scripts};
 
 /// Maximum time that one command blocks. Limits how long a dead server stays undetected.
-const BLOCK_MAX: Duration = Duration::from_secs(10);
+pub(super) const BLOCK_MAX: Duration = Duration::from_secs(10);
 
 /// Pending entries that one call examines for each idle entry it should claim.
 const ROWS_SCANNED_PER_CLAIM: usize = 10;

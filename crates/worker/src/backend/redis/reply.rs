@@ -133,6 +133,20 @@ pub(super) fn only_stream(value: Value) -> Result<Value, Error> {
     }
 }
 
+/// Returns the names of streams and their entries in the reply of a read of several streams.
+pub(super) fn streams(value: Value) -> Result<Vec<(Bytes, Value)>, Error> {
+    if let Value::Map(pairs) = value {
+        return pairs.into_iter().map(|(name, entries)| Ok((bytes(name)?, entries))).collect();
+    }
+    array(value)?
+        .into_iter()
+        .map(|stream| {
+            let [name, entries] = tuple(stream)?;
+            Ok((bytes(name)?, entries))
+        })
+        .collect()
+}
+
 /// A range of slots of a cluster, and the nodes that serve them as hosts and ports: the master first, then its replicas.
 /// The host is empty if the cluster does not know it.
 pub(super) type SlotRange = (RangeInclusive<u16>, Vec<(String, u16)>);

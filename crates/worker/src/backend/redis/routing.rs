@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redis::{Cmd, Pipeline, RedisError, ServerError, ServerErrorKind, Value};
-use tokio::time::{Instant, sleep};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
 
 use super::connection::{Incomplete, NoReply, Outcome, pipeline_of};
 use super::nodes::{Node, NodeAddress, Nodes};
@@ -19,6 +20,8 @@ use super::slots::slot_of;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The first and the longest pause before refused commands are sent again.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(200));
+/// How long a call to several nodes waits for a connection to one of them.
+const NODE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Number of redirections that a call follows without a pause.
 const REDIRECTIONS_AT_ONCE: u32 = 4;
 
@@ -182,6 +185,98 @@ impl Nodes {
             }
         }
     }
+}
+
+impl Nodes {
+    /// Sends a command for each key, and returns their replies. Commands for one node take one round trip, and no node waits
+    /// for another.
+    ///
+    /// For commands that are sent again soon: if a slot has moved to another node, the reply is nil. If a node cannot be
+    /// reached, the call does not wait for another one to replace it.
+    pub(super) async fn send_each(
+        self: &Arc<Self>,
+        keys: &[Arc<str>],
+        command: impl Fn(usize) -> Cmd,
+    ) -> Vec<Result<Value, RedisError>> {
+        let mut results: Vec<Result<Value, RedisError>> = Vec::with_capacity(keys.len());
+        let mut by_node: Vec<(Arc<Node>, Vec<usize>, Vec<Cmd>)> = Vec::new();
+        for (at, key) in keys.iter().enumerate() {
+            results.push(Ok(Value::Nil));
+            let Some(owner) = self.owner(slot_of(key)) else {
+                results[at] = Err(no_owner(key));
+                continue;
+            };
+            match by_node.iter_mut().find(|(node, ..)| Arc::ptr_eq(node, &owner)) {
+                Some((_, indices, commands)) => {
+                    indices.push(at);
+                    commands.push(command(at));
+                }
+                None => by_node.push((owner, vec![at], vec![command(at)])),
+            }
+        }
+        let version = self.version();
+        let mut sending = JoinSet::new();
+        for (node, indices, commands) in by_node {
+            sending.spawn(async move {
+                let connected = timeout(NODE_TIMEOUT, node.connection.connect()).await;
+                let replies = match connected.unwrap_or_else(|_| Err(too_late())) {
+                    Ok(()) => node.connection.pipeline(&pipeline_of(commands)).await,
+                    Err(error) => Err(NoReply::NotSent(error)),
+                };
+                (node, indices, replies)
+            });
+        }
+        let mut has_changed = results.iter().any(Result::is_err);
+        let mut asked = Vec::new();
+        while let Some(sent) = sending.join_next().await {
+            let Ok((node, indices, replies)) = sent else { continue };
+            let replies = match replies {
+                Ok(replies) => replies,
+                Err(no_reply) => {
+                    let error = no_reply.into_error();
+                    indices.into_iter().for_each(|at| results[at] = Err(error.clone()));
+                    has_changed = true;
+                    continue;
+                }
+            };
+            for (at, reply) in indices.into_iter().zip(replies) {
+                let Value::ServerError(error) = &reply else {
+                    results[at] = Ok(reply);
+                    continue;
+                };
+                match Refusal::of(error, &node) {
+                    Some(Refusal::Moved(address)) => {
+                        if self.node(&address).is_ok() {
+                            self.set_owner(slot_of(&keys[at]), &address);
+                        }
+                    }
+                    Some(Refusal::Ask(_)) => asked.push(at),
+                    Some(Refusal::HalfMoved) => {}
+                    Some(Refusal::Down) => {
+                        has_changed = true;
+                        results[at] = Err(error.clone().into());
+                    }
+                    None => results[at] = Err(error.clone().into()),
+                }
+            }
+        }
+        for at in asked {
+            let sent = self.send(&keys[at], &pipeline_of(vec![command(at)]), Relation::Independent).await;
+            results[at] = match sent.map(|mut replies| replies.pop().unwrap_or(Value::Nil)) {
+                Ok(Value::ServerError(error)) => Err(error.into()),
+                Ok(reply) => Ok(reply),
+                Err(incomplete) => Err(incomplete.error),
+            };
+        }
+        if has_changed && let Err(error) = self.refresh(version).await {
+            tracing::debug!(%error, "no node of the cluster says which node owns which slot");
+        }
+        results
+    }
+}
+
+fn too_late() -> RedisError {
+    std::io::Error::new(std::io::ErrorKind::TimedOut, "the node does not accept a connection").into()
 }
 
 /// Sends those of the commands whose indices are given, in one round trip. Returns a reply for each.

@@ -8,8 +8,8 @@ use redis::{Cmd, Value};
 
 use super::super::{
     Acknowledgement, AddOutcome, Admin, Backend, BackendFuture, Capability, Claimed, Consumer, Delivery,
-    Error, ErrorKind, NewDeadLetter, NewEntry, PendingFilter, Read, Release, Start, StreamId, StreamInfo,
-    Trim, WorkerAccess,
+    Error, ErrorKind, NewDeadLetter, NewEntry, PendingFilter, Read, ReadMany, Release, Start, StreamId,
+    StreamInfo, StreamRead, Trim, WorkerAccess,
 };
 use super::commands::{self, Id, Ids, command, millis};
 use super::connection::Outcome;
@@ -91,6 +91,18 @@ impl Backend for Redis {
         })
     }
 
+    fn join_group<'a>(&'a self, stream: &'a str, group: &'a str, start: Start) -> BackendFuture<'a, bool> {
+        Box::pin(async move {
+            let create = command!("XGROUP", "CREATE", stream, group, commands::start_id(start));
+            match self.connection.command(stream, create).await {
+                Ok(_) => Ok(true),
+                Err(error) if starts_with(&error, "BUSYGROUP") => Ok(true),
+                Err(error) if is_missing_key(&error) => Ok(false),
+                Err(error) => Err(error),
+            }
+        })
+    }
+
     fn stream<'a>(&'a self, stream: &'a str) -> BackendFuture<'a, Option<StreamInfo>> {
         Box::pin(async move {
             match self.connection.command(stream, command!("XINFO", "STREAM", stream)).await {
@@ -118,6 +130,10 @@ impl Backend for Redis {
             let command = |block_ms| commands::read_group(read, Some(block_ms));
             deliveries(self.read_blocking(read.stream, block, command).await?)
         })
+    }
+
+    fn read_many<'a>(&'a self, read: &'a ReadMany<'a>) -> BackendFuture<'a, Vec<StreamRead>> {
+        Box::pin(self.read_streams(read))
     }
 
     fn own_pending<'a>(

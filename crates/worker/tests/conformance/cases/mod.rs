@@ -5,6 +5,7 @@ pub(crate) mod groups;
 pub(crate) mod hashes;
 pub(crate) mod idle;
 pub(crate) mod listing;
+pub(crate) mod many;
 pub(crate) mod producing;
 pub(crate) mod reading;
 pub(crate) mod settling;
@@ -26,6 +27,7 @@ pub(crate) async fn all(backend: &dyn Admin) {
     producing::all(backend).await;
     groups::all(backend).await;
     reading::all(backend).await;
+    many::all(backend).await;
     blocking::all(backend).await;
     settling::all(backend).await;
     listing::all(backend).await;
