@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use millstream_worker::backend::{
     Acknowledgement, BackendFuture, Capability, Claimed, Consumer, Delivery, Error, NewDeadLetter, NewEntry,
-    Read, Release, Start, StreamId, StreamInfo, Trim,
+    Read, ReadMany, Release, Start, StreamId, StreamInfo, StreamRead, Trim,
 };
 use millstream_worker::{Admin, Backend};
 use tokio::time::sleep;
@@ -145,6 +145,17 @@ impl Backend for Recording {
         })
     }
 
+    fn read_many<'a>(&'a self, read: &'a ReadMany<'a>) -> BackendFuture<'a, Vec<StreamRead>> {
+        Box::pin(async move {
+            let requested_ms = now_ms();
+            let found = self.inner.read_many(read).await?;
+            for deliveries in found.iter().filter_map(|found| found.result.as_ref().ok()) {
+                self.record_deliveries(requested_ms, deliveries);
+            }
+            Ok(found)
+        })
+    }
+
     fn autoclaim<'a>(
         &'a self,
         consumer: Consumer<'a>,
@@ -195,6 +206,7 @@ impl Backend for Recording {
         hash_set(key: &'a str, pairs: &'a [(String, Bytes)]) -> ();
         hash_delete(key: &'a str, fields: &'a [String]) -> u64;
         create_group(stream: &'a str, group: &'a str, start: Start) -> bool;
+        join_group(stream: &'a str, group: &'a str, start: Start) -> bool;
         own_pending(consumer: Consumer<'a>, after: StreamId, count: usize) -> Vec<Delivery>;
         seen(keys: &'a [String]) -> Vec<bool>;
         stream(stream: &'a str) -> Option<StreamInfo>;

@@ -36,7 +36,6 @@ pub(crate) async fn admit(
     subscription.record_read(last);
     let messages = deliveries.iter().map(|delivery| (delivery.id, delivery.deliveries));
     let added = subscription.in_flight.add(sent_at, messages);
-    let shared = subscription.shared();
     let mut jobs = Vec::with_capacity(deliveries.len());
     let mut finished = Vec::new();
     let mut redelivered = 0;
@@ -51,7 +50,7 @@ pub(crate) async fn admit(
             Some(_) => None,
         };
         let job = Job {
-            subscription: Arc::clone(&shared),
+            origin: Arc::clone(&subscription.origin),
             tag,
             id: delivery.id,
             attempt: delivery.deliveries,
@@ -102,8 +101,7 @@ async fn remove_duplicates(
     dedupe: &Dedupe,
     jobs: Vec<Job>,
 ) -> Vec<Job> {
-    let keys: Vec<Option<String>> =
-        jobs.iter().map(|job| dedupe.key_of(&subscription.message(job))).collect();
+    let keys: Vec<Option<String>> = jobs.iter().map(|job| dedupe.key_of(&job.message())).collect();
     // Reserve the keys before asking the store. Another message with the same key is then either still in flight, and
     // the reservation fails, or already settled, and the store has seen the key.
     let reserved: Vec<Option<Arc<str>>> =

@@ -187,8 +187,15 @@ impl Core {
     /// Sends finished jobs to the settlers of their streams.
     pub(crate) fn send_to_settlers(&self, finished: &mut Vec<FinishedJob>) {
         while let Some(first) = finished.first() {
-            let subscription = Arc::clone(&first.job.subscription);
-            let is_same = |finished: &FinishedJob| Arc::ptr_eq(&finished.job.subscription, &subscription);
+            let id = first.job.origin.subscription;
+            let is_same = |finished: &FinishedJob| finished.job.origin.subscription == id;
+            let Some(subscription) = self.subscriptions.find(id) else {
+                // The worker has left the stream, because it was deleted.
+                let left: Vec<FinishedJob> = finished.extract_if(.., |finished| is_same(finished)).collect();
+                self.keys_in_flight.remove(left.iter().filter_map(|finished| finished.job.key.as_ref()));
+                self.counters.left_unsettled(left.len() as u64);
+                continue;
+            };
             if finished.iter().all(is_same) {
                 subscription.outbox.put(finished.drain(..));
                 return;

@@ -1,21 +1,43 @@
 //! A message on its way through the worker: in flight, finished, or on its way to the dead letters.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
 use super::in_flight::{DeliveryTag, InFlightRef};
 use super::settlement::JobResult;
-use super::subscription::Subscription;
 use crate::backend::{Fields, StreamId};
+use crate::message::Message;
 use crate::outcome::Failure;
+
+/// Where a message comes from.
+#[derive(Debug)]
+pub(crate) struct Origin {
+    /// Identifies the subscription. A worker that leaves a stream and joins it again has another one.
+    pub(crate) subscription: SubscriptionId,
+    pub(crate) stream: Arc<str>,
+    pub(crate) group: Arc<str>,
+    pub(crate) consumer: Arc<str>,
+}
+
+/// Identifies a subscription in this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct SubscriptionId(u64);
+
+impl SubscriptionId {
+    /// Returns an id that no other subscription has.
+    pub(crate) fn new() -> SubscriptionId {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        SubscriptionId(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+}
 
 /// A message in flight, with what the runtime needs to handle and settle it.
 #[derive(Debug)]
 pub(crate) struct Job {
-    /// The stream that it was read from.
-    pub(crate) subscription: Arc<Subscription>,
+    pub(crate) origin: Arc<Origin>,
     pub(crate) tag: DeliveryTag,
     pub(crate) id: StreamId,
     pub(crate) attempt: u64,
@@ -28,6 +50,19 @@ pub(crate) struct Job {
 }
 
 impl Job {
+    /// Returns the message as handlers receive it.
+    pub(crate) fn message(&self) -> Message {
+        Message {
+            stream: Arc::clone(&self.origin.stream),
+            group: Arc::clone(&self.origin.group),
+            consumer: Arc::clone(&self.origin.consumer),
+            id: self.id,
+            fields: Arc::clone(&self.fields),
+            attempt: self.attempt,
+            cancelled: self.cancelled.clone(),
+        }
+    }
+
     pub(crate) fn id_and_tag(&self) -> (StreamId, DeliveryTag) {
         (self.id, self.tag)
     }

@@ -75,9 +75,7 @@ async fn run_taken(
             finished.push(FinishedJob::without_handler(job, JobResult::NotStarted));
             continue;
         }
-        let subscription = &job.subscription;
-        let mut call =
-            pin!(in_span(process_span(&subscription.stream, &job), service.call(subscription.message(&job))));
+        let mut call = pin!(in_span(process_span(&job.origin.stream, &job), service.call(job.message())));
         let polled = poll_once(call.as_mut()).await;
         let waited = polled.is_none();
         let result = match polled {
@@ -132,7 +130,7 @@ async fn run_batches(core: &Core, slot: usize, mut service: BatchService, size: 
 
 async fn run_batch(core: &Core, service: &mut BatchService, jobs: Vec<Job>) -> Vec<FinishedJob> {
     let started = Instant::now();
-    let messages = jobs.iter().map(|job| job.subscription.message(job)).collect();
+    let messages = jobs.iter().map(Job::message).collect();
     let tokens: Vec<CancellationToken> = jobs.iter().map(|job| job.cancelled.clone()).collect();
     // A message that loses its lease is left out when the batch is settled. If all messages lose theirs, the batch is
     // cancelled.

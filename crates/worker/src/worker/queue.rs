@@ -420,9 +420,8 @@ mod tests {
 
     use super::*;
     use crate::backend::StreamId;
-    use crate::metrics::{Registry, WorkerMetrics};
     use crate::worker::in_flight::InFlight;
-    use crate::worker::subscription::Subscription;
+    use crate::worker::job::{Origin, SubscriptionId};
 
     #[test]
     fn the_number_of_prefetched_messages_follows_the_speed_of_handlers() {
@@ -454,17 +453,17 @@ mod tests {
         assert_eq!(queue.resize(3), [2]);
     }
 
-    fn subscription() -> Arc<Subscription> {
-        let metrics = Arc::new(WorkerMetrics::new(&Registry::default(), "s", "g", "h"));
-        Subscription::new("s", &"g".into(), &"c".into(), String::new(), &metrics)
-    }
-
     fn job(ms: u64) -> Job {
         let id = StreamId::new(ms, 0);
         let taken = InFlight::default().add(Instant::now(), std::iter::once((id, 1))).remove(0);
         let (tag, cancelled) = taken.expect("the message was not in flight");
         Job {
-            subscription: subscription(),
+            origin: Arc::new(Origin {
+                subscription: SubscriptionId::new(),
+                stream: "s".into(),
+                group: "g".into(),
+                consumer: "c".into(),
+            }),
             tag,
             id,
             attempt: 1,

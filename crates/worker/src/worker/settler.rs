@@ -32,7 +32,7 @@ pub(crate) async fn settle(core: &Core, subscription: &Subscription) {
         core.counters.finished(subscription, &finished_jobs);
         let (ours, lost) = still_ours(core, subscription, finished_jobs).await;
         core.keys_in_flight.remove(lost.iter().filter_map(|job| job.key.as_ref()));
-        let grouped = group_by_settlement(core, ours);
+        let grouped = group_by_settlement(core, subscription, ours);
         acknowledge(core, subscription, grouped.acknowledge).await;
         dead_letter(core, subscription, grouped.dead_letter).await;
         release(core, subscription, grouped.release).await;
@@ -60,13 +60,17 @@ struct BySettlement {
 const DEAD_LETTER_RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// Decides how each job is settled.
-fn group_by_settlement(core: &Core, finished_jobs: Vec<FinishedJob>) -> BySettlement {
+fn group_by_settlement(
+    core: &Core,
+    subscription: &Subscription,
+    finished_jobs: Vec<FinishedJob>,
+) -> BySettlement {
     let mut grouped = BySettlement::default();
     for FinishedJob { job, result, run_time } in finished_jobs {
         let settlement =
             decide_settlement(&result, job.attempt, core.settings.max_deliveries, &core.settings.backoff);
         if let Settlement::Retry(after, _) = settlement {
-            core.failure_log.attempt_failed(&job.subscription, &job, &result, after);
+            core.failure_log.attempt_failed(subscription, &job, &result, after);
         }
         match settlement {
             Settlement::Acknowledge => grouped.acknowledge.push(FinishedJob { job, result, run_time }),
@@ -227,10 +231,7 @@ async fn write_dead_letters(
 ) -> Result<Vec<StreamId>, Error> {
     let messages: Vec<Message> = jobs
         .iter()
-        .map(|dead_lettering| Message {
-            attempt: dead_lettering.deliveries,
-            ..subscription.message(&dead_lettering.job)
-        })
+        .map(|dead_lettering| Message { attempt: dead_lettering.deliveries, ..dead_lettering.job.message() })
         .collect();
     let messages: Vec<&Message> = messages.iter().collect();
     let redrives = redrive_counts(&*core.backend, &messages).await?;

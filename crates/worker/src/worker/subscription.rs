@@ -1,7 +1,7 @@
 //! One stream that a worker reads, with the state of its messages.
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -9,19 +9,17 @@ use tokio::time::Instant;
 
 use super::backing_off::{BackingOff, DelayedJob};
 use super::in_flight::InFlight;
-use super::job::Job;
+use super::job::{Job, Origin, SubscriptionId};
 use super::outage::Outage;
 use super::outbox::Outbox;
 use crate::backend::{Consumer, Read, StreamId};
-use crate::message::Message;
 use crate::metrics::WorkerMetrics;
 use crate::names::workers_key;
 
 /// One stream that a worker reads, and its messages that are in flight.
 #[derive(Debug)]
 pub(crate) struct Subscription {
-    /// Itself, for the jobs that refer to it.
-    this: Weak<Subscription>,
+    pub(crate) origin: Arc<Origin>,
     pub(crate) stream: Arc<str>,
     pub(crate) group: Arc<str>,
     pub(crate) consumer: Arc<str>,
@@ -60,11 +58,17 @@ impl Subscription {
         dead_letters: String,
         metrics: &Arc<WorkerMetrics>,
     ) -> Arc<Subscription> {
-        Arc::new_cyclic(|this| Subscription {
-            this: this.clone(),
+        let origin = Origin {
+            subscription: SubscriptionId::new(),
             stream: stream.into(),
             group: Arc::clone(group),
             consumer: Arc::clone(consumer),
+        };
+        Arc::new(Subscription {
+            stream: Arc::clone(&origin.stream),
+            group: Arc::clone(group),
+            consumer: Arc::clone(consumer),
+            origin: Arc::new(origin),
             dead_letters,
             workers_key: workers_key(stream, group),
             in_flight: InFlight::default(),
@@ -81,11 +85,6 @@ impl Subscription {
         })
     }
 
-    /// Returns a reference for a job of this stream.
-    pub(crate) fn shared(&self) -> Arc<Subscription> {
-        self.this.upgrade().expect("a subscription exists only behind a reference")
-    }
-
     /// Returns the worker as a consumer of this stream.
     pub(crate) fn as_consumer(&self) -> Consumer<'_> {
         Consumer { stream: &self.stream, group: &self.group, name: &self.consumer }
@@ -100,19 +99,6 @@ impl Subscription {
             count,
             block: None,
             claim_idle: None,
-        }
-    }
-
-    /// Returns the message of a job, as handlers receive it.
-    pub(crate) fn message(&self, job: &Job) -> Message {
-        Message {
-            stream: Arc::clone(&self.stream),
-            group: Arc::clone(&self.group),
-            consumer: Arc::clone(&self.consumer),
-            id: job.id,
-            fields: Arc::clone(&job.fields),
-            attempt: job.attempt,
-            cancelled: job.cancelled.clone(),
         }
     }
 
