@@ -44,7 +44,8 @@ Examples:
   MILLSTREAM_PORT=7000 millstream serve         Change settings with environment variables
   millstream serve --config millstream.toml     Read settings from a TOML file
 
-A flag overrides its environment variable, and the variable overrides the file.
+A flag overrides its environment variable, and the variable overrides the file. SIGHUP makes the server read the file
+again. SIGTERM and Ctrl-C stop the server; a second signal, at least a second later, stops it without waiting.
 
 To try it, run in another terminal:
   redis-cli XADD orders '*' item book

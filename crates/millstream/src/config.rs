@@ -13,8 +13,9 @@ const CONFIG_ENV_NAME: &str = "MILLSTREAM_CONFIG";
 const ENV_PREFIX: &str = "MILLSTREAM_";
 
 /// Loads the settings: applies the file, then the environment, then the flags.
-pub(crate) fn load(config_path: Option<PathBuf>, flags: &[(Id, String)]) -> Result<Settings, Failure> {
+pub(crate) fn load(config_path: Option<&Path>, flags: &[(Id, String)]) -> Result<Settings, Failure> {
     let settings = Settings::new();
+    let config_path = config_path.map(Path::to_owned);
     if let Some(path) = config_path.or_else(|| std::env::var_os(CONFIG_ENV_NAME).map(PathBuf::from)) {
         let text = std::fs::read_to_string(&path).map_err(|error| {
             Failure::Other(format!("cannot read configuration file {}: {error}", path.display()))

@@ -31,7 +31,9 @@ static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 fn main() -> ExitCode {
     let result = match cli::parse() {
-        Invocation::Serve { config_path, flags } => config::load(config_path, &flags).and_then(serve),
+        Invocation::Serve { config_path, flags } => {
+            serve(move || config::load(config_path.as_deref(), &flags))
+        }
         Invocation::Tool(tool) => commands::run(*tool, cli::command()),
     };
     let Err(failure) = result else { return ExitCode::SUCCESS };
@@ -41,9 +43,11 @@ fn main() -> ExitCode {
     failure.exit_code()
 }
 
-fn serve(settings: Settings) -> Result<(), Failure> {
+/// Runs the server. `load` reads the settings, at start and at SIGHUP.
+fn serve(load: impl Fn() -> Result<Settings, Failure> + Send + Sync + 'static) -> Result<(), Failure> {
     let failure = |error: &dyn Error| Failure::Other(error.to_string());
-    let running = Server::start(settings).map_err(|error| failure(&error))?;
+    let running = Server::start(load()?).map_err(|error| failure(&error))?;
     banner::print(&running);
+    let running = running.reload_with(move || load().map_err(|failure| failure.to_string()));
     running.run().map_err(|error| failure(&error))
 }

@@ -58,6 +58,7 @@ mod memory_monitor;
 mod pause;
 mod persistence;
 mod registry;
+mod reload;
 mod server;
 mod session;
 pub mod settings;

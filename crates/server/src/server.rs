@@ -9,7 +9,6 @@ use std::thread::JoinHandle;
 
 use millstream_engine::BlockLimits;
 use millstream_store::{FolderError, FolderOptions, Recovered, RecoveryProgress, Store, StoreOptions};
-use tokio::signal::unix::{SignalKind, signal};
 
 use crate::accept;
 use crate::acl::Users;
@@ -19,6 +18,7 @@ use crate::housekeeping;
 use crate::io_thread::IoThread;
 use crate::listen::{ListenError, Listeners, addresses};
 use crate::memory;
+use crate::reload::{Configured, listen_for_hangup};
 use crate::settings::{Id, Settings};
 use crate::shutdown::listen_for_signals;
 use crate::state::{Server, policy};
@@ -32,6 +32,7 @@ pub struct Running {
     threads: Vec<IoThread>,
     timekeeper: Option<JoinHandle<()>>,
     recovered: Option<Recovered>,
+    configured: Configured,
 }
 
 /// Why a server did not start.
@@ -90,6 +91,7 @@ impl std::error::Error for StartError {}
 impl Server {
     /// Opens the sockets, recovers the data and starts the threads. Clients are served once [`Running::run`] is called.
     pub fn start(settings: Settings) -> Result<Running, StartError> {
+        let configured = Configured { settings: settings.copied(), read: None };
         let listeners = Listeners::open(&settings).map_err(StartError::Listen)?;
         let tls = match settings.number(Id::TlsPort) {
             0 => None,
@@ -116,7 +118,7 @@ impl Server {
             .collect::<io::Result<Vec<_>>>()
             .map_err(StartError::Threads)?;
         let timekeeper = housekeeping::start(&server).map_err(StartError::Threads)?;
-        Ok(Running { server, listeners, threads, timekeeper, recovered })
+        Ok(Running { server, listeners, threads, timekeeper, recovered, configured })
     }
 }
 
@@ -152,16 +154,28 @@ impl Running {
         &self.server
     }
 
+    /// Calls this function at SIGHUP, and changes the settings that have changed since it was last called, or since the
+    /// start. Settings that can change only at start are logged. If the function fails, or a value is not possible, nothing
+    /// is changed.
+    pub fn reload_with(
+        mut self,
+        read: impl Fn() -> Result<Settings, String> + Send + Sync + 'static,
+    ) -> Running {
+        self.configured.read = Some(Arc::new(read));
+        self
+    }
+
     /// Serves clients until SIGTERM, SIGINT, SHUTDOWN or [`Shutdown::begin`](crate::Shutdown::begin).
     ///
     /// Each thread finishes the batch of requests that it is running. Replies that still wait for the log may not be
-    /// sent. A second signal ends the process immediately.
+    /// sent. A second signal ends the process immediately. SIGHUP reloads the settings (see
+    /// [`reload_with`](Running::reload_with)) and the TLS files.
     pub fn run(self) -> io::Result<()> {
-        let Running { server, listeners, threads, timekeeper, .. } = self;
+        let Running { server, listeners, threads, timekeeper, configured, .. } = self;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {
             let _signals = listen_for_signals(server.shutdown.clone())?;
-            let _hangups = reload_on_hangup(&server)?;
+            let _hangups = listen_for_hangup(&server, configured)?;
             let handles: Vec<_> = threads.iter().map(IoThread::handle).collect();
             let accepted = accept::run(&server, listeners, &handles).await;
             server.shutdown.begin();
@@ -188,20 +202,6 @@ impl Running {
             Ok(())
         })
     }
-}
-
-/// If the server has a port for TLS, SIGHUP makes it read its certificates again. Otherwise SIGHUP ends the process.
-fn reload_on_hangup(server: &Arc<Server>) -> io::Result<Option<tokio::task::JoinHandle<()>>> {
-    if server.tls.is_none() {
-        return Ok(None);
-    }
-    let mut hangup = signal(SignalKind::hangup())?;
-    let server = Arc::clone(server);
-    Ok(Some(tokio::spawn(async move {
-        while hangup.recv().await.is_some() {
-            server.reload_tls("SIGHUP");
-        }
-    })))
 }
 
 /// Logs a warning if every machine that reaches the server can use it.

@@ -15,11 +15,11 @@ use crate::memory;
 use crate::pause::Pause;
 use crate::persistence::Persistence;
 use crate::registry::Registry;
-use crate::settings::{Id, Settings};
+use crate::settings::{Id, Settings, Value};
 use crate::shutdown::Shutdown;
 use crate::slowlog::Slowlog;
 use crate::stats::Stats;
-use crate::tls::Tls;
+use crate::tls::{NewConfig, Tls};
 
 pub(crate) const NANOS_PER_MILLI: u64 = 1_000_000;
 
@@ -216,8 +216,30 @@ impl Server {
             let (name, _) = pairs.iter().find(is_cause).unwrap_or(&pairs[0]);
             errors::invalid_setting(name.as_bytes(), &error.to_string())
         })?;
+        Ok(self.apply_settings(values, tls))
+    }
+
+    /// Changes all of these settings and reads the TLS files again, or does nothing if a value or a file is invalid.
+    /// Returns whether there are TLS files.
+    pub(crate) fn reload(&self, values: Vec<(Id, Value)>) -> Result<bool, String> {
+        let _turn = self.settings_change.lock();
+        for (id, value) in &values {
+            let name = id.setting().name;
+            self.settings.check_clients(*id, value).map_err(|error| format!("{name}: {error}"))?;
+        }
+        let tls = self.tls.as_ref().map(|tls| tls.read_again(&self.settings, &values)).transpose();
+        let tls = tls.map_err(|error| {
+            format!("the server cannot use the TLS files, and keeps the earlier ones: {error}")
+        })?;
+        let has_tls = tls.is_some();
+        self.apply_settings(values, tls);
+        Ok(has_tls)
+    }
+
+    /// Applies values that were checked. Returns their settings.
+    fn apply_settings(&self, values: Vec<(Id, Value)>, new_tls: Option<NewConfig>) -> Vec<Id> {
         let changed = self.settings.apply(values);
-        if let (Some(tls), Some(config)) = (&self.tls, tls) {
+        if let (Some(tls), Some(config)) = (&self.tls, new_tls) {
             tls.replace(config);
         }
         self.apply_store_settings();
@@ -225,14 +247,14 @@ impl Server {
         if changed.contains(&Id::RequirePass) {
             self.users.set_default_password(&self.settings.text(Id::RequirePass));
         }
-        Ok(changed)
+        changed
     }
 
     /// Reads the TLS files again, and logs whether the server uses them.
     pub(crate) fn reload_tls(&self, reason: &str) {
         let Some(tls) = &self.tls else { return };
         let _turn = self.settings_change.lock();
-        let (level, result) = match tls.reload(&self.settings) {
+        let (level, result) = match tls.read_again(&self.settings, &[]).map(|new| tls.replace(new)) {
             Ok(()) => (
                 Level::Notice,
                 "the server has read the TLS files again, and uses them for new connections".to_owned(),

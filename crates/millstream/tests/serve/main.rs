@@ -12,6 +12,7 @@ mod memory;
 mod process;
 #[path = "../differential/random.rs"]
 mod random;
+mod reload;
 mod restarts;
 mod sessions;
 mod shared;

@@ -46,8 +46,7 @@ impl Settings {
         settings
     }
 
-    /// Returns a copy. Computing the default values reads files of the system, which would slow down the fuzzer.
-    #[cfg(any(test, fuzzing))]
+    /// Returns a copy. Cheaper than default values: computing those reads files of the system.
     pub(crate) fn copied(&self) -> Settings {
         Settings {
             numbers: self.numbers.iter().map(|number| number.load(Ordering::Relaxed).into()).collect(),
@@ -107,7 +106,7 @@ impl Settings {
     }
 
     /// Checks a new `maxclients`: the server itself needs some of the file descriptors.
-    fn check_clients(&self, id: Id, value: &Value) -> Result<(), SettingError> {
+    pub(crate) fn check_clients(&self, id: Id, value: &Value) -> Result<(), SettingError> {
         let (Id::MaxClients, Value::Number(wanted)) = (id, value) else { return Ok(()) };
         let possible = descriptors::allow_clients(wanted.unsigned_abs(), self.size(Id::IoThreads));
         if possible < wanted.unsigned_abs() { Err(SettingError::TooManyClients { possible }) } else { Ok(()) }
@@ -120,7 +119,7 @@ impl Settings {
         }
     }
 
-    fn value(&self, id: Id) -> Value {
+    pub(crate) fn value(&self, id: Id) -> Value {
         match id.setting().value_type {
             ValueType::Text | ValueType::Choice(_) => Value::Text(self.text(id)),
             _ => Value::Number(self.number(id)),

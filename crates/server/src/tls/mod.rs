@@ -94,10 +94,15 @@ impl Tls {
         *self.files.lock() = new.files;
     }
 
-    /// Reads the files again. If one cannot be used, the configuration stays as it was.
-    pub(crate) fn reload(&self, settings: &Settings) -> Result<(), TlsError> {
+    /// Reads the files again, for a change of settings. If one cannot be used, [`Tls::files_have_changed`] returns false
+    /// until a file changes.
+    pub(crate) fn read_again(
+        &self,
+        settings: &Settings,
+        proposed: &[(Id, Value)],
+    ) -> Result<NewConfig, TlsError> {
         *self.files.lock() = current(settings, &[]).fingerprint();
-        NewConfig::build(settings, &[]).map(|new| self.replace(new))
+        NewConfig::build(settings, proposed)
     }
 
     /// Whether a file has changed since the configuration was last built.

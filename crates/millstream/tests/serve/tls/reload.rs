@@ -1,6 +1,7 @@
 //! New certificates without a restart: CONFIG SET, SIGHUP, and files that cannot be used.
 
 use super::client::{TlsClient, TlsServer};
+use crate::process::TempDir;
 
 #[test]
 fn config_set_reads_the_files_again_and_connections_stay() {
@@ -52,23 +53,28 @@ fn unusable_files_leave_the_earlier_certificate_in_force() {
 
 #[test]
 fn sighup_reads_the_files_again() {
-    let mut tls = TlsServer::start(&[]);
+    let dir = TempDir::new();
+    let file = dir.write("m.toml", "timeout = 50\n");
+    let mut tls = TlsServer::start(&["--config", &file]);
     let first = tls.certificate("server");
     let mut earlier = tls.connect();
     tls.certificates.sign("new", "ca");
 
-    // Only the certificate is new: the key does not fit.
+    // Only the certificate is new: the key does not fit. So the setting does not change either.
     tls.copy("new.pem", "server.pem");
+    dir.write("m.toml", "timeout = 60\n");
     tls.server.signal("-HUP");
     let line = tls.server.line_with("SIGHUP");
+    assert!(line.contains("nothing was changed: the server cannot use the TLS files"), "{line}");
     assert!(line.contains("keeps the earlier ones: tls-cert-file: cannot use "), "{line}");
     assert_eq!(tls.connect().server_certificate(), first);
+    tls.server.connect().call("CONFIG GET timeout", "*2\r\n$7\r\ntimeout\r\n$2\r\n50\r\n");
 
     tls.copy("new.key", "server.key");
     tls.server.signal("-HUP");
     let line = tls.server.line_with("SIGHUP");
     assert!(
-        line.contains("the server has read the TLS files again, and uses them for new connections"),
+        line.contains("SIGHUP: changed timeout to 60; the server has read the TLS files again, and uses"),
         "{line}"
     );
     assert_eq!(tls.connect().server_certificate(), tls.certificate("new"));
