@@ -10,7 +10,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::backend::{Backend, Error, ErrorKind, StreamId};
 use crate::dead_letter::shortened;
+use crate::names::retry_key;
 use crate::outcome::Failure;
 
 /// Maximum bytes of the error text in a record. A longer text is cut.
@@ -67,6 +69,36 @@ impl RetryRecord {
             failure.map_or("", |failure| shortened(&failure.error_type, ERROR_BYTES_MAX)).to_owned();
         self.reason = failure.map_or("", |failure| failure.reason.as_str()).to_owned();
     }
+}
+
+/// Returns the records of these messages, and the time of the store in milliseconds since 1970. A message that has not
+/// failed has no record.
+///
+/// Operators need records only for information. So if the user may not read them, no message has one.
+pub async fn known_records(
+    backend: &dyn Backend,
+    stream: &str,
+    group: &str,
+    ids: &[StreamId],
+) -> Result<(Vec<Option<RetryRecord>>, u64), Error> {
+    match records(backend, stream, group, ids).await {
+        Err(error) if matches!(error.kind(), ErrorKind::Denied | ErrorKind::WrongType) => {
+            Ok((vec![None; ids.len()], 0))
+        }
+        known => known,
+    }
+}
+
+async fn records(
+    backend: &dyn Backend,
+    stream: &str,
+    group: &str,
+    ids: &[StreamId],
+) -> Result<(Vec<Option<RetryRecord>>, u64), Error> {
+    let fields: Vec<String> = ids.iter().map(StreamId::to_string).collect();
+    let values = backend.hash_get(&retry_key(stream, group), &fields).await?;
+    let records = values.into_iter().map(|value| value.map(|json| RetryRecord::parse(&json))).collect();
+    Ok((records, backend.now_ms(stream).await?))
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]

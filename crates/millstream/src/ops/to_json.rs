@@ -4,6 +4,7 @@ use millstream_worker::backend::{ConsumerInfo, Entry, PendingRow, StreamInfo};
 use millstream_worker::dead_letter::DeadLetter;
 use millstream_worker::heartbeat::WorkerInfo;
 use millstream_worker::monitor::{GroupSnapshot, GroupVerdict, Health, MissedAccuracy};
+use millstream_worker::retry_record::RetryRecord;
 use serde_json::{Value, json};
 
 use super::value::{fields_json, millis, millis_since_epoch};
@@ -44,6 +45,8 @@ pub(crate) fn group(group: &GroupSnapshot) -> Value {
         "oldest_unread_ms": group.unread_age().map(millis),
         "oldest_pending_ms": group.pending_age().map(millis),
         "stuck": group.scan.stuck,
+        "waiting": group.scan.waiting,
+        "next_attempt_in_ms": group.scan.next_attempt_in.map(millis),
         "dead_letters": group.dead_letters_length,
     })
 }
@@ -97,12 +100,15 @@ fn worker(worker: &WorkerInfo) -> Value {
 }
 
 /// Returns a pending entry. A released entry has neither a consumer nor an idle time.
-pub(crate) fn pending(row: &PendingRow) -> Value {
+pub(crate) fn pending(row: &PendingRow, record: &RetryRecord) -> Value {
     json!({
         "id": row.id.to_string(),
         "consumer": row.consumer,
         "idle_ms": row.idle.map(millis),
         "deliveries": row.deliveries,
+        "attempts": record.attempts,
+        "due_at_ms": (record.due_at_ms > 0).then_some(record.due_at_ms),
+        "error": known(&record.error),
     })
 }
 

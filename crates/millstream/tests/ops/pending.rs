@@ -1,5 +1,7 @@
 //! `pending`: listing pending entries, and claiming, acknowledging, releasing and extending them.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use serde_json::json;
 
 use crate::test_store::{FIRST, TestStore};
@@ -11,7 +13,7 @@ fn pending_ls_lists_and_filters_entries() {
     for store in TestStore::servers() {
         let ls = |more: &[&str]| store.run(&[&["pending", "ls", "orders", "billing"], more].concat()).ok();
         let cells = ls(&[]).cells();
-        assert_eq!(cells[0], ["ID", "CONSUMER", "IDLE", "DELIVERIES", "AGE"]);
+        assert_eq!(cells[0][..4], ["ID", "CONSUMER", "IDLE", "DELIVERIES"]);
         assert_eq!((&*cells[1][0], &*cells[1][1], &*cells[1][3]), (FIRST, "worker-1", "1"));
         let output = ls(&["--consumer", "worker-2", "--json"]).json();
         assert_eq!(output.as_array().unwrap().len(), 1);
@@ -133,5 +135,47 @@ fn pending_nack_releases_and_pending_extend_extends() {
         store.run(&["pending", "ls", "orders", "billing"]).ok().stdout_contains("(released)");
         act("extend", FIRST).exits(4).stderr_contains("none of these entries is pending");
         act("nack", "1-1").exits(4);
+    }
+}
+
+/// The time of the record of a failed message, in milliseconds from now.
+const TEN_MINUTES_MS: u128 = 600_000;
+
+#[test]
+fn messages_that_wait_for_a_retry_are_shown_with_their_next_attempt() {
+    for store in TestStore::every_server() {
+        store.fill();
+        store.run(&["pending", "nack", "orders", "billing", FIRST, SECOND]).ok();
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis();
+        let due = |in_ms: u128| {
+            format!("{{\"attempts\":3,\"due_at_ms\":{},\"error\":\"503 from the bank\"}}", now + in_ms)
+        };
+        store.call(&[
+            "HSET",
+            "{orders}:retry:billing",
+            FIRST,
+            &due(2 * TEN_MINUTES_MS),
+            SECOND,
+            &due(TEN_MINUTES_MS),
+        ]);
+        let rows = store.run(&["pending", "ls", "orders", "billing"]).ok().cells();
+        assert_eq!(rows[0][4..], ["ATTEMPTS", "NEXT-ATTEMPT", "AGE", "LAST-ERROR"]);
+        assert_eq!(rows[1][4], "3", "{}: {rows:?}", store.url);
+        assert!(rows[1][5].starts_with("in 19m ") || rows[1][5] == "in 20m 0s", "{rows:?}");
+        assert_eq!(rows[1][7], "503 from the bank");
+        let row = &store.run(&["pending", "ls", "orders", "billing", "--json"]).ok().json()[1];
+        assert_eq!((&row["attempts"], &row["error"]), (&json!(3), &json!("503 from the bank")));
+        assert_eq!(row["due_at_ms"].as_u64().map(u128::from), Some(now + TEN_MINUTES_MS));
+        let group = &store.run(&["lag", "orders", "billing", "--json"]).ok().json()[0];
+        assert_eq!(group["waiting"], json!(2), "{}: {group}", store.url);
+        let next = u128::from(group["next_attempt_in_ms"].as_u64().unwrap());
+        assert!(next <= TEN_MINUTES_MS && next > TEN_MINUTES_MS / 2, "{next}");
+        let described = store.run(&["group", "describe", "orders", "billing"]).ok();
+        described.stdout_contains("billing: 2 messages wait for a retry, the next in ");
+        // A time in the past: the next worker that looks takes it.
+        store.call(&["HSET", "{orders}:retry:billing", SECOND, "{\"attempts\":3,\"due_at_ms\":5}"]);
+        let rows = store.run(&["pending", "ls", "orders", "billing"]).ok().cells();
+        assert_eq!(rows[2][5], "due", "{rows:?}");
+        assert_eq!(store.run(&["lag", "orders", "--json"]).ok().json()[0]["waiting"], json!(1));
     }
 }

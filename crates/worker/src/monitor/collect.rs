@@ -9,6 +9,7 @@ use crate::backend::{Admin, Error, GroupInfo, PendingFilter, PendingRow, Range, 
 use crate::heartbeat::known_workers;
 use crate::message::age_of;
 use crate::names::dead_letters_of;
+use crate::retry_record::known_records;
 
 /// Maximum number of entries or pending entries to read per call.
 const PAGE_SIZE: usize = 1_000;
@@ -169,10 +170,34 @@ impl Monitor {
             let rows = self.backend.pending(stream, group, &filter).await?;
             oldest = oldest.or_else(|| rows.first().map(|row| row.id));
             next = rows.last().filter(|_| rows.len() == count).and_then(|row| row.id.next());
+            self.scan_retries(&mut scan, stream, group, &rows).await?;
             rows.into_iter().for_each(|row| self.scan_row(&mut scan, row));
         }
         scan.complete = true;
         Ok((scan, oldest))
+    }
+
+    /// Counts the entries that wait for their next attempt. They were released, and have a record with its time.
+    async fn scan_retries(
+        &self,
+        scan: &mut PendingScan,
+        stream: &str,
+        group: &str,
+        rows: &[PendingRow],
+    ) -> Result<(), Error> {
+        let released: Vec<StreamId> =
+            rows.iter().filter(|row| row.consumer.is_none()).map(|row| row.id).collect();
+        if released.is_empty() {
+            return Ok(());
+        }
+        let (records, now_ms) = known_records(&*self.backend, stream, group, &released).await?;
+        let due = records.into_iter().flatten().map(|record| record.due_at_ms);
+        for due_at_ms in due.filter(|due_at_ms| *due_at_ms > now_ms) {
+            let due_in = Duration::from_millis(due_at_ms - now_ms);
+            scan.waiting += 1;
+            scan.next_attempt_in = Some(scan.next_attempt_in.map_or(due_in, |first| first.min(due_in)));
+        }
+        Ok(())
     }
 
     fn scan_row(&self, scan: &mut PendingScan, row: PendingRow) {

@@ -163,6 +163,10 @@ pub struct PendingScan {
     pub complete: bool,
     /// Number of released entries, which any consumer can claim.
     pub released: u64,
+    /// Number of released entries that have failed and wait for their next attempt.
+    pub waiting: u64,
+    /// The time until the first of these attempts. `None` if no scanned entry waits.
+    pub next_attempt_in: Option<Duration>,
     /// The longest idle time. `None` if no scanned entry has an owner.
     pub longest_idle: Option<Duration>,
     /// The highest delivery count.

@@ -12,7 +12,7 @@ use crate::ops::output::{health_style, print, print_json};
 use crate::ops::safe_text::printable;
 use crate::ops::table::{Cell, Table};
 use crate::ops::to_json;
-use crate::ops::value::{ABSENT, age, age_or_absent, count, format_lag};
+use crate::ops::value::{ABSENT, age, age_or_absent, count, counted, format_lag};
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
@@ -33,7 +33,7 @@ pub(super) async fn run(common: &CommonOptions, stream: &str, group: Option<&str
         return print_json(&groups);
     }
     print(table(&found, last_id))?;
-    found.iter().try_for_each(|group| print(verdict_line(group)))
+    found.iter().try_for_each(|group| print(verdict_line(group) + &retry_line(group)))
 }
 
 async fn find(backend: &dyn Admin, stream: &str, group: Option<&str>) -> Result<Vec<String>, Failure> {
@@ -101,4 +101,12 @@ fn verdict_line(group: &GroupSnapshot) -> String {
     let style = health_style(verdict.health);
     let (name, verdict) = (printable(&group.name), printable(verdict.to_string()));
     format!("\n{name}: {style}{verdict}{style:#}\n")
+}
+
+/// Returns how many messages wait for their next attempt, and when the first is due. Empty if none waits.
+fn retry_line(group: &GroupSnapshot) -> String {
+    let Some(next) = group.scan.next_attempt_in else { return String::new() };
+    let waiting = counted(group.scan.waiting, "message waits", "messages wait");
+    let at_least = if group.scan.complete { "" } else { "at least " };
+    format!("{}: {at_least}{waiting} for a retry, the next in {}\n", printable(&group.name), age(next))
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
 use millstream_worker::backend::{PendingFilter, PendingRow, StreamId};
+use millstream_worker::retry_record::{RetryRecord, known_records};
 
 use super::confirm::Confirm;
 use super::connection::CommonOptions;
@@ -15,10 +16,11 @@ use super::failure::Failure;
 use super::group_args::GroupArgs;
 use super::lookup;
 use super::output::{note, print, print_json};
+use super::safe_text::printable;
 use super::table::{Table, row};
 use super::time::{parse_duration, parse_id};
 use super::to_json;
-use super::value::{age_of, age_or_absent, count};
+use super::value::{ABSENT, age, age_of, age_or_absent, clipped, count};
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -57,6 +59,8 @@ Examples:
 
 Resetting the idle time keeps other consumers from claiming the entries.";
 
+/// Maximum length of an error in a table.
+const ERROR_CHARS_MAX: usize = 60;
 /// The consumer column of a released entry.
 const RELEASED: &str = "(released)";
 
@@ -161,26 +165,45 @@ impl PendingListArgs {
             ..PendingFilter::starting_at(StreamId::MIN, self.count)
         };
         let rows = backend.pending(stream, group, &filter).await?;
+        let ids: Vec<StreamId> = rows.iter().map(|row| row.id).collect();
+        let (records, now_ms) = known_records(&*backend, stream, group, &ids).await?;
+        let listed: Vec<(PendingRow, RetryRecord)> =
+            rows.into_iter().zip(records.into_iter().map(Option::unwrap_or_default)).collect();
         if common.json {
-            return print_json(&rows.iter().map(to_json::pending).collect());
+            return print_json(&listed.iter().map(|(row, record)| to_json::pending(row, record)).collect());
         }
-        print(table(&rows))?;
-        if rows.len() == self.count && info.pending > self.count as u64 {
+        print(table(&listed, now_ms))?;
+        if listed.len() == self.count && info.pending > self.count as u64 {
             note(&format!("{} entries are pending in total; show more with --count", count(info.pending)));
         }
         Ok(())
     }
 }
 
-fn table(rows: &[PendingRow]) -> Table {
-    let cells = |row: &PendingRow| {
+/// `now_ms` is the time of the store.
+fn table(listed: &[(PendingRow, RetryRecord)], now_ms: u64) -> Table {
+    let cells = |(row, record): &(PendingRow, RetryRecord)| {
         row![
             row.id.to_string(),
             row.consumer.as_deref().unwrap_or(RELEASED),
             age_or_absent(row.idle),
             count(row.deliveries),
+            count(record.attempts),
+            next_attempt(record, now_ms),
             age_or_absent(age_of(row.id)),
+            clipped(&printable(&record.error), ERROR_CHARS_MAX),
         ]
     };
-    Table::new(&["ID", "CONSUMER", ">IDLE", ">DELIVERIES", ">AGE"], rows.iter().map(cells))
+    let titles =
+        ["ID", "CONSUMER", ">IDLE", ">DELIVERIES", ">ATTEMPTS", ">NEXT-ATTEMPT", ">AGE", "LAST-ERROR"];
+    Table::new(&titles, listed.iter().map(cells))
+}
+
+/// Returns the time until the next attempt, `due` if that time has come, or [`ABSENT`] if there is none.
+fn next_attempt(record: &RetryRecord, now_ms: u64) -> String {
+    match record.due_at_ms {
+        0 => ABSENT.to_owned(),
+        due if due <= now_ms => "due".to_owned(),
+        due => format!("in {}", age(Duration::from_millis(due - now_ms))),
+    }
 }

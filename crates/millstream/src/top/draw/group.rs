@@ -124,6 +124,10 @@ fn pending_figures(group: &GroupSnapshot) -> String {
     if scan.scanned > 0 {
         figures += &format!(", most deliveries {}, {} released", scan.most_deliveries, count(scan.released));
     }
+    if let Some(next) = scan.next_attempt_in {
+        figures +=
+            &format!(", {} for a retry, the next in {}", counted(scan.waiting, "waits", "wait"), age(next));
+    }
     if !scan.complete {
         figures += &format!(" (of the oldest {})", count(scan.scanned));
     }

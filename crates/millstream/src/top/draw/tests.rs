@@ -115,6 +115,7 @@ async fn the_group_page_shows_consumers_and_stuck_messages() {
         deliveries: 6,
     }];
     billing.dead_letters_length = 2;
+    (billing.scan.waiting, billing.scan.next_attempt_in) = (1, Some(Duration::from_secs(600)));
     state.receive(Ok(snapshot), Instant::now());
     state.act(Action::Last);
     state.act(Action::Open);
@@ -124,13 +125,14 @@ async fn the_group_page_shows_consumers_and_stuck_messages() {
     assert_contains(&text, "2 dead letters wait for a decision");
     assert_contains(&text, "lag       3 (exact)");
     assert_contains(&text, "pending   2");
+    assert_contains(&text, ", 1 waits for a retry, the next in 10m 0s");
     assert_contains(&text, "2 read of 5 ever added");
     assert_contains(
         &text,
         "2 dead letters of this stream in {orders}:dlq; list them with: millstream dlq ls orders",
     );
     let table: Vec<Vec<&str>> = text.lines().map(words).collect();
-    assert!(table.contains(&words("CONSUMER PENDING IDLE INACTIVE")), "{text}");
+    assert!(table.iter().any(|row| row.starts_with(&words("CONSUMER PENDING IDLE INACTIVE"))), "{text}");
     assert!(table.iter().any(|row| row.starts_with(&["worker-1", "2"])), "{text}");
     assert!(table.contains(&words("7-1 worker-1 - 6m 40s 6")), "{text}");
     assert_contains(&text, "and 2 more");
