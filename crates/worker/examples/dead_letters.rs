@@ -38,7 +38,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .await?;
     let worker = || {
         let builder = Worker::builder(backend.clone()).stream(STREAM).group("post").handler(deliver);
-        builder.max_deliveries(3).retry(Backoff::fixed(Duration::from_millis(20))).build()
+        builder.max_attempts(3).retry(Backoff::fixed(Duration::from_millis(20))).build()
     };
 
     let first = worker()?;

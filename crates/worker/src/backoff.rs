@@ -39,9 +39,9 @@ impl Backoff {
         self
     }
 
-    /// Returns the delay after this number of deliveries. With jitter, it is between half of the delay and all of it.
-    pub fn delay(&self, deliveries: u64) -> Duration {
-        let steps = i32::try_from(deliveries.saturating_sub(1)).unwrap_or(i32::MAX);
+    /// Returns the delay after this number of failed attempts. With jitter, it is between half of the delay and all of it.
+    pub fn delay(&self, attempts: u64) -> Duration {
+        let steps = i32::try_from(attempts.saturating_sub(1)).unwrap_or(i32::MAX);
         let longest = self.longest.as_secs_f64();
         // The power can be infinite, and 0 * infinity is not a number. In both cases `min` returns the longest delay.
         let seconds = (self.first.as_secs_f64() * self.factor.powi(steps)).min(longest);
@@ -51,9 +51,10 @@ impl Backoff {
 }
 
 impl Default for Backoff {
-    /// Delays from one second to one minute that double each time, with jitter.
+    /// Delays from one second to three hours that double each time, with jitter. The delays between 25 attempts are about
+    /// a day together.
     fn default() -> Backoff {
-        Backoff::exponential(Duration::from_secs(1)..Duration::from_secs(60))
+        Backoff::exponential(Duration::from_secs(1)..Duration::from_secs(3 * 60 * 60))
     }
 }
 
@@ -70,6 +71,14 @@ mod tests {
         assert_eq!(delays, [1, 2, 4, 8, 10]);
         assert_eq!(backoff.delay(u64::MAX), SECOND * 10);
         assert_eq!(Backoff::fixed(Duration::ZERO).delay(u64::MAX), Duration::ZERO);
+    }
+
+    #[test]
+    fn the_default_delays_between_25_attempts_are_about_a_day() {
+        let whole: Duration = (1..25).map(|n| Backoff::default().without_jitter().delay(n)).sum();
+        // Jitter makes the average delay three quarters of the whole.
+        let average = whole.mul_f64(0.75).as_secs_f64() / 3600.0;
+        assert!((24.0..28.0).contains(&average), "{average} hours");
     }
 
     #[test]

@@ -26,7 +26,7 @@ use format::Meaning;
 
 use crate::backend::{Entry, Fields, NewDeadLetter, StreamId};
 use crate::message::Message;
-use crate::outcome::{Failure, Reason};
+use crate::outcome::{Failure, Reason, shortened};
 
 const PREFIX: &[u8] = b"dlq.";
 const STREAM: &str = "dlq.stream";
@@ -136,15 +136,6 @@ pub(crate) fn compose(
 /// Returns the number of redrives in the message's `dlq.redrives` field, or 0.
 pub(crate) fn redrives_in(message: &Message) -> u64 {
     message.text(REDRIVES).and_then(|value| value.parse().ok()).unwrap_or_default()
-}
-
-/// Returns the first `bytes_max` bytes of a text, or less to end at a whole character.
-pub(crate) fn shortened(text: &str, bytes_max: usize) -> &str {
-    let mut end = text.len().min(bytes_max);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    &text[..end]
 }
 
 fn parse_id(text: &str) -> Option<StreamId> {

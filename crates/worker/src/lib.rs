@@ -41,7 +41,7 @@
 //!     .state(Bank { balance: AtomicU64::new(0) })
 //!     .concurrency(8)
 //!     .retry(Backoff::exponential(Duration::from_secs(1)..Duration::from_secs(60)))
-//!     .max_deliveries(5)
+//!     .max_attempts(10)
 //!     .build()?;
 //!
 //! let shutdown = async { tokio::time::sleep(Duration::from_millis(200)).await };

@@ -21,7 +21,7 @@ pub struct Message {
     pub id: StreamId,
     /// Names and values of the fields, in order.
     pub fields: Arc<Fields>,
-    /// How often the message has been delivered, including this delivery.
+    /// How many deliveries of the message may have reached a handler, including this one.
     pub attempt: u64,
     /// Cancelled when the handler should stop: the lease is lost, or the drain deadline has passed.
     pub cancelled: CancellationToken,

@@ -29,7 +29,7 @@ pub enum Outcome {
     Skip,
     /// The handler could not start, whatever the message: deliver the message again after the back-off.
     ///
-    /// The delivery does not count, so the message cannot become a dead letter because of it.
+    /// Neither the attempt nor the delivery counts, so the message cannot become a dead letter because of it.
     NotStarted(Failure),
 }
 
@@ -77,12 +77,23 @@ impl Failure {
     }
 }
 
+/// Returns the first `bytes_max` bytes of a text, or less to end at a whole character.
+pub(crate) fn shortened(text: &str, bytes_max: usize) -> &str {
+    let mut end = text.len().min(bytes_max);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
+
 /// The kind of failure, as stored in dead letters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Reason {
-    /// The message reached its delivery limit.
+    /// Too many deliveries ended without an answer, for example because the worker died.
     MaxDeliveries,
+    /// Too many attempts failed.
+    MaxAttempts,
     /// The handler rejected the message.
     Rejected,
     /// The message could not be read as the handler's arguments.
@@ -99,8 +110,9 @@ pub enum Reason {
 
 impl Reason {
     /// All reasons.
-    pub const ALL: [Reason; 7] = [
+    pub const ALL: [Reason; 8] = [
         Reason::MaxDeliveries,
+        Reason::MaxAttempts,
         Reason::Rejected,
         Reason::Decode,
         Reason::Panic,
@@ -113,6 +125,7 @@ impl Reason {
     pub const fn as_str(self) -> &'static str {
         match self {
             Reason::MaxDeliveries => "max_deliveries",
+            Reason::MaxAttempts => "max_attempts",
             Reason::Rejected => "rejected",
             Reason::Decode => "decode",
             Reason::Panic => "panic",

@@ -344,7 +344,9 @@ async fn restore(
 ) -> Result<bool, Error> {
     let stream = dead_letter.stream.as_str();
     let key = names::redrive_key(stream, group, &origin.to_string(), dead_letter.redrives + 1);
-    let counted = Acknowledgement { ids: vec![], remember: vec![(key, REDRIVE_KEY_LIFETIME)] };
+    // The message starts again with its first attempt.
+    let forget = vec![origin];
+    let counted = Acknowledgement { ids: vec![], remember: vec![(key, REDRIVE_KEY_LIFETIME)], forget };
     backend.acknowledge(stream, group, &counted).await?;
     backend.restore(stream, group, origin).await
 }

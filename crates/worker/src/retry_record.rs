@@ -10,10 +10,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::backend::{Backend, Error, ErrorKind, StreamId};
-use crate::dead_letter::shortened;
-use crate::names::retry_key;
-use crate::outcome::Failure;
+use crate::outcome::{Failure, shortened};
 
 /// Maximum bytes of the error text in a record. A longer text is cut.
 pub const ERROR_BYTES_MAX: usize = 512;
@@ -25,6 +22,10 @@ pub struct RetryRecord {
     /// Number of attempts that the handler answered with a failure.
     #[serde(skip_serializing_if = "is_zero")]
     pub attempts: u64,
+    /// Number of deliveries that ended without an answer, before the last of these attempts. The store counts those after
+    /// it.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub unanswered: u64,
     /// The message is not delivered before this time, in milliseconds since 1970 by the clock of the store. 0 if it can be
     /// delivered at once.
     #[serde(skip_serializing_if = "is_zero")]
@@ -57,6 +58,11 @@ impl RetryRecord {
         serde_json::from_slice(json).unwrap_or_default()
     }
 
+    /// Returns the record without its times.
+    pub(crate) fn without_times(&self) -> RetryRecord {
+        RetryRecord { due_at_ms: 0, failed_at_ms: 0, ..self.clone() }
+    }
+
     /// Returns the JSON form.
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
@@ -69,36 +75,6 @@ impl RetryRecord {
             failure.map_or("", |failure| shortened(&failure.error_type, ERROR_BYTES_MAX)).to_owned();
         self.reason = failure.map_or("", |failure| failure.reason.as_str()).to_owned();
     }
-}
-
-/// Returns the records of these messages, and the time of the store in milliseconds since 1970. A message that has not
-/// failed has no record.
-///
-/// Operators need records only for information. So if the user may not read them, no message has one.
-pub async fn known_records(
-    backend: &dyn Backend,
-    stream: &str,
-    group: &str,
-    ids: &[StreamId],
-) -> Result<(Vec<Option<RetryRecord>>, u64), Error> {
-    match records(backend, stream, group, ids).await {
-        Err(error) if matches!(error.kind(), ErrorKind::Denied | ErrorKind::WrongType) => {
-            Ok((vec![None; ids.len()], 0))
-        }
-        known => known,
-    }
-}
-
-async fn records(
-    backend: &dyn Backend,
-    stream: &str,
-    group: &str,
-    ids: &[StreamId],
-) -> Result<(Vec<Option<RetryRecord>>, u64), Error> {
-    let fields: Vec<String> = ids.iter().map(StreamId::to_string).collect();
-    let values = backend.hash_get(&retry_key(stream, group), &fields).await?;
-    let records = values.into_iter().map(|value| value.map(|json| RetryRecord::parse(&json))).collect();
-    Ok((records, backend.now_ms(stream).await?))
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]

@@ -34,7 +34,7 @@ const GROUP: &str = "billing";
 /// Consumer name of the second worker, which is killed.
 const SECOND_WORKER: &str = "second";
 const PRODUCERS: u64 = 3;
-const MAX_DELIVERIES: u64 = 3;
+const MAX_ATTEMPTS: u64 = 3;
 /// Error of the messages that trigger the bug, until the bug is fixed.
 const BUG: &str = "cannot divide by zero: the tax table is empty";
 /// Interval at which the demo reads its progress and updates the display.
@@ -252,7 +252,7 @@ impl DemoRun {
             .group(GROUP)
             .consumer_name(WorkerName::given(name))
             .lease(self.plan.lease)
-            .max_deliveries(MAX_DELIVERIES)
+            .max_attempts(MAX_ATTEMPTS)
             .retry(Backoff::exponential(self.plan.autoscale_interval..self.plan.autoscale_interval * 4))
     }
 

@@ -75,7 +75,7 @@ const EXAMPLES: &str = "\
 Examples:
   millstream work --stream orders --group billing --exec ./charge.sh
   millstream work -s orders -g billing --exec ./charge.sh --autoscale 2..32 --timeout 30s
-  millstream work -s orders -g billing --exec ./charge.sh --max-deliveries 3 --backoff 5s..10m
+  millstream work -s orders -g billing --exec ./charge.sh --max-attempts 3 --backoff 5s..10m
   millstream work -s orders -g billing --exec ./charge.sh --consumer one --listen 127.0.0.1:9091
   millstream work -s orders -g audit --exec 'cat >> orders.jsonl' --concurrency 1 --until-empty
   millstream work -s orders -g audit --exec 'gzip >> orders.gz' --batch 500 --batch-wait 1s
@@ -376,7 +376,7 @@ impl Work {
         error.into()
     }
 
-    /// Releases all pending messages of this worker and keeps their delivery counts.
+    /// Releases all pending messages of this worker. Their deliveries do not count: the worker ends, whatever the message.
     async fn release_pending(&self, backend: &dyn Admin, consumer: &str) -> Result<(), Error> {
         for stream in &self.stream {
             let mut after = StreamId::MIN;
@@ -386,7 +386,7 @@ impl Work {
                 let Some(last) = pending.last() else { break };
                 after = last.id;
                 let rows: Vec<Release> =
-                    pending.iter().map(|row| Release::counted(row.id, row.deliveries)).collect();
+                    pending.iter().map(|row| Release::uncounted(row.id, row.deliveries)).collect();
                 backend.release(Consumer::new(stream, &self.group, consumer), &rows).await?;
             }
         }

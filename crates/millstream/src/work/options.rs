@@ -64,18 +64,19 @@ pub(super) struct WorkerOptions {
     /// 30s with --http]
     #[arg(long, value_name = "DURATION", value_parser = parse_limit, help_heading = "Failures")]
     pub(super) timeout: Option<Duration>,
-    /// Wait before a retry: FIRST for the first retry, growing up to LONGEST
-    #[arg(long, value_name = "FIRST..LONGEST", default_value = "1s..1m", value_parser = parse_backoff, help_heading = "Failures")]
+    /// Wait before a retry: FIRST for the first retry, growing up to LONGEST; the message waits in the store
+    #[arg(long, value_name = "FIRST..LONGEST", default_value = "1s..3h", value_parser = parse_backoff, help_heading = "Failures")]
     backoff: Backoff,
-    /// Number of deliveries after which a failing message becomes a dead letter
+    /// Number of failed attempts after which a message becomes a dead letter
+    #[arg(long, value_name = "N", default_value_t = 25, value_parser = clap::value_parser!(u64).range(1..), help_heading = "Failures")]
+    max_attempts: u64,
+    /// Number of deliveries without an answer, because the worker died or froze, after which a message becomes a dead
+    /// letter
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..), help_heading = "Failures")]
     max_deliveries: u64,
     /// Dead-letter stream [default: {STREAM}:dlq]
     #[arg(long, value_name = "STREAM", value_parser = NonEmptyStringValueParser::new(), help_heading = "Failures")]
     pub(super) dlq: Option<String>,
-    /// Maximum number of messages in this worker that wait for a retry
-    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = parse_count, help_heading = "Failures")]
-    waiting: usize,
     /// Open the circuit breaker after COUNT failed handler calls in a row, or 'off': the worker then stops reading, and
     /// probes with one message at a time until one succeeds
     #[arg(long, value_name = "COUNT", default_value = "20", value_parser = parse_breaker, help_heading = "Failures")]
@@ -112,8 +113,8 @@ impl WorkerOptions {
             .start(start_of(self.from))
             .reap(self.reap.0)
             .retry(self.backoff.clone())
+            .max_attempts(self.max_attempts)
             .max_deliveries(self.max_deliveries)
-            .waiting(self.waiting)
             .breaker(self.breaker.0.clone())
             .drain(self.drain);
         worker = match &self.autoscale {

@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 
 use crate::cause::Cause;
 use crate::journal::Line;
+use crate::kind::MessageKind;
 use crate::runs::{Run, Runs, STOPPED_AT_START};
 use crate::snapshot::{Snapshot, sent_fields};
 use crate::steps::POISON_EXIT;
@@ -78,7 +79,12 @@ impl Account {
         for id in &runs.got_after_ack {
             account.violations.push(format!("{id} was delivered after it was acknowledged"));
         }
-        for (id, runs) in &runs.by_id {
+        // Handlers answer for messages of other kinds, or are cancelled, and such deliveries do not count.
+        let kills = |id: &StreamId| {
+            let kind = snapshot.entries.get(id).map(|message| message.kind);
+            matches!(kind, Some(MessageKind::Killing | MessageKind::Exiting))
+        };
+        for (id, runs) in runs.by_id.iter().filter(|(id, _)| kills(id)) {
             if runs.len() as u64 > limits.max_deliveries {
                 account.violations.push(format!("{id} was started {} times", runs.len()));
             }

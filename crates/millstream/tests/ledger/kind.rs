@@ -89,6 +89,7 @@ impl MessageKind {
     pub(crate) fn may_die_of(self, reason: Reason) -> bool {
         match reason {
             Reason::MaxDeliveries => self != MessageKind::Later,
+            Reason::MaxAttempts => !self.can_be_done() && self != MessageKind::Later,
             Reason::Panic => self == MessageKind::Panicking,
             Reason::Rejected => self == MessageKind::Rejected,
             _ => false,

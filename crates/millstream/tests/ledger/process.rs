@@ -101,6 +101,7 @@ fn start_workers(role: &Role, backend: &Arc<dyn Admin>, draining: &CancellationT
             .consumer_name(name)
             .concurrency(4)
             .retry(Backoff::exponential(Duration::from_millis(50)..Duration::from_millis(500)))
+            .max_attempts(role.max_deliveries)
             .max_deliveries(role.max_deliveries)
             .lease(role.lease)
             .drain(DRAIN)

@@ -43,7 +43,7 @@ impl Recording {
     async fn acknowledge_early(&self, read: &Read<'_>, deliveries: &[Delivery]) {
         if self.acknowledges_early {
             let ids = deliveries.iter().map(|delivery| delivery.id).collect();
-            let done = Acknowledgement { ids, remember: Vec::new() };
+            let done = Acknowledgement { ids, ..Acknowledgement::default() };
             // A failure does not matter here.
             let _ = self.inner.acknowledge(read.stream, read.group, &done).await;
         }
@@ -202,6 +202,7 @@ impl Backend for Recording {
         add(stream: &'a str, entries: &'a [NewEntry], trim: Option<Trim>) -> Vec<StreamId>;
         now_ms(stream: &'a str) -> u64;
         hash_get(key: &'a str, fields: &'a [String]) -> Vec<Option<Bytes>>;
+        hash_len(key: &'a str) -> u64;
         hash_get_all(key: &'a str) -> Vec<(String, Bytes)>;
         hash_set(key: &'a str, pairs: &'a [(String, Bytes)]) -> ();
         hash_delete(key: &'a str, fields: &'a [String]) -> u64;

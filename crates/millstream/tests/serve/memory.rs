@@ -13,8 +13,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use millstream_worker::backend::{
-    Acknowledgement, Consumer, ErrorKind, NewDeadLetter, NewEntry, Read as ReadGroup, Release, Start,
+    Acknowledgement, Consumer, ErrorKind, NewDeadLetter, NewEntry, Read as ReadGroup, Release, Retry, Start,
 };
+
+use millstream_worker::retry_record::RetryRecord;
 
 use crate::process::{Client, Server, TempDir, eventually, request};
 
@@ -287,14 +289,24 @@ async fn a_worker_acknowledges_and_dead_letters_above_the_limit() {
     assert_eq!(backend.extend(consumer, &ids).await.unwrap(), ids);
     let dead_letter = NewDeadLetter { origin: ids[0], to: "s:dlq".into(), fields: entry().fields };
     assert_eq!(backend.dead_letter(consumer, &[dead_letter]).await.unwrap(), ids[..1]);
-    let done =
-        Acknowledgement { ids: vec![ids[1]], remember: vec![("done:1".into(), Duration::from_secs(60))] };
+    let done = Acknowledgement {
+        ids: vec![ids[1]],
+        remember: vec![("done:1".into(), Duration::from_secs(60))],
+        forget: Vec::new(),
+    };
     assert_eq!(backend.acknowledge("s", "g", &done).await.unwrap(), 1);
     assert_eq!(backend.seen(&["done:1".into()]).await.unwrap(), [true]);
-    let release = Release { id: ids[2], delivery: 1, deliveries: 1 };
+    let release = Release::counted(ids[2], 1);
     assert_eq!(backend.release(consumer, &[release]).await.unwrap(), 1);
+    let record = RetryRecord { attempts: 1, ..RetryRecord::default() };
+    let retry = Some(Retry { after: Duration::from_secs(60), record });
+    let waiting = Release { retry, ..Release::uncounted(ids[3], 1) };
+    assert_eq!(backend.release(consumer, &[waiting]).await.unwrap(), 1);
+    assert_eq!(backend.hash_len("{s}:retry:g").await.unwrap(), 1);
+    let one = format!("MULTI\r\nHSET h a 1 b 2\r\nXNACK s g SILENT IDS 1 {}\r\nEXEC", ids[3]);
+    assert!(server.connect().ask(&one.split("\r\n").collect::<Vec<_>>()).contains("EXECABORT"));
     let adopted = server.connect().ask(&["XADOPT s g c d", "XLEN s:dlq", "XPENDING s g"]);
-    assert!(adopted.starts_with(":1\r\n:1\r\n*4\r\n:2\r\n"), "{adopted}");
+    assert!(adopted.starts_with(":0\r\n:1\r\n*4\r\n:2\r\n"), "{adopted}");
 }
 
 /// The limit of the load, and the control group that the server runs in.

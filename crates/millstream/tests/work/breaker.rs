@@ -28,7 +28,7 @@ fn survives_an_outage(store: &TestStore) {
     store.add(100);
     let address = free_address();
     let url = format!("http://{address}/hook");
-    let worker = store.start(&["--http", &url, "--max-deliveries", "2", "--json", "--listen", "127.0.0.1:0"]);
+    let worker = store.start(&["--http", &url, "--max-attempts", "2", "--json", "--listen", "127.0.0.1:0"]);
     wait_until("the breaker to open", || worker.err().contains("circuit breaker open, because"));
     let status = address_of(&worker);
     let ready = get(&status, "/readyz");
@@ -63,7 +63,7 @@ fn survives_an_outage(store: &TestStore) {
 fn without_the_breaker_every_failure_counts() {
     let store = TestStore::server();
     store.add(30);
-    let run = store.work(&["--exec", "exit 75", "--max-deliveries", "1", "--breaker", "off"]).exits(6);
+    let run = store.work(&["--exec", "exit 75", "--max-attempts", "1", "--breaker", "off"]).exits(6);
     assert_eq!(run.report(["dead", "breaker_openings"]), [30, 0]);
 }
 

@@ -19,14 +19,14 @@ fn a_command_that_cannot_run_stops_the_worker_and_spends_no_message() {
         store.write("data.txt", "not a program");
         for (arguments, error) in handlers {
             let run =
-                store.start(&[arguments, &["--json", "--max-deliveries", "1"][..]].concat()).wait().exits(7);
+                store.start(&[arguments, &["--json", "--max-attempts", "1"][..]].concat()).wait().exits(7);
             assert_eq!(run.report(["acknowledged", "dead", "unsettled"]), [0, 0, 0], "{arguments:?}");
             let run = run.stderr_contains("the command of the handler cannot run: ").stderr_contains(error);
             assert!(run.err.ends_with("correct --exec or --child; no message was spent\n"), "{}", run.err);
             let (unread, pending) = store.lag_and_pending();
             assert_eq!(unread + pending, 50, "{arguments:?}");
         }
-        let run = store.work(&["--exec", FIRST_ATTEMPT, "--max-deliveries", "1", "--lease", "10m"]).ok();
+        let run = store.work(&["--exec", FIRST_ATTEMPT, "--max-attempts", "1", "--lease", "10m"]).ok();
         assert_eq!(run.report(["acknowledged", "dead"]), [50, 0]);
     }
 }
@@ -36,7 +36,7 @@ fn a_command_that_cannot_run_for_the_only_message_stops_the_worker_too() {
     let store = TestStore::server();
     store.add(1);
     store.work(&["--exec", "./chrage.sh"]).exits(7).stderr_contains("./chrage.sh: not found");
-    let run = store.work(&["--exec", FIRST_ATTEMPT, "--max-deliveries", "1"]).ok();
+    let run = store.work(&["--exec", FIRST_ATTEMPT, "--max-attempts", "1"]).ok();
     assert_eq!(run.report(["acknowledged", "dead"]), [1, 0]);
 }
 
@@ -51,7 +51,7 @@ fn after_a_success_the_same_exit_codes_are_failures_of_a_message() {
                 "while read -r line; do case $line in *'\"n\":\"1\"'*) echo '{\"outcome\":\"ack\"}';; *) exit 127;; esac; done"
             }
         };
-        let run = store.work(&[how, command, "--concurrency", "1", "--max-deliveries", "1"]).exits(6);
+        let run = store.work(&[how, command, "--concurrency", "1", "--max-attempts", "1"]).exits(6);
         assert_eq!(run.report(["acknowledged", "dead"]), [1, 4]);
     }
 }

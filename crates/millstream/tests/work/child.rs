@@ -57,7 +57,7 @@ fn a_child_that_dies_is_restarted_and_its_message_retried() {
 fn a_malformed_answer_is_stored_in_the_dead_letter() {
     let store = TestStore::server();
     store.add(1);
-    let run = store.work(&["--child", &program("echo hello"), "--max-deliveries", "2"]).exits(6);
+    let run = store.work(&["--child", &program("echo hello"), "--max-attempts", "2"]).exits(6);
     assert_eq!(run.report(["retried", "dead"]), [1, 1]);
     assert_eq!(store.dead_letters()[0]["error"], "invalid answer \"hello\" of the child: it is not JSON");
     assert_eq!(store.lines("started").len(), 2);
@@ -67,7 +67,7 @@ fn a_malformed_answer_is_stored_in_the_dead_letter() {
 fn a_child_that_exits_without_an_answer_leaves_its_stderr_in_the_dead_letter() {
     let store = TestStore::server();
     store.add(1);
-    let run = store.work(&["--child", "echo no database >&2; exit 1", "--max-deliveries", "1"]).exits(6);
+    let run = store.work(&["--child", "echo no database >&2; exit 1", "--max-attempts", "1"]).exits(6);
     assert_eq!(run.report(["dead"]), [1]);
     assert_eq!(store.dead_letters()[0]["error"], "the child exited without an answer: no database");
 }
@@ -77,7 +77,7 @@ fn a_child_that_exceeds_the_timeout_is_killed() {
     let store = TestStore::server();
     store.add(1);
     let run =
-        store.work(&["--child", &program("sleep 1000"), "--timeout", "1s", "--max-deliveries", "1"]).exits(6);
+        store.work(&["--child", &program("sleep 1000"), "--timeout", "1s", "--max-attempts", "1"]).exits(6);
     assert_eq!(run.report(["dead", "timeouts"]), [1, 1]);
     assert_eq!(store.dead_letters()[0]["reason"], "timeout");
 }

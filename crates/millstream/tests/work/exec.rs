@@ -98,7 +98,7 @@ fn a_shell_that_cannot_be_started_does_not_use_up_deliveries() {
     let store = TestStore::server();
     store.add(1);
     for handler in ["--exec", "--child"] {
-        let work = ["work", "--stream", "orders", "--group", "billing", "--max-deliveries", "2"];
+        let work = ["work", "--stream", "orders", "--group", "billing", "--max-attempts", "2"];
         let mut command = store.command(&work);
         command.args(["--backoff", "5ms", handler, "true"]).env("PATH", "/nonexistent");
         let running = Running::start(&mut command);
@@ -127,12 +127,12 @@ fn a_command_that_always_fails_leaves_a_dead_letter_with_its_stderr() {
     let store = TestStore::server();
     store.add(1);
     let command = "echo at first >&2; echo the bank is closed >&2; exit 1";
-    let run = store.work(&["--exec", command, "--max-deliveries", "2"]).exits(6);
+    let run = store.work(&["--exec", command, "--max-attempts", "2"]).exits(6);
     assert_eq!(run.report(["acknowledged", "retried", "dead"]), [0, 1, 1]);
     let [dead_letter] = &store.dead_letters()[..] else { panic!("expected one dead letter") };
     assert_eq!(dead_letter["error"], "the bank is closed");
     assert_eq!(dead_letter["error_type"], "exit 1");
-    assert_eq!(dead_letter["reason"], "max_deliveries");
+    assert_eq!(dead_letter["reason"], "max_attempts");
     assert_eq!(dead_letter["deliveries"], 2);
     assert_eq!(dead_letter["fields"]["item"], "book");
 }
@@ -164,7 +164,7 @@ fn a_timeout_kills_the_command_and_its_children() {
     let store = TestStore::server();
     store.add(1);
     let command = "sleep 1000 & echo $! > sleeper; echo waiting for the bank >&2; sleep 1000";
-    let run = store.work(&["--exec", command, "--timeout", "2s", "--max-deliveries", "1"]).exits(6);
+    let run = store.work(&["--exec", command, "--timeout", "2s", "--max-attempts", "1"]).exits(6);
     assert_eq!(run.report(["dead", "timeouts"]), [1, 1]);
     let dead_letter = &store.dead_letters()[0];
     assert_eq!(dead_letter["reason"], "timeout");
@@ -220,7 +220,7 @@ fn a_failing_message_of_a_batch_is_dead_lettered_alone() {
     store.add(6);
     let command =
         "echo $MILLSTREAM_COUNT >> counts; ! grep -q '\"n\":\"3\"' || { echo the third >&2; exit 1; }";
-    let batch = ["--batch", "6", "--batch-wait", "2s", "--concurrency", "1", "--max-deliveries", "3"];
+    let batch = ["--batch", "6", "--batch-wait", "2s", "--concurrency", "1", "--max-attempts", "3"];
     let run = store.work(&[&["--exec", command], &batch[..]].concat()).exits(6);
     assert_eq!(run.report(["acknowledged", "retried", "dead"]), [5, 7, 1]);
     let [dead_letter] = &store.dead_letters()[..] else { panic!("expected one dead letter") };

@@ -75,7 +75,7 @@ fn a_5xx_answer_is_retried() {
         true => Some(("500 Internal Server Error", String::new(), "boom")),
         false => Some(("200 OK", String::new(), "")),
     });
-    let run = store.work(&["--http", &endpoint.url, "--max-deliveries", "3"]).exits(6);
+    let run = store.work(&["--http", &endpoint.url, "--max-attempts", "3"]).exits(6);
     assert_eq!(run.report(["acknowledged", "retried", "dead"]), [1, 2, 1]);
     assert_eq!(store.dead_letters()[0]["error"], "500 Internal Server Error: boom");
 }
@@ -85,7 +85,7 @@ fn an_endpoint_that_never_answers_times_out() {
     let store = TestStore::server();
     store.add(1);
     let endpoint = Endpoint::new(|_| None);
-    let run = store.work(&["--http", &endpoint.url, "--timeout", "500ms", "--max-deliveries", "1"]).exits(6);
+    let run = store.work(&["--http", &endpoint.url, "--timeout", "500ms", "--max-attempts", "1"]).exits(6);
     assert_eq!(run.report(["dead", "timeouts"]), [1, 1]);
     assert_eq!(store.dead_letters()[0]["reason"], "timeout");
 }
@@ -97,7 +97,7 @@ fn a_refused_connection_is_retried() {
     // The port was free a moment ago, and nothing listens on it.
     let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
     let url = format!("http://127.0.0.1:{port}/");
-    let run = store.work(&["--http", &url, "--max-deliveries", "2"]).exits(6);
+    let run = store.work(&["--http", &url, "--max-attempts", "2"]).exits(6);
     assert_eq!(run.report(["retried", "dead"]), [1, 1]);
     let error = store.dead_letters()[0]["error"].as_str().unwrap().to_lowercase();
     assert!(error.contains("connection refused"), "{error}");

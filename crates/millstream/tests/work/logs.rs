@@ -19,7 +19,7 @@ fn every_failed_attempt_and_every_dead_letter_has_a_line() {
         true => Some(("500 Internal Server Error", String::new(), "the bank is closed")),
         false => Some(("400 Bad Request", String::new(), "no \u{1b}[31mamount\nsecond line")),
     });
-    let run = store.work(&["--http", &endpoint.url, "--max-deliveries", "3", "--quiet"]).exits(6);
+    let run = store.work(&["--http", &endpoint.url, "--max-attempts", "3", "--quiet"]).exits(6);
     let failed = lines_with(&run.err, "WARN attempt failed id=7-1 ");
     assert_eq!(failed.len(), 2, "{}", run.err);
     for (attempt, line) in (1..).zip(failed) {
@@ -32,7 +32,7 @@ fn every_failed_attempt_and_every_dead_letter_has_a_line() {
     let [dead] = &lines_with(&run.err, "ERROR message dead-lettered id=7-1 ")[..] else {
         panic!("{}", run.err)
     };
-    assert!(dead.contains("attempt=3 reason=\"max_deliveries\""), "{dead}");
+    assert!(dead.contains("attempt=3 reason=\"max_attempts\""), "{dead}");
     let [rejected] = &lines_with(&run.err, "ERROR message dead-lettered id=7-2 ")[..] else {
         panic!("{}", run.err)
     };

@@ -14,6 +14,7 @@ mod logs;
 mod names;
 mod options;
 mod pipeline;
+mod retries;
 #[expect(dead_code, reason = "other suites use the rest")]
 #[path = "../support/mod.rs"]
 mod support;

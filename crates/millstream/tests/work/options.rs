@@ -112,6 +112,7 @@ fn invalid_options_exit_with_2() {
         (&["--exec", "true", "--concurrency", "0"], "at least 1"),
         (&["--exec", "true", "--autoscale", "1..2", "--concurrency", "3"], "cannot be used with"),
         (&["--exec", "true", "--max-deliveries", "0"], "max-deliveries"),
+        (&["--exec", "true", "--max-attempts", "0"], "max-attempts"),
         (&["--exec", "true", "--lease", "1ms"], "the lease must be at least 50 ms"),
         (&["--exec", "true", "--listen", "9091"], "127.0.0.1:9091"),
         (&["--exec", ""], "the command is empty"),

@@ -96,7 +96,7 @@ fn an_invalid_answer_fails_only_its_message() {
             "if int(n) <= 4: print({invalid}[int(n) - 1], flush=True)\nelse: time.sleep(0.1); ack(m['id'])"
         ),
     );
-    let options = ["--child", command, "--pipeline", "8", "--concurrency", "8", "--max-deliveries", "1"];
+    let options = ["--child", command, "--pipeline", "8", "--concurrency", "8", "--max-attempts", "1"];
     assert_eq!(store.work(&options).exits(6).report(["acknowledged", "dead"]), [4, 4]);
     let dead = store.dead_letters();
     for (_, error) in answers {

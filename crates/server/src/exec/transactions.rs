@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use millstream_engine::StreamId;
 use millstream_protocol::args::Args;
-use millstream_protocol::commands::{ArgList, Xack, Xackdel};
+use millstream_protocol::commands::{ArgList, Xack, Xackdel, Xnack};
 use millstream_protocol::errors;
 use millstream_protocol::ids::Ids;
 use millstream_store::Txn;
@@ -93,14 +93,15 @@ pub(crate) fn exec(call: &mut Call<'_, '_, '_>, _: ArgList<'_>) -> Reply {
 
 /// Whether the command is queued above `maxmemory` although it adds data, because EXEC decides about it.
 pub(crate) fn is_decided_by_exec(spec: &CommandSpec) -> bool {
-    matches!(spec.name, "xadd" | "set")
+    matches!(spec.name, "xadd" | "set" | "hset")
 }
 
 /// Returns whether a transaction may run while more memory is in use than `maxmemory`.
 ///
-/// It may if it adds nothing. It also may if all that it adds are entries and strings, and it acknowledges at least as
-/// many pending entries. So a worker can acknowledge a message together with its dead letter, or with the key that marks
-/// it as processed. The reserve limits how much memory this can take.
+/// It may if it adds nothing. It also may if it acknowledges at least as many pending entries as it adds entries and
+/// strings, releases at least as many as it sets fields of hashes, and adds nothing else. So a worker can acknowledge a
+/// message together with its dead letter, or with the key that marks it as processed, and can release a message together
+/// with the record of its failure. The reserve limits how much memory this can take.
 #[cold]
 fn may_exceed_maxmemory(
     transaction: &Transaction,
@@ -108,28 +109,31 @@ fn may_exceed_maxmemory(
     server: &Server,
     txn: &Txn<'_>,
 ) -> bool {
-    let mut added = 0;
-    let mut acknowledged = Acknowledged::new();
+    let (mut added, mut fields) = (0, 0);
+    let (mut acknowledged, mut released) = (PendingIds::new(), PendingIds::new());
     for queued in &transaction.commands {
         let (spec, argv) = (&commands[queued.command], queued.args.argv());
         match spec.name {
-            "xack" | "xackdel" => note_acknowledged(spec, &argv, txn, &mut acknowledged),
+            "xack" | "xackdel" => note_pending(spec, &argv, txn, &mut acknowledged),
+            "xnack" => note_pending(spec, &argv, txn, &mut released),
+            "hset" => fields += argv.len().saturating_sub(2) / 2,
             _ if is_decided_by_exec(spec) => added += 1,
             _ if spec.flags.contains(Flags::DENYOOM) => return false,
             _ => {}
         }
     }
-    let acknowledged: usize = acknowledged.values().map(BTreeSet::len).sum();
-    added == 0 || (added <= acknowledged && server.fits_into_reserve(transaction.memory_bytes as u64))
+    let count = |ids: &PendingIds| ids.values().map(BTreeSet::len).sum::<usize>();
+    let is_settled = added <= count(&acknowledged) && fields <= count(&released);
+    (added == 0 && fields == 0) || (is_settled && server.fits_into_reserve(transaction.memory_bytes as u64))
 }
 
-/// The pending entries that a transaction acknowledges, for each key and group.
-type Acknowledged = BTreeMap<(Vec<u8>, Vec<u8>), BTreeSet<StreamId>>;
+/// Pending entries that a transaction acknowledges or releases, for each key and group.
+type PendingIds = BTreeMap<(Vec<u8>, Vec<u8>), BTreeSet<StreamId>>;
 
-/// Adds the pending entries that XACK or XACKDEL acknowledges. An entry counts once, and an invalid command acknowledges
-/// nothing.
-fn note_acknowledged(spec: &CommandSpec, argv: ArgList<'_>, txn: &Txn<'_>, acknowledged: &mut Acknowledged) {
+/// Adds the pending entries that XACK, XACKDEL or XNACK names. An entry counts once, and an invalid command names none.
+fn note_pending(spec: &CommandSpec, argv: ArgList<'_>, txn: &Txn<'_>, noted: &mut PendingIds) {
     let parsed = match spec.name {
+        "xnack" => Xnack::parse(argv).and_then(|cmd| Ok((cmd.key, cmd.group, cmd.request()?.ids.to_vec()))),
         "xack" => Xack::parse(argv).and_then(|cmd| {
             let mut ids = Ids::new();
             cmd.read_ids(&mut ids).map(|()| (cmd.key, cmd.group, ids.to_vec()))
@@ -140,7 +144,7 @@ fn note_acknowledged(spec: &CommandSpec, argv: ArgList<'_>, txn: &Txn<'_>, ackno
     let Ok((key, group, ids)) = parsed else { return };
     let Ok(Some(found)) = txn.group(key, group) else { return };
     let pending = ids.into_iter().filter(|id| found.pending().get(*id).is_some());
-    acknowledged.entry((key.to_vec(), group.to_vec())).or_default().extend(pending);
+    noted.entry((key.to_vec(), group.to_vec())).or_default().extend(pending);
 }
 
 pub(crate) fn watch(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>) -> Reply {

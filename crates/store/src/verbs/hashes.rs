@@ -32,6 +32,26 @@ impl<B: AsRef<[u8]>> Verb for HashGet<B> {
     }
 }
 
+/// Returns the number of fields; 0 if the hash does not exist.
+#[derive(Clone, Copy, Debug)]
+pub struct HashLength<B = Vec<u8>> {
+    /// The hash.
+    pub key: B,
+}
+
+impl<B: AsRef<[u8]>> Verb for HashLength<B> {
+    type Output = u64;
+    const CHANGES: bool = false;
+
+    fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        iter::once(self.key.as_ref())
+    }
+
+    fn run(&mut self, txn: &mut Txn<'_>) -> Result<u64, Refusal> {
+        txn.hash_len(self.key.as_ref())
+    }
+}
+
 /// Returns all fields and their values.
 #[derive(Clone, Copy, Debug)]
 pub struct HashGetAll<B = Vec<u8>> {

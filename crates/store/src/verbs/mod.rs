@@ -28,6 +28,7 @@ mod lease;
 mod pending;
 mod read;
 mod read_group;
+mod retry;
 mod selection;
 
 pub use add::{Add, IdempotencyKey, add};
@@ -39,7 +40,7 @@ pub use entries::{
 pub use groups::{
     Adopt, ConsumerCreate, ConsumerDelete, GroupCreate, GroupDestroy, GroupSetId, RemoveEmptyConsumer,
 };
-pub use hashes::{HashDelete, HashGet, HashGetAll, HashSet};
+pub use hashes::{HashDelete, HashGet, HashGetAll, HashLength, HashSet};
 pub use idempotence::{ConfigureIdempotence, IdempotenceChange, RecordIdempotence};
 pub use info::{
     ConsumerInfo, DescribeGroup, DescribeStream, GroupInfo, GroupView, ListStreams, StreamInfo, StreamView,
@@ -52,6 +53,7 @@ pub use read_group::{
     GroupRead, ReadGroup, deliver, find_new, group_interests, read_claiming, read_history, read_new,
     require_groups,
 };
+pub use retry::{DeadLettersRecorded, ReleaseRecorded};
 pub use selection::EntrySelection;
 
 use std::iter;

@@ -34,7 +34,7 @@ pub use redis::{Redis, ServerOptions};
 pub use types::{
     Acknowledgement, Capability, Claimed, Consumer, ConsumerInfo, Delivery, Entry, Fields, GroupInfo,
     IdOrder, Idempotence, NewDeadLetter, NewEntry, PendingFilter, PendingRow, PendingSummary, Range, Read,
-    ReadMany, Release, ServerInfo, Start, StreamInfo, StreamRead, Trim, WorkerAccess,
+    ReadMany, Release, Retry, ServerInfo, Start, StreamInfo, StreamRead, Trim, WorkerAccess,
 };
 
 /// Number of entries or pending entries to request per call when listing all of them.
@@ -116,6 +116,7 @@ pub trait Backend: Send + Sync + 'static {
     ) -> BackendFuture<'a, Vec<Delivery>>;
 
     /// Claims up to `count` pending entries that have been idle for `min_idle` or were released, starting at id `from`.
+    /// Leaves entries that [wait](Release::retry).
     ///
     /// The search includes the entries of all consumers. To search the whole group, repeat the call from
     /// [`Claimed::next`]. If a call claims nothing, later entries may still be claimable.
@@ -127,7 +128,8 @@ pub trait Backend: Send + Sync + 'static {
         count: usize,
     ) -> BackendFuture<'a, Claimed>;
 
-    /// Stores the deduplication keys, then acknowledges the entries. Returns the number of entries acknowledged.
+    /// Stores the deduplication keys, acknowledges the entries and deletes retry records. Returns the number of entries
+    /// acknowledged.
     ///
     /// Takes one round trip. In a cluster, it takes another one for each key in a different slot from the stream.
     fn acknowledge<'a>(
@@ -145,14 +147,16 @@ pub trait Backend: Send + Sync + 'static {
     /// Delivery counts do not change.
     fn extend<'a>(&'a self, consumer: Consumer<'a>, ids: &'a [StreamId]) -> BackendFuture<'a, Vec<StreamId>>;
 
-    /// Releases pending entries, so that any consumer can claim them immediately. Returns the number released.
+    /// Releases pending entries, so that any consumer can claim them: immediately, or after they have
+    /// [waited](Release::retry). Returns the number released.
     ///
     /// Skips an entry that is no longer pending for this consumer, or whose delivery count has changed. Some stores
     /// cannot release a pending entry whose stream entry was deleted; it then stays with the consumer until it is
     /// dead-lettered.
     fn release<'a>(&'a self, consumer: Consumer<'a>, rows: &'a [Release]) -> BackendFuture<'a, u64>;
 
-    /// Adds dead letters and acknowledges the entries they come from, each pair atomically. Returns the ids moved.
+    /// Adds dead letters, acknowledges the entries they come from and deletes their retry records, for each entry
+    /// atomically. Returns the ids moved.
     ///
     /// Moves only entries that are still pending for this consumer. Exception: a pending entry whose stream entry was
     /// deleted is moved even if another consumer owns it.
@@ -166,6 +170,9 @@ pub trait Backend: Send + Sync + 'static {
 
     /// Returns the value of each field of a hash. `None` for a field that does not exist.
     fn hash_get<'a>(&'a self, key: &'a str, fields: &'a [String]) -> BackendFuture<'a, Vec<Option<Bytes>>>;
+
+    /// Returns the number of fields of a hash, 0 if it does not exist.
+    fn hash_len<'a>(&'a self, key: &'a str) -> BackendFuture<'a, u64>;
 
     /// Returns all fields of a hash with their values, in any order. Empty if the hash does not exist.
     fn hash_get_all<'a>(&'a self, key: &'a str) -> BackendFuture<'a, Vec<(String, Bytes)>>;

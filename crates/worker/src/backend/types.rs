@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::{Error, StreamId};
+use crate::retry_record::RetryRecord;
 
 /// The fields of an entry, as name and value, in order.
 pub type Fields = Vec<(Bytes, Bytes)>;
@@ -28,6 +29,9 @@ pub enum Capability {
     IdempotentAdds,
     /// The store always reports the exact lag. Without it, the lag may have to be counted.
     ExactLag,
+    /// Pending entries can be released so that they wait. Without it, a script sets their idle time, and workers claim
+    /// them with a separate call when they are due.
+    DelayedRelease,
 }
 
 /// The streams and keys that a worker uses, for [`Backend::check_access`](super::Backend::check_access).
@@ -154,8 +158,11 @@ pub struct Delivery {
     pub id: StreamId,
     /// The fields of the entry. `None` if it was deleted or trimmed while it was pending.
     pub fields: Option<Fields>,
-    /// Number of deliveries of the entry, including this one.
+    /// The delivery count of the entry, including this delivery.
     pub deliveries: u64,
+    /// Whether the entry was already pending: it was delivered before, or made pending again. Only such an entry can have
+    /// a [`RetryRecord`].
+    pub claimed: bool,
 }
 
 /// The result of [`Backend::autoclaim`](super::Backend::autoclaim).
@@ -168,19 +175,25 @@ pub struct Claimed {
     pub deliveries: Vec<Delivery>,
     /// The id from which to continue. 0-0 after the last pending entry of the group.
     pub next: StreamId,
+    /// Time until the first of the examined entries that wait can be claimed. `None` if none of them waits.
+    ///
+    /// A store with [`Capability::DelayedRelease`] always returns `None`: its reads return such an entry when it is due.
+    pub due_in: Option<Duration>,
 }
 
-/// Entries to acknowledge, and deduplication keys to store with them.
+/// Entries to acknowledge, deduplication keys to store with them, and retry records to delete.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Acknowledgement {
     /// The ids of the entries to acknowledge.
     pub ids: Vec<StreamId>,
     /// Deduplication keys and their lifetimes. The store records them before it acknowledges the entries.
     pub remember: Vec<(String, Duration)>,
+    /// The ids of entries whose [`RetryRecord`] is deleted.
+    pub forget: Vec<StreamId>,
 }
 
 /// A delivery to release.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Release {
     /// The id of the entry.
     pub id: StreamId,
@@ -190,12 +203,45 @@ pub struct Release {
     pub delivery: u64,
     /// The delivery count that the entry gets.
     pub deliveries: u64,
+    /// If set, the entry waits, and the store remembers why. If not, the entry can be claimed at once.
+    pub retry: Option<Retry>,
 }
 
 impl Release {
     /// Releases a delivery and keeps its delivery count.
     pub fn counted(id: StreamId, delivery: u64) -> Release {
-        Release { id, delivery, deliveries: delivery }
+        Release { id, delivery, deliveries: delivery, retry: None }
+    }
+
+    /// Releases a delivery that does not count: no handler has answered for it, and none can have crashed with it.
+    pub fn uncounted(id: StreamId, delivery: u64) -> Release {
+        Release { id, delivery, deliveries: delivery.saturating_sub(1), retry: None }
+    }
+}
+
+/// How long a released entry waits, and what its group remembers about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Retry {
+    /// How long the entry waits before it can be claimed. Longer than [`Retry::AFTER_MAX`] counts as that.
+    pub after: Duration,
+    /// The record of the entry. The store sets its time of failure to now, and its due time to `after` from now.
+    pub record: RetryRecord,
+}
+
+impl Retry {
+    /// Maximum time that an entry waits: ten years of 365 days.
+    pub const AFTER_MAX: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
+
+    /// Returns the JSON form of the record, with the times of a release at `now_ms`.
+    pub(super) fn record_at(&self, now_ms: u64) -> String {
+        let due_at_ms = now_ms.saturating_add(self.after_ms());
+        RetryRecord { due_at_ms, failed_at_ms: now_ms, ..self.record.clone() }.to_json()
+    }
+
+    /// Returns `after` in milliseconds, limited to [`Retry::AFTER_MAX`].
+    pub(super) fn after_ms(&self) -> u64 {
+        // The limit fits into 64 bits.
+        self.after.min(Retry::AFTER_MAX).as_millis() as u64
     }
 }
 

@@ -76,7 +76,7 @@ definitions! {
     TIMEOUTS "handler_timeouts_total" Counter Buckets::None, "Handler runs that exceeded the timeout.";
     INFLIGHT "inflight" Gauge Buckets::None, "Handler calls that are running, each for one message or one batch.";
     PREFETCHED "prefetched" Gauge Buckets::None, "Messages that the worker has read but no handler has started.";
-    RETRYING "retrying" Gauge Buckets::None, "Messages waiting for their next attempt.";
+    RETRYING "retrying" Gauge Buckets::None, "Messages of the group that have failed and are not done yet.";
     WORKERS "workers" Gauge Buckets::None, "Handler slots of the pool by state, busy or idle.";
     POOL_TARGET "pool_target" Gauge Buckets::None, "Target number of handler slots.";
     POOL_SCALE_EVENTS "pool_scale_events_total" Counter Buckets::None, "Changes to the pool size by direction and reason.";

@@ -72,7 +72,7 @@ pub struct WorkerMetrics {
     pub inflight: Arc<Gauge>,
     /// Messages that the worker has read but no handler has started.
     pub prefetched: Arc<Gauge>,
-    /// Messages waiting for their next attempt.
+    /// Messages of the group that have failed and are not done yet.
     pub retrying: Arc<Gauge>,
     /// Handler slots that run a handler.
     pub workers_busy: Arc<Gauge>,

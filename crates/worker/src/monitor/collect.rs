@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use super::missed::{Missed, unread};
+use super::retries::known_records;
 use super::snapshot::{GroupSnapshot, Lag, LagAccuracy, OldestEntry, PendingScan, StreamSnapshot};
 use crate::backend::{Admin, Error, GroupInfo, PendingFilter, PendingRow, Range, StreamId, StreamInfo};
 use crate::heartbeat::known_workers;
 use crate::message::age_of;
 use crate::names::dead_letters_of;
-use crate::retry_record::known_records;
 
 /// Maximum number of entries or pending entries to read per call.
 const PAGE_SIZE: usize = 1_000;

@@ -1,9 +1,10 @@
 //! Admission: the checks between reading a message and queueing it for a handler.
 //!
 //! 1. The message becomes in-flight, unless it already is.
-//! 2. The entry must still exist, and its delivery count must not exceed the limit. This check runs before a handler
+//! 2. If the message was claimed, the worker reads its retry record. New messages have none.
+//! 3. The entry must still exist, and its delivery count must not exceed the limit. This check runs before a handler
 //!    sees the delivery, so it also stops a message that crashes workers.
-//! 3. With deduplication: the message must not have been processed before.
+//! 4. With deduplication: the message must not have been processed before.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,8 +12,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::backing_off::DelayedJob;
 use super::core::Core;
+use super::delayed::DelayedJob;
 use super::in_flight::InFlightRef;
 use super::job::{FinishedJob, Job};
 use super::lease::extend;
@@ -21,6 +22,7 @@ use super::settlement::JobResult;
 use super::subscription::Subscription;
 use crate::backend::Delivery;
 use crate::dedupe::Dedupe;
+use crate::retry_record::RetryRecord;
 
 /// How long a possible duplicate waits for the other message with the same key.
 const DUPLICATE_CHECK_DELAY: Duration = Duration::from_millis(100);
@@ -38,33 +40,34 @@ pub(crate) async fn admit(
     let added = subscription.in_flight.add(sent_at, messages);
     let mut jobs = Vec::with_capacity(deliveries.len());
     let mut finished = Vec::new();
-    let mut redelivered = 0;
+    let (mut claimed, mut redelivered) = (Vec::new(), 0);
     for (delivery, added) in deliveries.into_iter().zip(added) {
         let Some((tag, cancelled)) = added else { continue };
-        redelivered += u64::from(delivery.deliveries > 1);
-        let result = match &delivery.fields {
-            None => Some(JobResult::PayloadGone),
-            Some(_) if delivery.deliveries > core.settings.max_deliveries => {
-                Some(JobResult::TooManyDeliveries)
-            }
-            Some(_) => None,
-        };
+        redelivered += u64::from(delivery.claimed);
+        let is_gone = delivery.fields.is_none();
         let job = Job {
             origin: Arc::clone(&subscription.origin),
             tag,
             id: delivery.id,
-            attempt: delivery.deliveries,
+            delivery: delivery.deliveries,
+            record: None,
             fields: Arc::new(delivery.fields.unwrap_or_default()),
             cancelled,
             key: None,
             is_probe: false,
         };
-        match result {
-            Some(result) => finished.push(FinishedJob::without_handler(job, result)),
-            None => jobs.push(job),
+        if delivery.claimed { claimed.push((job, is_gone)) } else { jobs.push(job) }
+    }
+    core.counters.received(subscription, (jobs.len() + claimed.len()) as u64, redelivered);
+    for (job, is_gone) in with_records(core, subscription, claimed).await {
+        if is_gone {
+            finished.push(FinishedJob::without_handler(job, JobResult::PayloadGone));
+        } else if job.delivery > core.settings.max_deliveries {
+            finished.push(FinishedJob::without_handler(job, JobResult::TooManyDeliveries));
+        } else {
+            jobs.push(job);
         }
     }
-    core.counters.received(subscription, (jobs.len() + finished.len()) as u64, redelivered);
     core.send_to_settlers(&mut finished);
     if sent_at.elapsed() >= core.settings.lease {
         // The reply took longer than a lease, for example because the process was frozen: other workers may have
@@ -72,6 +75,28 @@ pub(crate) async fn admit(
         jobs = still_ours(core, subscription, jobs).await;
     }
     enqueue(core, subscription, jobs).await;
+}
+
+/// Sets the retry records of jobs that were claimed, with one call. If the store does not reply until the worker ends,
+/// releases the jobs and returns none.
+async fn with_records(
+    core: &Core,
+    subscription: &Subscription,
+    mut claimed: Vec<(Job, bool)>,
+) -> Vec<(Job, bool)> {
+    if claimed.is_empty() {
+        return claimed;
+    }
+    let fields: Vec<String> = claimed.iter().map(|(job, _)| job.id.to_string()).collect();
+    let call = || core.backend.hash_get(&subscription.retry_key, &fields);
+    let Some(records) = core.call_until_ok(subscription, Operation::Claiming, call).await else {
+        core.release_unstarted(claimed.into_iter().map(|(job, _)| job));
+        return Vec::new();
+    };
+    for ((job, _), record) in claimed.iter_mut().zip(records) {
+        job.record = record.map(|json| Box::new(RetryRecord::parse(&json)));
+    }
+    claimed
 }
 
 /// Extends the leases of the jobs. Returns those that still belong to this worker.

@@ -68,6 +68,8 @@ pub enum BuildError {
     ZeroTimeout,
     /// The concurrency is zero.
     ZeroConcurrency,
+    /// The maximum number of attempts is zero.
+    ZeroAttempts,
     /// The maximum number of deliveries is zero.
     ZeroDeliveries,
     /// The lease is shorter than [`WorkerBuilder::LEASE_MIN`].
@@ -97,6 +99,7 @@ impl fmt::Display for BuildError {
                 f.write_str("the timeout is 0, which fails every message: leave it out for no timeout")
             }
             BuildError::ZeroConcurrency => f.write_str("the concurrency is 0: it must be at least 1"),
+            BuildError::ZeroAttempts => f.write_str("the maximum number of attempts is 0: it must be at least 1"),
             BuildError::ZeroDeliveries => f.write_str(
                 "the maximum number of deliveries is 0: it must be at least 1, or no message reaches a handler",
             ),
@@ -267,13 +270,22 @@ impl WorkerBuilder {
         self
     }
 
-    /// Sets the delay before a failed message is retried. Default: one second, doubling up to one minute.
+    /// Sets the delay before a failed message is retried. Default: one second, doubling up to three hours, so that 25
+    /// attempts take about a day. The message waits in the store.
     pub fn retry(mut self, backoff: Backoff) -> Self {
         self.settings.backoff = backoff;
         self
     }
 
-    /// Sets the maximum number of deliveries before a message is dead-lettered. Default: 5.
+    /// Sets the maximum number of attempts that the handler answers with a failure. The last one dead-letters the message.
+    /// Default: 25.
+    pub fn max_attempts(mut self, attempts: u64) -> Self {
+        self.settings.max_attempts = attempts;
+        self
+    }
+
+    /// Sets the maximum number of deliveries that end without an answer, for example because the worker died. The next one
+    /// dead-letters the message. Default: 5.
     pub fn max_deliveries(mut self, deliveries: u64) -> Self {
         self.settings.max_deliveries = deliveries;
         self
@@ -317,13 +329,6 @@ impl WorkerBuilder {
     /// that removes it.
     pub fn reap(mut self, idle_for: Option<Duration>) -> Self {
         self.settings.reap_after = idle_for;
-        self
-    }
-
-    /// Sets the maximum number of messages per stream that back off in this worker. Default: 10,000. At this limit, the
-    /// worker reads no new messages of the stream until it has retried some of the messages that back off.
-    pub fn waiting(mut self, max: usize) -> Self {
-        self.settings.delayed_max = max.max(1);
         self
     }
 
@@ -420,6 +425,7 @@ impl WorkerBuilder {
             () if self.timeout == Some(Duration::ZERO) => Err(BuildError::ZeroTimeout),
             () if self.streams.is_empty() => Err(BuildError::NoStream),
             () if self.concurrency == 0 => Err(BuildError::ZeroConcurrency),
+            () if self.settings.max_attempts == 0 => Err(BuildError::ZeroAttempts),
             () if self.settings.max_deliveries == 0 => Err(BuildError::ZeroDeliveries),
             () if self.settings.lease < Self::LEASE_MIN => {
                 Err(BuildError::LeaseTooShort(self.settings.lease))

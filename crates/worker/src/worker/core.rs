@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use millstream_protocol::ids::parse_id;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -42,6 +43,9 @@ pub(crate) struct Settings {
     /// Whether the next process has the same consumer name.
     pub(crate) survives_restart: bool,
     pub(crate) backoff: Backoff,
+    /// Maximum number of attempts that the handler answers.
+    pub(crate) max_attempts: u64,
+    /// Maximum number of deliveries that end without an answer.
     pub(crate) max_deliveries: u64,
     pub(crate) lease: Duration,
     pub(crate) dedupe: Option<Dedupe>,
@@ -56,8 +60,6 @@ pub(crate) struct Settings {
     pub(crate) consumer_wait: Duration,
     /// The name of the handler in metrics and heartbeats.
     pub(crate) handler_name: String,
-    /// Maximum number of messages of a stream that back off.
-    pub(crate) delayed_max: usize,
     /// When the circuit breaker opens. `None` turns it off.
     pub(crate) breaker: Option<BreakerPolicy>,
 }
@@ -69,6 +71,7 @@ impl Default for Settings {
             start: Start::Beginning,
             survives_restart: false,
             backoff: Backoff::default(),
+            max_attempts: 25,
             max_deliveries: 5,
             lease: Duration::from_secs(30),
             dedupe: None,
@@ -78,7 +81,6 @@ impl Default for Settings {
             heartbeat: Some(heartbeat::INTERVAL),
             consumer_wait: Duration::from_secs(60),
             handler_name: String::new(),
-            delayed_max: 10_000,
             breaker: Some(BreakerPolicy::default()),
         }
     }
@@ -312,16 +314,30 @@ impl Core {
             && let Ok(true) =
                 self.backend.create_group(&subscription.stream, &subscription.group, start).await
         {
-            let (stream, group) = (&*subscription.stream, &*subscription.group);
+            let (stream, group, position) = (&*subscription.stream, &*subscription.group, start);
             let start = match start {
                 Start::Beginning => "the beginning".to_owned(),
                 Start::End => "the end".to_owned(),
                 Start::After(id) => format!("after {id}"),
             };
             warn!(stream, group, start, "the consumer group did not exist: created it again");
+            // If this fails, a message that waited is not delivered again, as one that was in flight in another worker.
+            let _ = self.restore_waiting(subscription, position).await;
         }
         // If another client deletes the group again and again, this delay prevents a busy loop.
         self.sleep_unless_giving_up(backoff.next_delay()).await;
+    }
+
+    /// Makes the messages that waited for their next attempt pending again, unless a group that starts here reads them.
+    async fn restore_waiting(&self, subscription: &Subscription, start: Start) -> Result<(), Error> {
+        let (Some(admin), false) = (&self.admin, start == Start::Beginning) else { return Ok(()) };
+        for (field, _) in admin.hash_get_all(&subscription.retry_key).await? {
+            let Ok(id) = parse_id(field.as_bytes()) else { continue };
+            if !matches!(start, Start::After(last) if id > last) {
+                admin.restore(&subscription.stream, &subscription.group, id).await?;
+            }
+        }
+        Ok(())
     }
 
     /// Returns where a recreated group starts to read.

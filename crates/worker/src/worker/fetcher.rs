@@ -24,13 +24,6 @@ pub(crate) async fn fetch(core: &Core, subscription: &Subscription) {
     }
     let mut backoff = StoreBackoff::new();
     while let Some(room) = core.queue.wait_for_room().await {
-        if subscription.backing_off.lock().len() >= core.settings.delayed_max {
-            // The retry queue is full. New messages could fail too and would make it longer.
-            tokio::select! {
-                () = tokio::time::sleep(core.settings.block_time()) => continue,
-                () = core.draining.cancelled() => break,
-            }
-        }
         match read(core, subscription, room).await {
             Ok(()) => {
                 backoff.reset();
@@ -67,7 +60,7 @@ async fn read(core: &Core, subscription: &Subscription, room: usize) -> Result<(
     );
     let deliveries = core.backend.read(&read).instrument(span).await?;
     if core.read_claims() {
-        let claimed = deliveries.iter().filter(|delivery| delivery.deliveries > 1).count();
+        let claimed = deliveries.iter().filter(|delivery| delivery.claimed).count();
         subscription.metrics.reclaimed.add(claimed as u64);
     }
     admit(core, subscription, deliveries, sent_at).await;

@@ -1,6 +1,6 @@
 //! The messages in flight: read by this worker and not settled yet.
 //!
-//! A message is in flight while it is prefetched, running or backing off. If the store answers that a message belongs
+//! A message is in flight while it is prefetched or running. If the store answers that a message belongs
 //! to another consumer now, the worker cancels its handler and ignores its outcome. A worker never takes a message
 //! back.
 //!
@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::backend::{Release, StreamId};
+use crate::backend::{Release, Retry, StreamId};
 
 /// The messages of one stream that are in flight.
 #[derive(Debug, Default)]
@@ -48,7 +48,7 @@ impl Releasing<'_> {
     /// the reply was lost. Such messages are left out.
     pub(crate) fn not_redelivered(&self) -> Vec<Release> {
         let state = self.in_flight.state.lock();
-        self.releases.iter().filter(|release| !state.by_id.contains_key(&release.id)).copied().collect()
+        self.releases.iter().filter(|release| !state.by_id.contains_key(&release.id)).cloned().collect()
     }
 }
 
@@ -71,7 +71,8 @@ struct InFlightMessage {
     /// then.
     leased_at: Instant,
     cancelled: CancellationToken,
-    attempt: u64,
+    /// The delivery count in the store.
+    delivery: u64,
     /// The settler is settling the message. The store's reply will show whether the message still belonged to this
     /// worker.
     settling: bool,
@@ -82,7 +83,7 @@ struct InFlightMessage {
 pub(crate) struct InFlightRef {
     pub(crate) id: StreamId,
     pub(crate) tag: DeliveryTag,
-    pub(crate) attempt: u64,
+    pub(crate) delivery: u64,
 }
 
 impl InFlight {
@@ -93,7 +94,7 @@ impl InFlight {
         messages: impl Iterator<Item = (StreamId, u64)>,
     ) -> Vec<Option<(DeliveryTag, CancellationToken)>> {
         let mut state = self.state.lock();
-        messages.map(|(id, attempt)| state.add(id, attempt, leased_at)).collect()
+        messages.map(|(id, delivery)| state.add(id, delivery, leased_at)).collect()
     }
 
     /// Returns for each message whether it is still in flight.
@@ -134,15 +135,16 @@ impl InFlight {
         ids.filter_map(|(id, tag)| state.remove(id, tag)).count()
     }
 
-    /// Removes messages in order to release them, each with the delivery count that the store should set.
+    /// Removes messages in order to release them, each with the delivery count that the store should set, and how it
+    /// waits.
     pub(crate) fn remove_for_release(
         &self,
-        messages: impl Iterator<Item = ((StreamId, DeliveryTag), u64)>,
+        messages: impl Iterator<Item = ((StreamId, DeliveryTag), u64, Option<Retry>)>,
     ) -> Releasing<'_> {
         let mut state = self.state.lock();
         let releases: Vec<Release> = messages
-            .filter_map(|((id, tag), deliveries)| {
-                Some(Release { id, delivery: state.remove(id, tag)?.attempt, deliveries })
+            .filter_map(|((id, tag), deliveries, retry)| {
+                Some(Release { id, delivery: state.remove(id, tag)?.delivery, deliveries, retry })
             })
             .collect();
         state.releasing.extend(releases.iter().map(|release| release.id));
@@ -153,7 +155,7 @@ impl InFlight {
     pub(crate) fn all(&self) -> Vec<InFlightRef> {
         let state = self.state.lock();
         let rows = state.by_id.iter();
-        rows.map(|(id, row)| InFlightRef { id: *id, tag: row.tag, attempt: row.attempt }).collect()
+        rows.map(|(id, row)| InFlightRef { id: *id, tag: row.tag, delivery: row.delivery }).collect()
     }
 
     /// Returns the smallest id that is in flight or being released.
@@ -208,13 +210,13 @@ impl InFlightState {
     fn add(
         &mut self,
         id: StreamId,
-        attempt: u64,
+        delivery: u64,
         leased_at: Instant,
     ) -> Option<(DeliveryTag, CancellationToken)> {
         if let Some(row) = self.by_id.get_mut(&id) {
             // The lease had run out, and this worker itself claimed the message again. Its job here continues.
             row.leased_at = row.leased_at.max(leased_at);
-            row.attempt = attempt;
+            row.delivery = delivery;
             return None;
         }
         self.last_tag += 1;
@@ -222,7 +224,7 @@ impl InFlightState {
         let cancelled = CancellationToken::new();
         self.by_id.insert(
             id,
-            InFlightMessage { tag, leased_at, cancelled: cancelled.clone(), attempt, settling: false },
+            InFlightMessage { tag, leased_at, cancelled: cancelled.clone(), delivery, settling: false },
         );
         Some((tag, cancelled))
     }
@@ -290,7 +292,7 @@ mod tests {
     #[test]
     fn a_message_being_released_counts_until_the_store_replied() {
         let (in_flight, tags, _) = in_flight();
-        let releasing = in_flight.remove_for_release([(tags[0], 1), (tags[1], 3)].into_iter());
+        let releasing = in_flight.remove_for_release([(tags[0], 1, None), (tags[1], 3, None)].into_iter());
         assert_eq!(
             (releasing.releases.len(), in_flight.all().len(), in_flight.smallest_id()),
             (2, 0, Some(ONE))

@@ -7,10 +7,11 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use super::in_flight::{DeliveryTag, InFlightRef};
-use super::settlement::JobResult;
+use super::settlement::{Attempt, JobResult};
 use crate::backend::{Fields, StreamId};
 use crate::message::Message;
 use crate::outcome::Failure;
+use crate::retry_record::RetryRecord;
 
 /// Where a message comes from.
 #[derive(Debug)]
@@ -40,7 +41,10 @@ pub(crate) struct Job {
     pub(crate) origin: Arc<Origin>,
     pub(crate) tag: DeliveryTag,
     pub(crate) id: StreamId,
-    pub(crate) attempt: u64,
+    /// The delivery count in the store, including this delivery.
+    pub(crate) delivery: u64,
+    /// What the group remembers about the message. `None` if it never failed.
+    pub(crate) record: Option<Box<RetryRecord>>,
     pub(crate) fields: Arc<Fields>,
     pub(crate) cancelled: CancellationToken,
     /// Deduplication key under which the store remembers the message.
@@ -58,7 +62,7 @@ impl Job {
             consumer: Arc::clone(&self.origin.consumer),
             id: self.id,
             fields: Arc::clone(&self.fields),
-            attempt: self.attempt,
+            attempt: self.attempt().number(),
             cancelled: self.cancelled.clone(),
         }
     }
@@ -67,9 +71,14 @@ impl Job {
         (self.id, self.tag)
     }
 
+    /// Returns what is known about this delivery.
+    pub(crate) fn attempt(&self) -> Attempt<'_> {
+        Attempt { delivery: self.delivery, record: self.record.as_deref() }
+    }
+
     /// Returns the argument for a call that extends leases.
     pub(crate) fn in_flight_ref(&self) -> InFlightRef {
-        InFlightRef { id: self.id, tag: self.tag, attempt: self.attempt }
+        InFlightRef { id: self.id, tag: self.tag, delivery: self.delivery }
     }
 }
 

@@ -2,11 +2,11 @@
 
 mod admission;
 mod autoscaler;
-mod backing_off;
 mod breaker;
 mod builder;
 mod consumer_name;
 mod core;
+mod delayed;
 mod failure_log;
 mod fetcher;
 mod heartbeat;
@@ -14,11 +14,13 @@ mod heartbeat_task;
 mod in_flight;
 mod job;
 mod lease;
+mod next_due;
 mod outage;
 mod outbox;
 mod pool;
 mod probing;
 mod queue;
+mod records;
 mod recovery;
 mod report;
 mod retry;
@@ -50,8 +52,9 @@ use crate::metrics::Registry;
 /// * **At least once.** The worker acknowledges a message only after its handler has finished, and only while the
 ///   message still belongs to this worker. A message can be delivered again after a crash, a lost lease, a retry, a
 ///   drain or an outage. The [`Report`] and the metrics count each of these.
-/// * **No message blocks the others.** A message that backs off does not occupy a slot. The store
-///   counts a delivery before a handler sees the message, so a message that crashes workers is dead-lettered.
+/// * **No message blocks the others.** A message that backs off waits in the store, not in a worker. Its attempts and
+///   the time of its next attempt survive restarts and crashes. The store counts a delivery before a handler sees the
+///   message, so a message that crashes workers is dead-lettered.
 /// * **No order.** Handlers start as slots become free, and retries run later than other messages.
 /// * **It recovers by itself.** After a lost connection or during a failover the worker retries until the store is
 ///   reachable, and it recreates a deleted group. It logs one warning when an outage begins and one line when it ends.

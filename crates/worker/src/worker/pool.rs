@@ -160,7 +160,7 @@ fn process_span(stream: &str, job: &Job) -> Span {
         messaging.system = "redis",
         messaging.destination.name = stream,
         messaging.message.id = %job.id,
-        messaging.redis.message.delivery_count = job.attempt,
+        messaging.redis.message.delivery_count = job.attempt().number(),
     )
 }
 

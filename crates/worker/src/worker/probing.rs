@@ -86,7 +86,7 @@ impl Core {
         // The lock is held while the queue changes, so that the queue holds only while the breaker is open.
         let mut state = state.lock();
         let was_open = state.open().is_some();
-        let first_attempts = jobs.iter().filter(|job| job.attempt == 1).count();
+        let first_attempts = jobs.iter().filter(|job| job.attempt().number() == 1).count();
         let is_probe = jobs.iter().any(|job| job.is_probe);
         let transition = state.record_failure(first_attempts, is_probe, error, after, Instant::now());
         self.breaker.failing.store(state.is_failing(), Ordering::Relaxed);
@@ -226,7 +226,7 @@ impl ProbeCursor {
             if !core.queue.expects_probe() {
                 break;
             }
-            (_, *from) = claim(core, subscription, 1, *from).await?;
+            *from = claim(core, subscription, 1, *from).await?.next;
             passes -= usize::from(*from == StreamId::MIN);
             if passes == 0 {
                 break;

@@ -2,7 +2,8 @@
 //!
 //! If reads claim idle messages ([`Capability::ReadClaims`](crate::backend::Capability)), they do most of
 //! this. [`recover`] still searches the whole group periodically, but less often: for entries whose payload is gone,
-//! because no read returns these. On other stores, the search finds all idle messages.
+//! because no read returns these. On other stores, the search finds all idle messages, and those that waited for their
+//! next attempt. It then also runs when the first of these is due.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -22,13 +23,21 @@ use crate::heartbeat;
 pub(crate) const PAGE_ROWS: usize = 512;
 /// How often the worker looks for idle consumers.
 const REAP_INTERVAL: Duration = Duration::from_secs(60);
+/// Minimum time between two searches for messages that are due.
+const SEARCH_INTERVAL_MIN: Duration = Duration::from_millis(250);
+/// The worker waits at least this many times as long as its last search took.
+const SEARCH_PAUSE_FACTOR: u32 = 4;
 
 /// Claims idle messages periodically, until the worker drains.
 pub(crate) async fn recover(core: &Core, subscription: &Subscription) {
     let mut backoff = StoreBackoff::new();
     while !core.draining.is_cancelled() {
+        let started = Instant::now();
+        let mut pause = SEARCH_INTERVAL_MIN;
+        subscription.next_due.reset();
         match claim_all_idle(core, subscription).await {
-            Ok(()) => {
+            Ok(store_time) => {
+                pause = pause.max(store_time * SEARCH_PAUSE_FACTOR);
                 backoff.reset();
                 core.record_success(subscription, Operation::Claiming);
             }
@@ -42,43 +51,56 @@ pub(crate) async fn recover(core: &Core, subscription: &Subscription) {
         // Jitter, so that the workers of a group do not all search at the same moment.
         let every = core.claim_interval().mul_f64(0.75 + fastrand::f64() / 2.0);
         tokio::select! {
-            () = tokio::time::sleep(every) => {}
-            () = subscription.claimable.notified() => {}
+            () = subscription.next_due.wait(started + pause, Instant::now() + every) => {}
             () = core.draining.cancelled() => {}
         }
     }
 }
 
-/// Claims all idle messages of the group.
-pub(crate) async fn claim_all_idle(core: &Core, subscription: &Subscription) -> Result<(), Error> {
-    let mut from = StreamId::MIN;
+/// Claims all idle messages of the group. Returns how long the store took to find them.
+pub(crate) async fn claim_all_idle(core: &Core, subscription: &Subscription) -> Result<Duration, Error> {
+    let (mut from, mut store_time) = (StreamId::MIN, Duration::ZERO);
     while let Some(room) = core.queue.wait_for_room().await {
-        let (claimed, next) = claim(core, subscription, room.min(PAGE_ROWS), from).await?;
-        subscription.metrics.reclaimed.add(claimed);
-        from = next;
+        let claimed = claim(core, subscription, room.min(PAGE_ROWS), from).await?;
+        subscription.metrics.reclaimed.add(claimed.count);
+        store_time += claimed.store_time;
+        from = claimed.next;
         if from == StreamId::MIN {
             break;
         }
     }
-    Ok(())
+    Ok(store_time)
 }
 
-/// Claims up to `count` idle messages, starting at id `from`. Returns how many it claimed, and where to continue.
+/// What a call has claimed.
+pub(crate) struct ClaimedPage {
+    count: u64,
+    /// The id at which the next call continues. 0-0 after the last pending entry.
+    pub(crate) next: StreamId,
+    /// How long the call took.
+    store_time: Duration,
+}
+
+/// Claims up to `count` idle messages, starting at id `from`.
 pub(crate) async fn claim(
     core: &Core,
     subscription: &Subscription,
     count: usize,
     from: StreamId,
-) -> Result<(u64, StreamId), Error> {
+) -> Result<ClaimedPage, Error> {
     let sent_at = Instant::now();
     let claimed =
         core.backend.autoclaim(subscription.as_consumer(), core.settings.lease, from, count).await?;
+    let store_time = sent_at.elapsed();
+    if let Some(due_in) = claimed.due_in {
+        subscription.next_due.add(due_in);
+    }
     let count = claimed.deliveries.len() as u64;
     if count > 0 {
         debug!(stream = &*subscription.stream, count, "claimed idle messages");
     }
     admit(core, subscription, claimed.deliveries, sent_at).await;
-    Ok((count, claimed.next))
+    Ok(ClaimedPage { count, next: claimed.next, store_time })
 }
 
 /// Releases the messages that the previous process with this consumer name left pending.

@@ -114,8 +114,9 @@ impl Counters {
                 continue;
             }
             subscription.metrics.process_duration.observe_duration(*run_time);
-            subscription.metrics.deliveries.observe(job.attempt);
-            if job.attempt == 1 {
+            let attempt = job.attempt().number();
+            subscription.metrics.deliveries.observe(attempt);
+            if attempt == 1 {
                 let age = age_of(job.id, now).unwrap_or_default();
                 subscription.metrics.delivery_latency.observe_duration(age.saturating_sub(*run_time));
             }

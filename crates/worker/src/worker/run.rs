@@ -5,12 +5,13 @@
 //! store -------> fetcher -> admission -> queue -> pool -------> outbox -> settler -------> store
 //!                   ^           |                                           |
 //!                   |           +-- deleted, too many deliveries, duplicate +
-//!        recovery --+-- retries <-- backing off <------ retry --------------+
+//!        recovery --+-- delayed <-- possible duplicate, refused dead letter +
 //! ```
 //!
-//! Draining empties these stages in the same order. The worker reads no more messages, releases prefetched and
-//! backing-off messages, and lets running handlers finish. At the deadline it cancels the remaining handlers and
-//! releases their messages. Finally the settlers settle the jobs that are left in the outboxes.
+//! A message that failed is released and waits in the store. Draining empties the stages in the same order. The worker
+//! reads no more messages, releases prefetched and delayed messages, and lets running handlers finish. At the deadline it
+//! cancels the remaining handlers and releases their messages. Finally the settlers settle the jobs that are left in the
+//! outboxes.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -31,6 +32,7 @@ use super::heartbeat_task::beat;
 use super::lease;
 use super::pool::{CANCEL_GRACE, run_slot};
 use super::probing;
+use super::records;
 use super::recovery;
 use super::report::Report;
 use super::retry;
@@ -158,9 +160,12 @@ async fn begin(core: &Core, subscription: &Subscription) -> Result<(), Error> {
     let written_keys: Vec<String> = seen.collect();
     let mut read_keys = vec![names::redrive_key(stream, group, "0-0", 1)];
     read_keys.extend(written_keys.iter().cloned());
-    let hashes = core.settings.heartbeat.iter().map(|_| subscription.workers_key.clone()).collect();
+    let mut hashes = vec![subscription.retry_key.clone()];
+    hashes.extend(core.settings.heartbeat.iter().map(|_| subscription.workers_key.clone()));
     let access = WorkerAccess { stream, dead_letters, read_keys, written_keys, hashes };
     core.backend.check_access(&access).await?;
+    // If the key holds another type, the worker must not begin: it could settle no message that fails.
+    core.backend.hash_len(&subscription.retry_key).await?;
     let read_claims = core.backend.supports(Capability::ReadClaims, stream).await?;
     core.read_claims.store(read_claims, Ordering::Relaxed);
     core.backend.create_group(stream, group, core.settings.start).await?;
@@ -184,8 +189,13 @@ impl Tasks {
             spawn!(settlers, core, subscription, settle);
             spawn!(lease_keepers, core, subscription, lease::keep);
             spawn!(readers, core, subscription, fetch);
-            spawn!(readers, core, subscription, retry::retry);
+            spawn!(readers, core, subscription, retry::handle_delayed);
             spawn!(readers, core, subscription, recovery::recover);
+            if let Some(admin) = core.admin.clone() {
+                spawn!(readers, core, subscription, async |core, subscription| {
+                    records::delete_orphaned(core, subscription, &*admin).await;
+                });
+            }
             if let (Some(idle_for), Some(admin)) = (core.settings.reap_after, core.admin.clone()) {
                 spawn!(readers, core, subscription, async |core, subscription| {
                     recovery::remove_idle_consumers(core, subscription, &*admin, idle_for).await;
@@ -324,7 +334,7 @@ async fn release_remaining(core: &Core, subscription: &Subscription) {
         return;
     }
     let rows: Vec<Release> =
-        remaining.iter().map(|message| Release::counted(message.id, message.attempt)).collect();
+        remaining.iter().map(|message| Release::uncounted(message.id, message.delivery)).collect();
     let released = core.backend.release(subscription.as_consumer(), &rows);
     match timeout(FINAL_SETTLE_TIMEOUT, released).await {
         Ok(Ok(count)) => core.counters.released(subscription, count),

@@ -1,9 +1,9 @@
 //! Decides how a message is settled, from the result of its job. A pure function.
 
-use std::time::Duration;
-
+use crate::backend::Retry;
 use crate::backoff::Backoff;
 use crate::outcome::{Failure, Outcome, Reason};
+use crate::retry_record::RetryRecord;
 
 /// How the job of a message ended in this worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,7 +12,7 @@ pub(crate) enum JobResult {
     Outcome(Outcome),
     /// The handler failed while the circuit breaker was open: the attempt does not count.
     Uncounted(Outcome),
-    /// The handler was cancelled before it returned.
+    /// The handler was cancelled before it returned, because the worker drains or the lease was lost.
     Cancelled,
     /// No handler started, for example because the worker pauses or drains.
     NotStarted,
@@ -28,85 +28,146 @@ pub(crate) enum JobResult {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Settlement {
     Acknowledge,
-    /// Deliver the message again after this delay. The number is the delivery count that the store should set before.
-    Retry(Duration, u64),
+    /// Release the message so that it waits for its next attempt. The number is the delivery count that the store should
+    /// set.
+    Retry(Retry, u64),
     /// Move the message to the dead letters. The number is how many deliveries may have reached a handler.
     DeadLetter(Failure, u64),
     /// Release the message. The number is the delivery count that the store should set.
     Release(u64),
 }
 
-/// Decides how a message is settled after its delivery number `attempt`, of at most `max_deliveries`.
+/// What is known about a message that was delivered.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Attempt<'a> {
+    /// The delivery count in the store: deliveries without an answer since the last answer, including this delivery.
+    pub(crate) delivery: u64,
+    /// What the group remembers about the message, if anything.
+    pub(crate) record: Option<&'a RetryRecord>,
+}
+
+impl Attempt<'_> {
+    /// Returns the number of this delivery: how many deliveries may have reached a handler, including this one.
+    pub(crate) fn number(self) -> u64 {
+        let before = self.record.map_or(0, |record| record.attempts.saturating_add(record.unanswered));
+        before.saturating_add(self.delivery)
+    }
+
+    /// Returns the record after an attempt that the handler answered with a failure.
+    fn failed(self, failure: Option<&Failure>) -> RetryRecord {
+        let mut record = self.answered(failure);
+        record.attempts = record.attempts.saturating_add(1);
+        record
+    }
+
+    /// Returns the record after the handler answered with a failure, without counting the attempt.
+    fn answered(self, failure: Option<&Failure>) -> RetryRecord {
+        let mut record = self.record.cloned().unwrap_or_default();
+        record.unanswered = record.unanswered.saturating_add(self.delivery.saturating_sub(1));
+        // The handler answered, so the message has crashed no worker this time.
+        (record.begun, record.alone) = (0, false);
+        record.set_failure(failure);
+        record
+    }
+}
+
+/// Decides how a message is settled after this delivery.
+///
+/// The store counts deliveries without an answer. So an answered failure sets the count back to 0, and a delivery that
+/// ends because the worker ends does not count.
 pub(crate) fn decide_settlement(
     result: &JobResult,
-    attempt: u64,
-    max_deliveries: u64,
+    attempt: Attempt<'_>,
+    max_attempts: u64,
     backoff: &Backoff,
 ) -> Settlement {
+    let earlier = attempt.delivery.saturating_sub(1);
     match result {
         JobResult::Outcome(Outcome::Ack | Outcome::Skip) | JobResult::Duplicate => Settlement::Acknowledge,
-        JobResult::Outcome(Outcome::Reject(failure)) => Settlement::DeadLetter(failure.clone(), attempt),
-        JobResult::Outcome(Outcome::Retry { failure, .. }) if attempt >= max_deliveries => {
-            Settlement::DeadLetter(exhausted(failure.as_ref(), attempt), attempt)
+        JobResult::Outcome(Outcome::Reject(failure)) => {
+            Settlement::DeadLetter(failure.clone(), attempt.number())
         }
-        JobResult::Outcome(Outcome::Retry { after, .. }) => {
-            Settlement::Retry(after.unwrap_or_else(|| backoff.delay(attempt)), attempt)
+        JobResult::Outcome(Outcome::Retry { after, failure }) => {
+            let record = attempt.failed(failure.as_ref());
+            if record.attempts >= max_attempts {
+                return Settlement::DeadLetter(
+                    exhausted(failure.as_ref(), record.attempts),
+                    attempt.number(),
+                );
+            }
+            let after = after.unwrap_or_else(|| backoff.delay(record.attempts));
+            Settlement::Retry(Retry { after, record }, 0)
         }
-        // No handler ran, so the delivery does not count.
-        JobResult::Outcome(Outcome::NotStarted(_)) => {
-            Settlement::Retry(backoff.delay(attempt), attempt.saturating_sub(1))
+        // No handler ran, so neither the attempt nor the delivery counts.
+        JobResult::Outcome(Outcome::NotStarted(failure)) => {
+            let mut record = attempt.record.cloned().unwrap_or_default();
+            record.set_failure(Some(failure));
+            let after = backoff.delay(record.attempts.saturating_add(1));
+            Settlement::Retry(Retry { after, record }, earlier)
         }
+        // Neither the attempt nor the delivery counts.
         JobResult::Uncounted(outcome) => {
+            let record = attempt.answered(outcome.failure());
             let after = match outcome {
                 Outcome::Retry { after: Some(after), .. } => *after,
-                _ => backoff.delay(attempt),
+                _ => backoff.delay(record.attempts.saturating_add(1)),
             };
-            Settlement::Retry(after, attempt.saturating_sub(1))
+            Settlement::Retry(Retry { after, record }, 0)
         }
-        // The handler ran, so the delivery counts.
-        JobResult::Cancelled => Settlement::Release(attempt),
-        // No handler ran, so the delivery does not count.
-        JobResult::NotStarted => Settlement::Release(attempt.saturating_sub(1)),
-        // The store does not count a delivery without payload, so `attempt` is the count of earlier deliveries.
+        // No handler ran, or the worker stopped it because the worker ends.
+        JobResult::NotStarted | JobResult::Cancelled => Settlement::Release(earlier),
+        // The store does not count a delivery without payload.
         JobResult::PayloadGone => {
             let error = "the entry was deleted or trimmed while it was pending";
-            Settlement::DeadLetter(Failure::without_type(Reason::PayloadGone, error), attempt)
+            Settlement::DeadLetter(Failure::without_type(Reason::PayloadGone, error), attempt.number())
         }
-        // This delivery reaches no handler, so it does not count.
+        // This delivery reaches no handler.
         JobResult::TooManyDeliveries => {
-            let deliveries = attempt.saturating_sub(1);
-            let times = if deliveries == 1 { "once" } else { &*format!("{deliveries} times") };
+            let times = if earlier == 1 { "once" } else { &*format!("{earlier} times") };
             let error = format!(
                 "delivered {times}, but no worker reported an outcome: its handler may crash workers"
             );
-            Settlement::DeadLetter(Failure::without_type(Reason::MaxDeliveries, error), deliveries)
+            let seen = attempt.number().saturating_sub(1);
+            Settlement::DeadLetter(Failure::without_type(Reason::MaxDeliveries, error), seen)
         }
     }
 }
 
-/// Returns the failure of the last allowed attempt, with the reason `max_deliveries`.
+/// Returns the failure of the last allowed attempt, with the reason `max_attempts`.
 ///
 /// Exception: a panic or a timeout keeps its own reason, which explains more. The dead letter contains the number of
 /// deliveries anyway.
-fn exhausted(failure: Option<&Failure>, attempt: u64) -> Failure {
+fn exhausted(failure: Option<&Failure>, attempts: u64) -> Failure {
     match failure {
         Some(failure) if failure.reason == Reason::Failed => {
-            Failure { reason: Reason::MaxDeliveries, ..failure.clone() }
+            Failure { reason: Reason::MaxAttempts, ..failure.clone() }
         }
         Some(failure) => failure.clone(),
         None => {
-            let error = format!("the handler asked for a retry after {attempt} deliveries");
-            Failure::without_type(Reason::MaxDeliveries, error)
+            let times = if attempts == 1 { "once" } else { &*format!("{attempts} times") };
+            let error = format!("the handler asked for a retry {times}");
+            Failure::without_type(Reason::MaxAttempts, error)
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
-    fn settlement_at(result: JobResult, attempt: u64) -> Settlement {
-        decide_settlement(&result, attempt, 3, &Backoff::fixed(Duration::from_secs(9)).without_jitter())
+    const MAX_ATTEMPTS: u64 = 3;
+
+    fn settlement_of(result: &JobResult, attempt: Attempt<'_>) -> Settlement {
+        let backoff = Backoff::exponential(Duration::from_secs(1)..Duration::from_secs(9)).without_jitter();
+        decide_settlement(result, attempt, MAX_ATTEMPTS, &backoff)
+    }
+
+    /// The settlement of a message that has a record with this number of attempts, unless it is 0.
+    fn settlement_at(result: JobResult, attempts: u64, delivery: u64) -> Settlement {
+        let record = RetryRecord { attempts, ..RetryRecord::default() };
+        settlement_of(&result, Attempt { delivery, record: Some(&record).filter(|_| attempts > 0) })
     }
 
     fn retry(reason: Reason) -> JobResult {
@@ -124,71 +185,104 @@ mod tests {
         for result in
             [JobResult::Outcome(Outcome::Ack), JobResult::Outcome(Outcome::Skip), JobResult::Duplicate]
         {
-            assert_eq!(settlement_at(result, 9), Settlement::Acknowledge);
+            assert_eq!(settlement_at(result, 9, 9), Settlement::Acknowledge);
         }
     }
 
     #[test]
-    fn a_retry_uses_its_own_delay_or_the_back_off() {
-        assert_eq!(settlement_at(retry(Reason::Failed), 2), Settlement::Retry(Duration::from_secs(9), 2));
-        let asked = JobResult::Outcome(Outcome::retry_after(Duration::from_secs(1)));
-        assert_eq!(settlement_at(asked, 2), Settlement::Retry(Duration::from_secs(1), 2));
+    fn an_answered_failure_is_recorded_and_does_not_count_as_a_delivery() {
+        let Settlement::Retry(first, 0) = settlement_at(retry(Reason::Failed), 0, 1) else { panic!() };
+        assert_eq!((first.after, first.record.attempts), (Duration::from_secs(1), 1));
+        assert_eq!((&*first.record.error, &*first.record.reason), ("down", "failed"));
+        // Two workers died with the message before this one answered.
+        let suspect = RetryRecord { begun: 2, alone: true, ..first.record };
+        let after_crashes = Attempt { delivery: 3, record: Some(&suspect) };
+        assert_eq!(after_crashes.number(), 4);
+        let Settlement::Retry(second, 0) = settlement_of(&retry(Reason::Failed), after_crashes) else {
+            panic!()
+        };
+        assert_eq!(
+            (second.after, second.record.attempts, second.record.unanswered),
+            (Duration::from_secs(2), 2, 2)
+        );
+        assert_eq!((second.record.begun, second.record.alone), (0, false), "an answer acquits");
+        assert_eq!(Attempt { delivery: 1, record: Some(&second.record) }.number(), 5);
     }
 
     #[test]
-    fn a_handler_that_cannot_start_does_not_use_up_deliveries() {
-        for attempt in [1, 3, 99] {
+    fn a_retry_can_have_its_own_delay() {
+        let asked = JobResult::Outcome(Outcome::retry_after(Duration::from_secs(7)));
+        let Settlement::Retry(retry, 0) = settlement_at(asked, 1, 1) else { panic!() };
+        assert_eq!((retry.after, &*retry.record.error), (Duration::from_secs(7), ""));
+    }
+
+    #[test]
+    fn a_handler_that_cannot_start_uses_up_neither_attempts_nor_deliveries() {
+        for (attempts, delivery) in [(0, 1), (2, 3), (99, 99)] {
             let failure = Failure::without_type(Reason::Failed, "no such program");
-            let settlement = settlement_at(JobResult::Outcome(Outcome::NotStarted(failure)), attempt);
-            assert_eq!(settlement, Settlement::Retry(Duration::from_secs(9), attempt - 1));
+            let result = JobResult::Outcome(Outcome::NotStarted(failure));
+            let Settlement::Retry(retry, deliveries) = settlement_at(result, attempts, delivery) else {
+                panic!()
+            };
+            assert_eq!((retry.record.attempts, deliveries), (attempts, delivery - 1));
+            assert_eq!(retry.record.error, "no such program");
         }
     }
 
     #[test]
     fn a_failure_while_the_breaker_is_open_is_never_the_last() {
-        for attempt in [1, 3, 99] {
+        for attempts in [0, 2, 99] {
             let JobResult::Outcome(failed) = retry(Reason::Failed) else { panic!() };
-            let settlement = settlement_at(JobResult::Uncounted(failed), attempt);
-            assert_eq!(settlement, Settlement::Retry(Duration::from_secs(9), attempt - 1));
-            let asked = JobResult::Uncounted(Outcome::retry_after(Duration::from_secs(1)));
-            assert_eq!(settlement_at(asked, attempt), Settlement::Retry(Duration::from_secs(1), attempt - 1));
-        }
-    }
-
-    #[test]
-    fn the_last_allowed_delivery_is_dead_lettered() {
-        assert_eq!(reason_of(&settlement_at(retry(Reason::Failed), 3)), Reason::MaxDeliveries);
-        assert_eq!(reason_of(&settlement_at(retry(Reason::Panic), 3)), Reason::Panic);
-        assert_eq!(reason_of(&settlement_at(retry(Reason::Timeout), 4)), Reason::Timeout);
-        assert_eq!(reason_of(&settlement_at(JobResult::Outcome(Outcome::retry()), 3)), Reason::MaxDeliveries);
-        assert_eq!(reason_of(&settlement_at(JobResult::TooManyDeliveries, 4)), Reason::MaxDeliveries);
-    }
-
-    #[test]
-    fn a_delivery_that_reaches_no_handler_does_not_count() {
-        for (attempt, words) in [(4, "delivered 3 times"), (2, "delivered once")] {
-            let Settlement::DeadLetter(failure, deliveries) =
-                settlement_at(JobResult::TooManyDeliveries, attempt)
+            let Settlement::Retry(failed, 0) = settlement_at(JobResult::Uncounted(failed), attempts, 1)
             else {
                 panic!()
             };
-            assert_eq!(deliveries, attempt - 1);
+            assert_eq!((failed.record.attempts, &*failed.record.error), (attempts, "down"));
+            let asked = JobResult::Uncounted(Outcome::retry_after(Duration::from_secs(7)));
+            let Settlement::Retry(asked, 0) = settlement_at(asked, attempts, 1) else { panic!() };
+            assert_eq!(asked.after, Duration::from_secs(7));
+        }
+    }
+
+    #[test]
+    fn the_last_allowed_attempt_is_dead_lettered() {
+        let last = MAX_ATTEMPTS - 1;
+        assert!(matches!(settlement_at(retry(Reason::Failed), last - 1, 1), Settlement::Retry(..)));
+        assert_eq!(reason_of(&settlement_at(retry(Reason::Failed), last, 1)), Reason::MaxAttempts);
+        assert_eq!(reason_of(&settlement_at(retry(Reason::Panic), last, 1)), Reason::Panic);
+        assert_eq!(reason_of(&settlement_at(retry(Reason::Timeout), last + 1, 1)), Reason::Timeout);
+        let asked = JobResult::Outcome(Outcome::retry());
+        assert_eq!(reason_of(&settlement_at(asked, last, 1)), Reason::MaxAttempts);
+    }
+
+    #[test]
+    fn dead_letters_count_the_deliveries_that_a_handler_may_have_seen() {
+        for (delivery, words) in [(4, "delivered 3 times"), (2, "delivered once")] {
+            let Settlement::DeadLetter(failure, deliveries) =
+                settlement_at(JobResult::TooManyDeliveries, 0, delivery)
+            else {
+                panic!()
+            };
+            assert_eq!((failure.reason, deliveries), (Reason::MaxDeliveries, delivery - 1));
             assert!(failure.error.starts_with(words), "{}", failure.error);
         }
-        assert!(matches!(settlement_at(retry(Reason::Failed), 3), Settlement::DeadLetter(_, 3)));
-        assert!(matches!(settlement_at(JobResult::PayloadGone, 2), Settlement::DeadLetter(_, 2)));
+        assert!(matches!(settlement_at(JobResult::TooManyDeliveries, 2, 4), Settlement::DeadLetter(_, 5)));
+        assert!(matches!(settlement_at(retry(Reason::Failed), 2, 2), Settlement::DeadLetter(_, 4)));
+        assert!(matches!(settlement_at(JobResult::PayloadGone, 1, 1), Settlement::DeadLetter(_, 2)));
     }
 
     #[test]
     fn rejected_messages_and_missing_payloads_are_dead_lettered_immediately() {
-        assert_eq!(reason_of(&settlement_at(JobResult::Outcome(Outcome::reject("no")), 1)), Reason::Rejected);
-        assert_eq!(reason_of(&settlement_at(JobResult::PayloadGone, 1)), Reason::PayloadGone);
+        let rejected = JobResult::Outcome(Outcome::reject("no"));
+        assert_eq!(reason_of(&settlement_at(rejected, 0, 1)), Reason::Rejected);
+        assert_eq!(reason_of(&settlement_at(JobResult::PayloadGone, 0, 1)), Reason::PayloadGone);
     }
 
     #[test]
-    fn released_messages_count_only_deliveries_that_started_a_handler() {
-        assert_eq!(settlement_at(JobResult::Cancelled, 2), Settlement::Release(2));
-        assert_eq!(settlement_at(JobResult::NotStarted, 2), Settlement::Release(1));
-        assert_eq!(settlement_at(JobResult::NotStarted, 1), Settlement::Release(0));
+    fn a_delivery_that_ends_with_its_worker_does_not_count() {
+        for result in [JobResult::Cancelled, JobResult::NotStarted] {
+            assert_eq!(settlement_at(result.clone(), 0, 2), Settlement::Release(1));
+            assert_eq!(settlement_at(result, 1, 1), Settlement::Release(0));
+        }
     }
 }

@@ -3,7 +3,8 @@
 //!
 //! 1. It skips messages that are no longer in flight: their leases were lost, and other workers own them.
 //! 2. If a lease has expired, it first asks the store who owns the message.
-//! 3. It acknowledges, dead-letters or releases each message, or puts it into the retry queue.
+//! 3. It acknowledges, dead-letters or releases each message. A message that failed is released so that it waits in the
+//!    store for its next attempt.
 //!
 //! A message stays in flight, and its lease is extended, until the store has replied.
 
@@ -12,8 +13,8 @@ use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
 use tracing::{Instrument, debug_span};
 
-use super::backing_off::DelayedJob;
 use super::core::Core;
+use super::delayed::DelayedJob;
 use super::in_flight::InFlightRef;
 use super::job::{DeadLettering, FinishedJob, Job};
 use super::lease::extend;
@@ -21,7 +22,7 @@ use super::outage::Operation;
 use super::settlement::{JobResult, Settlement, decide_settlement};
 use super::subscription::Subscription;
 use crate::backend::ErrorKind::{Closed, NoGroup, Refused, Unreachable};
-use crate::backend::{Acknowledgement, BackendFuture, Error, NewDeadLetter, StreamId};
+use crate::backend::{Acknowledgement, BackendFuture, Error, NewDeadLetter, Retry, StreamId};
 use crate::dead_letter;
 use crate::message::Message;
 use crate::redrive::redrive_counts;
@@ -35,13 +36,9 @@ pub(crate) async fn settle(core: &Core, subscription: &Subscription) {
         let grouped = group_by_settlement(core, subscription, ours);
         acknowledge(core, subscription, grouped.acknowledge).await;
         dead_letter(core, subscription, grouped.dead_letter).await;
-        release(core, subscription, grouped.release).await;
-        core.counters.retried(subscription, grouped.retry.len() as u64);
-        for (due, job, deliveries) in grouped.retry {
-            subscription.in_flight.end_settling(std::iter::once(job.id_and_tag()));
-            core.keys_in_flight.remove(job.key.iter());
-            subscription.delay(due, DelayedJob::Retry(Job { key: None, ..job }, deliveries));
-        }
+        let released = release(core, subscription, grouped.release).await;
+        core.counters.released(subscription, released);
+        retry(core, subscription, grouped.retry).await;
     }
 }
 
@@ -50,11 +47,13 @@ pub(crate) async fn settle(core: &Core, subscription: &Subscription) {
 struct BySettlement {
     acknowledge: Vec<FinishedJob>,
     dead_letter: Vec<DeadLettering>,
-    /// Jobs with the delivery count that the store should set.
-    release: Vec<(Job, u64)>,
-    /// Jobs with the time at which they are due, and the delivery count that the store should set.
-    retry: Vec<(Instant, Job, u64)>,
+    release: Vec<ReleasedJob>,
+    /// Jobs that wait for their next attempt.
+    retry: Vec<ReleasedJob>,
 }
+
+/// A job, the delivery count that the store should set, and how the message waits.
+type ReleasedJob = (Job, u64, Option<Retry>);
 
 /// Delay before the next attempt to dead-letter a message that the store refused. The message stays in flight.
 const DEAD_LETTER_RETRY_DELAY: Duration = Duration::from_secs(1);
@@ -67,24 +66,18 @@ fn group_by_settlement(
 ) -> BySettlement {
     let mut grouped = BySettlement::default();
     for FinishedJob { job, result, run_time } in finished_jobs {
-        let settlement =
-            decide_settlement(&result, job.attempt, core.settings.max_deliveries, &core.settings.backoff);
-        if let Settlement::Retry(after, _) = settlement {
-            core.failure_log.attempt_failed(subscription, &job, &result, after);
+        let settings = &core.settings;
+        let settlement = decide_settlement(&result, job.attempt(), settings.max_attempts, &settings.backoff);
+        if let Settlement::Retry(retry, _) = &settlement {
+            core.failure_log.attempt_failed(subscription, &job, &result, retry.after);
         }
         match settlement {
             Settlement::Acknowledge => grouped.acknowledge.push(FinishedJob { job, result, run_time }),
             Settlement::DeadLetter(failure, deliveries) => {
                 grouped.dead_letter.push(DeadLettering { job, failure, deliveries })
             }
-            Settlement::Release(deliveries) => grouped.release.push((job, deliveries)),
-            // The worker is draining and cannot retry the message itself. It releases the message immediately.
-            Settlement::Retry(_, deliveries) if core.draining.is_cancelled() => {
-                grouped.release.push((job, deliveries));
-            }
-            Settlement::Retry(after, deliveries) => {
-                grouped.retry.push((Instant::now() + after, job, deliveries))
-            }
+            Settlement::Release(deliveries) => grouped.release.push((job, deliveries, None)),
+            Settlement::Retry(retry, deliveries) => grouped.retry.push((job, deliveries, Some(retry))),
         }
     }
     grouped
@@ -134,9 +127,10 @@ async fn acknowledge(core: &Core, subscription: &Subscription, finished: Vec<Fin
     if finished.is_empty() {
         return;
     }
-    let mut done = Acknowledgement { ids: Vec::with_capacity(finished.len()), remember: Vec::new() };
+    let mut done = Acknowledgement { ids: Vec::with_capacity(finished.len()), ..Acknowledgement::default() };
     for FinishedJob { job, result, .. } in &finished {
         done.ids.push(job.id);
+        done.forget.extend(job.record.is_some().then_some(job.id));
         if let (Some(dedupe), Some(key), JobResult::Outcome(_)) = (&core.settings.dedupe, &job.key, result) {
             done.remember.push((key.to_string(), dedupe.window));
         }
@@ -247,26 +241,37 @@ async fn write_dead_letters(
     core.backend.dead_letter(subscription.as_consumer(), &composed).await
 }
 
-async fn release(core: &Core, subscription: &Subscription, jobs: Vec<(Job, u64)>) {
-    if jobs.is_empty() {
-        return;
+/// Releases messages that failed. They wait in the store for their next attempt.
+async fn retry(core: &Core, subscription: &Subscription, jobs: Vec<ReleasedJob>) {
+    let first_due = jobs.iter().filter_map(|(_, _, retry)| Some(retry.as_ref()?.after)).min();
+    let released = release(core, subscription, jobs).await;
+    core.counters.retried(subscription, released);
+    if let Some(after) = first_due.filter(|_| !core.read_claims()) {
+        subscription.next_due.add(after);
     }
+}
+
+/// Releases messages. Returns the number released.
+async fn release(core: &Core, subscription: &Subscription, jobs: Vec<ReleasedJob>) -> u64 {
+    if jobs.is_empty() {
+        return 0;
+    }
+    core.keys_in_flight.remove(jobs.iter().filter_map(|(job, ..)| job.key.as_ref()));
     // The messages are removed from `in_flight` before they are released, because this worker's own reader may be the
     // next to get them.
-    let releasing = subscription
-        .in_flight
-        .remove_for_release(jobs.iter().map(|(job, deliveries)| (job.id_and_tag(), *deliveries)));
-    core.keys_in_flight.remove(jobs.iter().filter_map(|(job, _)| job.key.as_ref()));
+    let rows = jobs.into_iter().map(|(job, deliveries, retry)| (job.id_and_tag(), deliveries, retry));
+    let releasing = subscription.in_flight.remove_for_release(rows);
     let count = releasing.releases.len() as u64;
     let span = debug_span!(
         "nack",
         messaging.destination.name = &*subscription.stream,
         messaging.batch.message_count = count
     );
-    match core.release(subscription, releasing).instrument(span).await {
-        Some(released) => core.counters.released(subscription, released),
-        None => core.counters.left_unsettled(count),
-    }
+    let released = core.release(subscription, releasing).instrument(span).await;
+    released.unwrap_or_else(|| {
+        core.counters.left_unsettled(count);
+        0
+    })
 }
 
 /// Removes settled jobs from `in_flight` and their deduplication keys from `keys_in_flight`.

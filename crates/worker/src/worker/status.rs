@@ -80,7 +80,6 @@ async fn update_gauges(core: &Core, subscription: &Subscription, monitor: Option
     metrics.workers_busy.set(busy as f64);
     metrics.workers_idle.set(slots.saturating_sub(busy) as f64);
     metrics.prefetched.set(core.queue.len() as f64);
-    metrics.retrying.set(subscription.backing_off.lock().len() as f64);
     // While the store is unreachable the last values stay. `backend_up` shows that it is unreachable.
     if let Some(monitor) = monitor
         && let Ok(Ok(Some(group))) =
@@ -88,6 +87,9 @@ async fn update_gauges(core: &Core, subscription: &Subscription, monitor: Option
     {
         metrics.set_backlog(group.lag.count, group.lag.is_exact(), group.unread_age(), group.pending_age());
         metrics.set_missed(group.missed.count, group.missed.is_exact());
+    }
+    if let Ok(Ok(records)) = timeout(STORE_TIMEOUT, core.backend.hash_len(&subscription.retry_key)).await {
+        metrics.retrying.set(records as f64);
     }
     if let Ok(Ok(dead_letters)) =
         timeout(STORE_TIMEOUT, core.backend.stream(&subscription.dead_letters)).await

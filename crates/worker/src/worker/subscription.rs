@@ -7,14 +7,15 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::backing_off::{BackingOff, DelayedJob};
+use super::delayed::{Delayed, DelayedJob};
 use super::in_flight::InFlight;
 use super::job::{Job, Origin, SubscriptionId};
+use super::next_due::NextDue;
 use super::outage::Outage;
 use super::outbox::Outbox;
 use crate::backend::{Consumer, Read, StreamId};
 use crate::metrics::WorkerMetrics;
-use crate::names::workers_key;
+use crate::names::{retry_key, workers_key};
 
 /// One stream that a worker reads, and its messages that are in flight.
 #[derive(Debug)]
@@ -27,6 +28,8 @@ pub(crate) struct Subscription {
     pub(crate) dead_letters: String,
     /// The hash with the heartbeats of the group's workers.
     pub(crate) workers_key: String,
+    /// The hash of retry records.
+    pub(crate) retry_key: String,
     /// Messages that have been read and not settled yet.
     pub(crate) in_flight: InFlight,
     /// Finished jobs that wait for the settler.
@@ -38,12 +41,12 @@ pub(crate) struct Subscription {
     pub(crate) metrics: Arc<WorkerMetrics>,
     /// Locked by the task that recreates a deleted group.
     pub(crate) group_recreation: tokio::sync::Mutex<()>,
-    /// Messages that back off before their next attempt.
-    pub(crate) backing_off: Mutex<BackingOff<DelayedJob>>,
-    /// Notified when a job is added to `backing_off`.
+    /// Messages in flight that have something to do later.
+    pub(crate) delayed: Mutex<Delayed<DelayedJob>>,
+    /// Notified when a job is added to `delayed`.
     pub(crate) delayed_added: Notify,
-    /// Notified when released messages are available for this worker to claim.
-    pub(crate) claimable: Notify,
+    /// When the next message that waits in the store can be claimed, as far as this worker knows.
+    pub(crate) next_due: NextDue,
     /// Whether the previous process with this consumer name left pending entries. The worker claims them before it
     /// reads new entries.
     pub(crate) has_history: AtomicBool,
@@ -71,15 +74,16 @@ impl Subscription {
             origin: Arc::new(origin),
             dead_letters,
             workers_key: workers_key(stream, group),
+            retry_key: retry_key(stream, group),
             in_flight: InFlight::default(),
             outbox: Outbox::default(),
             outage: Outage::default(),
             dead_letter_outage: Outage::default(),
             metrics: Arc::clone(metrics),
             group_recreation: tokio::sync::Mutex::new(()),
-            backing_off: Mutex::default(),
+            delayed: Mutex::default(),
             delayed_added: Notify::new(),
-            claimable: Notify::new(),
+            next_due: NextDue::default(),
             has_history: AtomicBool::new(false),
             last_read: Mutex::new(StreamId::MIN),
         })
@@ -111,7 +115,7 @@ impl Subscription {
 
     /// Delays a job until `due`.
     pub(crate) fn delay(&self, due: Instant, delayed: DelayedJob) {
-        self.backing_off.lock().push(due, delayed);
+        self.delayed.lock().push(due, delayed);
         self.delayed_added.notify_one();
     }
 

@@ -6,11 +6,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use millstream_worker::backend::{ErrorKind, Start};
-use millstream_worker::names::dead_letters_of;
+use millstream_worker::names::{dead_letters_of, retry_key};
 use millstream_worker::producer::Producer;
 use millstream_worker::{Admin, Backoff, Dedupe, HandlerError, Message, Worker, WorkerHandle, connect};
 
 use super::cases;
+use super::peers::PEERS;
 use super::servers::{Program, Server};
 
 const STREAM: &str = "full";
@@ -132,6 +133,31 @@ async fn a_worker_drains_a_full_millstream_completely() {
     task.await.unwrap();
     assert_eq!((cases::pending(&*backend, STREAM).await, dead_letters(&*backend).await), (vec![], 1));
     assert_eq!(handled.load(Ordering::SeqCst), MESSAGES);
+}
+
+/// Messages that fail wait in the store, with their records, although memory is full.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_retries_on_a_full_server() {
+    let mut servers = vec![Server::start(Program::Millstream, &[])];
+    servers.extend(PEERS.iter().filter_map(|peer| Server::peer(peer, &["--maxmemory-policy", "noeviction"])));
+    for server in servers {
+        let backend = connect(&server.url()).await.unwrap();
+        fill(&*backend).await;
+        server.configure("maxmemory", "1");
+        let handler = async |message: Message| match message.attempt {
+            1 => Err(HandlerError::retry("not yet")),
+            _ => Ok(()),
+        };
+        let worker = Worker::builder(backend.clone()).stream(STREAM).group(GROUP).handler(handler);
+        let worker = worker.retry(Backoff::fixed(Duration::from_millis(10))).build().unwrap();
+        let handle = worker.handle();
+        let done =
+            async move { cases::wait_until(|| async { handle.stats().acknowledged == MESSAGES }).await };
+        let report = worker.run_until(done).await.unwrap();
+        assert_eq!((report.retried, report.unsettled), (MESSAGES, 0), "{report}");
+        assert_eq!(cases::pending(&*backend, STREAM).await, []);
+        assert_eq!(backend.hash_len(&retry_key(STREAM, GROUP)).await.unwrap(), 0);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -6,5 +6,6 @@ mod ending;
 mod heartbeats;
 mod leases;
 mod outcomes;
+mod retries;
 mod scaling;
 mod support;

@@ -82,11 +82,12 @@ async fn a_delayed_retry_does_not_block_other_messages() {
     };
     let running = run(worker(&backend).concurrency(1).handler(handler).state(handled.clone()));
     wait_until("the rest done", async || handled.len() == 100 && pending(&backend).await.len() == 50).await;
-    let report = running.drain().await;
-    assert_eq!((report.acknowledged, report.retried), (50, 50));
-    // The drain releases the delayed messages immediately, and their delivery still counts.
+    wait_until("all wait", async || running.handle.stats().retried == 50).await;
+    // The delayed messages wait in the store. Their deliveries do not count, because the handler answered.
     let rows = pending(&backend).await;
-    assert!(rows.iter().all(|row| row.consumer.is_none() && row.deliveries == 1), "{rows:?}");
+    assert!(rows.iter().all(|row| row.consumer.is_none() && row.deliveries == 0), "{rows:?}");
+    let report = running.drain().await;
+    assert_eq!((report.acknowledged, report.retried, report.released), (50, 50, 0));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -98,7 +99,7 @@ async fn panics_and_timeouts_are_retried_and_dead_lettered() {
         1 => std::future::pending().await,
         _ => {}
     };
-    let running = run(worker(&backend).handler(handler).timeout(ms(100)).max_deliveries(2));
+    let running = run(worker(&backend).handler(handler).timeout(ms(100)).max_attempts(2));
     wait_until("all done", async || all_done(&backend).await).await;
     let report = running.drain().await;
     assert_eq!((report.acknowledged, report.dead, report.panics, report.timeouts), (1, 2, 2, 2));
@@ -120,7 +121,8 @@ async fn a_handler_that_cannot_start_leaves_no_dead_letter() {
         }
         _ => Outcome::Ack,
     };
-    let running = run(worker(&backend).handler(handler).state(handled.clone()).max_deliveries(2));
+    let running =
+        run(worker(&backend).handler(handler).state(handled.clone()).max_attempts(2).max_deliveries(2));
     wait_until("all done", async || all_done(&backend).await).await;
     let report = running.drain().await;
     assert_eq!((report.acknowledged, report.dead, report.retried, report.panics), (1, 0, 5, 0));
@@ -250,6 +252,7 @@ async fn build_rejects_invalid_combinations() {
     assert!(error_of(bare().stream("a").group("g")).contains("a handler"));
     assert!(error_of(worker(&backend).handler(handler).concurrency(0)).contains("concurrency"));
     assert!(error_of(worker(&backend).handler(handler).max_deliveries(0)).contains("deliveries"));
+    assert!(error_of(worker(&backend).handler(handler).max_attempts(0)).contains("attempts"));
     assert!(error_of(worker(&backend).handler(handler).lease(ms(1))).contains("at least 50 ms"));
     assert!(error_of(worker(&backend).handler(handler).stream(STREAM)).contains("twice"));
     assert!(error_of(worker(&backend).handler(handler).dead_letter(STREAM)).contains(STREAM));

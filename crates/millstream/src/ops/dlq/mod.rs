@@ -42,7 +42,7 @@ Examples:
   millstream dlq ls
   millstream dlq ls orders
   millstream dlq ls orders --dlq '{orders}:dlq' --field-map id=original_id,error=why
-  millstream dlq ls orders --reason max_deliveries --error timeout --count 20 --json";
+  millstream dlq ls orders --reason max_attempts --error timeout --count 20 --json";
 
 const SHOW_EXAMPLES: &str = "\
 Examples:

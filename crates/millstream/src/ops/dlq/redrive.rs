@@ -21,7 +21,7 @@ pub(super) const EXAMPLES: &str = "\
 Examples:
   millstream dlq redrive orders --dry-run
   millstream dlq redrive orders --rate 100
-  millstream dlq redrive orders --reason max_deliveries --error timeout --count 10
+  millstream dlq redrive orders --reason max_attempts --error timeout --count 10
   millstream dlq redrive orders --id 1731664200000-0 --all-groups
 
 A redriven message is delivered again to the group it failed in, and to no other group. With --all-groups, it is added \

@@ -139,7 +139,8 @@ impl DeadLetterSource {
 /// Filters for dead letters. A dead letter must match all of them.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Selection {
-    /// Only dead letters with this reason: max_deliveries, rejected, decode, panic, timeout, payload_gone or failed
+    /// Only dead letters with this reason: max_attempts, max_deliveries, rejected, decode, panic, timeout, payload_gone or
+    /// failed
     #[arg(long, value_name = "REASON", value_parser = parse_reason)]
     reason: Option<Reason>,
     /// Only dead letters whose error or error type contains this text

@@ -105,7 +105,7 @@ pub(super) async fn acknowledge(common: &CommonOptions, ack: &AckArgs) -> Result
     } else {
         ack.ids.clone()
     };
-    let acknowledgement = Acknowledgement { ids: ids.clone(), remember: Vec::new() };
+    let acknowledgement = Acknowledgement { ids: ids.clone(), remember: Vec::new(), forget: ids.clone() };
     let acknowledged = backend.acknowledge(stream, group, &acknowledgement).await?;
     print_count(common, "acknowledged", acknowledged, ids.len() as u64, &ack.group_args)
 }

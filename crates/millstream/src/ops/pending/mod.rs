@@ -8,7 +8,8 @@ use std::time::Duration;
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
 use millstream_worker::backend::{PendingFilter, PendingRow, StreamId};
-use millstream_worker::retry_record::{RetryRecord, known_records};
+use millstream_worker::monitor::known_records;
+use millstream_worker::retry_record::RetryRecord;
 
 use super::confirm::Confirm;
 use super::connection::CommonOptions;

@@ -15,10 +15,10 @@ use millstream_protocol::glob;
 use millstream_store::FolderContents;
 use millstream_store::embedded::{Callable, Millstream, Refusal};
 use millstream_store::verbs::{
-    self, Acknowledge, Add, Adopt, Collect, ConsumerPath, Delete, DescribeGroup, DescribeStream, Exists,
-    Extend, GroupCreate, GroupDestroy, GroupSetId, HashDelete, HashGet, HashGetAll, HashSet, ListStreams,
-    OwnPending, Pending, PendingRows, Ping, ReadBatch, ReadFrom, ReadGroup, Remember, RemoveEmptyConsumer,
-    RemoveStream, Restore, StreamBatch, WalkIdle,
+    self, Acknowledge, Add, Adopt, Collect, ConsumerPath, DeadLettersRecorded, Delete, DescribeGroup,
+    DescribeStream, Exists, Extend, GroupCreate, GroupDestroy, GroupSetId, HashDelete, HashGet, HashGetAll,
+    HashLength, HashSet, ListStreams, OwnPending, Pending, PendingRows, Ping, ReadBatch, ReadFrom, ReadGroup,
+    ReleaseRecorded, Remember, RemoveEmptyConsumer, RemoveStream, Restore, StreamBatch, WalkIdle,
 };
 
 use super::{
@@ -26,9 +26,10 @@ use super::{
     Entry, Error, ErrorKind, GroupInfo, IdOrder, NewDeadLetter, NewEntry, PendingFilter, PendingRow,
     PendingSummary, Range, Read, ReadMany, Release, Start, StreamInfo, StreamRead, Trim,
 };
+use crate::names::retry_key;
 use values::{
-    consumer_info, error, group_info, group_start, millis, new_dead_letter, new_entry, own_release,
-    pending_row, stream_info, text,
+    all_claimed, consumer_info, error, group_info, group_start, millis, new_dead_letter, new_entry,
+    own_release, pending_row, stream_info, text,
 };
 
 /// The embedded store as a backend.
@@ -244,7 +245,7 @@ impl Backend for Embedded {
         count: usize,
     ) -> BackendFuture<'a, Vec<Delivery>> {
         let consumer = consumer_path::<String>(consumer);
-        self.call(Collect::new(OwnPending { consumer, after, count: count as u64 }))
+        self.call_then(Collect::new(OwnPending { consumer, after, count: count as u64 }), all_claimed)
     }
 
     fn autoclaim<'a>(
@@ -255,7 +256,7 @@ impl Backend for Embedded {
         count: usize,
     ) -> BackendFuture<'a, Claimed> {
         if count == 0 {
-            return Box::pin(async move { Ok(Claimed { deliveries: Vec::new(), next: from }) });
+            return Box::pin(async move { Ok(Claimed { next: from, ..Claimed::default() }) });
         }
         let verb = WalkIdle {
             consumer: consumer_path::<String>(consumer),
@@ -264,8 +265,9 @@ impl Backend for Embedded {
             min_idle_ms: millis(min_idle),
         };
         self.call_then(Collect::new(verb), |walked: verbs::Claimed<Delivery>| Claimed {
-            deliveries: walked.claimed,
+            deliveries: all_claimed(walked.claimed),
             next: walked.next.unwrap_or(StreamId::MIN),
+            due_in: None,
         })
     }
 
@@ -283,7 +285,15 @@ impl Backend for Embedded {
             Acknowledge { key: stream.to_owned(), group: group.to_owned(), ids: done.ids.clone() };
         // Without ids, do not require that the group exists.
         let acknowledge: Vec<_> = (!done.ids.is_empty()).then_some(acknowledge).into_iter().collect();
-        self.call_then((remember, acknowledge), |(_, acknowledged)| acknowledged.into_iter().sum())
+        let forget: Vec<_> = if done.forget.is_empty() {
+            Vec::new()
+        } else {
+            let fields = done.forget.iter().map(StreamId::to_string).collect();
+            vec![HashDelete { key: retry_key(stream, group), fields }]
+        };
+        self.call_then((remember, (forget, acknowledge)), |(_, (_, acknowledged))| {
+            acknowledged.into_iter().sum()
+        })
     }
 
     fn seen<'a>(&'a self, keys: &'a [String]) -> BackendFuture<'a, Vec<bool>> {
@@ -305,8 +315,17 @@ impl Backend for Embedded {
         if rows.is_empty() {
             return Box::pin(async { Ok(0) });
         }
-        let rows = rows.iter().map(own_release).collect();
-        self.call(verbs::Release { consumer: consumer_path::<String>(consumer), rows })
+        if rows.iter().all(|row| row.retry.is_none()) {
+            let rows = rows.iter().map(own_release).collect();
+            return self.call(verbs::Release { consumer: consumer_path::<String>(consumer), rows });
+        }
+        let now_ms = self.db.store().now_ms();
+        let record = |row: &Release| row.retry.as_ref().map(|retry| retry.record_at(now_ms).into_bytes());
+        self.call(ReleaseRecorded {
+            hash: retry_key(consumer.stream, consumer.group),
+            consumer: consumer_path::<String>(consumer),
+            rows: rows.iter().map(|row| (own_release(row), record(row))).collect(),
+        })
     }
 
     fn dead_letter<'a>(
@@ -319,13 +338,19 @@ impl Backend for Embedded {
             return Box::pin(async { Err(refused) });
         }
         let dead_letters = dead_letters.iter().map(new_dead_letter).collect();
-        self.call(verbs::DeadLetters { consumer: consumer_path(consumer), dead_letters })
+        let hash = Bytes::from(retry_key(consumer.stream, consumer.group));
+        let dead_letters = verbs::DeadLetters { consumer: consumer_path(consumer), dead_letters };
+        self.call(DeadLettersRecorded { dead_letters, hash })
     }
 
     fn hash_get<'a>(&'a self, key: &'a str, fields: &'a [String]) -> BackendFuture<'a, Vec<Option<Bytes>>> {
         self.call_then(HashGet { key: key.to_owned(), fields: fields.to_vec() }, |values| {
             values.into_iter().map(|value| value.map(Bytes::from)).collect()
         })
+    }
+
+    fn hash_len<'a>(&'a self, key: &'a str) -> BackendFuture<'a, u64> {
+        self.call(HashLength { key: key.to_owned() })
     }
 
     fn hash_get_all<'a>(&'a self, key: &'a str) -> BackendFuture<'a, Vec<(String, Bytes)>> {

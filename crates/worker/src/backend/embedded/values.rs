@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 
 use super::super::{
     ConsumerInfo, Delivery, Entry, Error, ErrorKind, Fields, GroupInfo, NewDeadLetter, NewEntry, PendingRow,
-    Release, Start, StreamInfo, Trim,
+    Release, Retry, Start, StreamInfo, Trim,
 };
 
 /// Returns the fields of an entry. All of them share one copy of its bytes.
@@ -45,7 +45,8 @@ const FIELD_BYTES: usize = 32;
 impl FromReturned for Delivery {
     fn from_returned(shown: &ReturnedEntry<'_, '_>) -> Option<Delivery> {
         let (id, deliveries) = (shown.id, shown.deliveries);
-        Some(Delivery { id, fields: shown.entry.map(fields_of), deliveries })
+        let claimed = shown.before.is_some();
+        Some(Delivery { id, fields: shown.entry.map(fields_of), deliveries, claimed })
     }
 }
 
@@ -53,6 +54,12 @@ impl FromReturned for Entry {
     fn from_returned(shown: &ReturnedEntry<'_, '_>) -> Option<Entry> {
         Some(Entry { id: shown.id, fields: fields_of(shown.entry?) })
     }
+}
+
+/// Marks deliveries of a verb that returns only entries that were pending.
+pub(super) fn all_claimed(mut deliveries: Vec<Delivery>) -> Vec<Delivery> {
+    deliveries.iter_mut().for_each(|delivery| delivery.claimed = true);
+    deliveries
 }
 
 /// Converts an entry to add. The bytes of its fields are shared, not copied.
@@ -75,8 +82,8 @@ fn addition(stream: Bytes, fields: &Fields) -> Add<Bytes> {
 }
 
 pub(super) fn own_release(release: &Release) -> OwnRelease {
-    let Release { id, delivery, deliveries } = *release;
-    OwnRelease { id, delivery, deliveries, delay_ms: 0 }
+    let Release { id, delivery, deliveries, ref retry } = *release;
+    OwnRelease { id, delivery, deliveries, delay_ms: retry.as_ref().map_or(0, Retry::after_ms) }
 }
 
 pub(super) fn group_start(start: Start) -> GroupStart {

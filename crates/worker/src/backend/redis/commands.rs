@@ -5,14 +5,16 @@ use std::time::Duration;
 use bytes::Bytes;
 use redis::{Cmd, RedisWrite, ToRedisArgs, ToSingleRedisArg};
 
+use crate::names::retry_key;
+
 use super::super::{
     Consumer, Fields, IdOrder, Idempotence, PendingFilter, Range, Read, ReadMany, Start, StreamId, Trim,
 };
 
 /// Maximum value that [`idle_millis`] returns: about 30 years.
 ///
-/// A released entry must match every minimum idle time. If the server cannot release entries, the backend sets their
-/// delivery time to 1970 instead, so they have been idle for longer than this. No other entry has.
+/// A released entry must match every minimum idle time. If the server cannot release entries, the backend gives them an
+/// [idle time](super::CLAIMABLE_IDLE_MS) that is longer than this. No other entry has been idle for so long.
 const IDLE_MS_MAX: u64 = 30 * 365 * 24 * 3600 * 1000;
 
 /// Number of keys that the server examines per SCAN call.
@@ -159,6 +161,13 @@ pub(super) fn release(stream: &str, group: &str, ids: &[StreamId]) -> Cmd {
     command!("XNACK", stream, group, "SILENT", "IDS", ids.len(), Ids(ids))
 }
 
+/// Releases entries, which then wait. The caller adds RETRYCOUNT with their new delivery count.
+pub(super) fn release_delayed(stream: &str, group: &str, ids: &[StreamId], delay_ms: i64) -> Cmd {
+    let mut command = release(stream, group, ids);
+    command.arg("DELAY").arg(delay_ms);
+    command
+}
+
 pub(super) fn adopt(from: Consumer<'_>, heir: &str) -> Cmd {
     command!("XADOPT", from.stream, from.group, from.name, heir)
 }
@@ -173,6 +182,11 @@ pub(super) fn pending(stream: &str, group: &str, filter: &PendingFilter) -> Cmd 
 }
 
 // Hashes
+
+/// Deletes the retry records of entries.
+pub(super) fn forget(stream: &str, group: &str, ids: &[StreamId]) -> Cmd {
+    command!("HDEL", retry_key(stream, group), Ids(ids))
+}
 
 pub(super) fn hash_set(key: &str, pairs: &[(String, Bytes)]) -> Cmd {
     let mut command = command!("HSET", key);

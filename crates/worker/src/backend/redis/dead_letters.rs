@@ -3,6 +3,8 @@
 
 use redis::Value;
 
+use crate::names::retry_key;
+
 use super::super::{Admin, Backend, Consumer, Error, ErrorKind, NewDeadLetter, PendingFilter, StreamId};
 use super::commands::{self, Id, command};
 use super::probe::Feature;
@@ -48,7 +50,8 @@ impl Redis {
         Consumer { stream, group, name }: Consumer<'_>,
         dead_letters: &[&NewDeadLetter],
     ) -> Result<Vec<StreamId>, Error> {
-        let mut keys = vec![stream];
+        let records = retry_key(stream, group);
+        let mut keys = vec![stream, &records];
         keys.extend(dead_letters.iter().map(|dead_letter| dead_letter.to.as_str()));
         let mut rows = Vec::with_capacity(dead_letters.len());
         for dead_letter in dead_letters {
@@ -63,7 +66,7 @@ impl Redis {
     /// Moves one entry without a script. Returns false if the entry is no longer pending for the consumer.
     ///
     /// 1. Extend the lease. This checks that the consumer owns the entry, and keeps others from claiming it.
-    /// 2. Add the dead letter and acknowledge the entry in one transaction.
+    /// 2. Add the dead letter, acknowledge the entry and delete its retry record in one transaction.
     async fn dead_letter_in_steps(
         &self,
         consumer: Consumer<'_>,
@@ -83,7 +86,9 @@ impl Redis {
         }
         let add = commands::add(&dead_letter.to, &dead_letter.fields, None, None);
         let acknowledge = commands::acknowledge(stream, group, &[dead_letter.origin]);
-        let mut replies = self.connection.transaction(stream, vec![add, acknowledge]).await?.into_iter();
+        let forget = commands::forget(stream, group, &[dead_letter.origin]);
+        let mut replies =
+            self.connection.transaction(stream, vec![add, acknowledge, forget]).await?.into_iter();
         let (Some(added), Some(acknowledged)) = (replies.next(), replies.next()) else {
             return Err(super::errors::unexpected_reply("two replies"));
         };

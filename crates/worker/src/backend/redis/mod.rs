@@ -41,8 +41,14 @@ use errors::from_redis;
 use nodes::Nodes;
 use probe::{Feature, FeatureProbe};
 
-/// The consumer that owns released entries on servers without XNACK, where every pending entry needs an owner.
+/// The consumer that owns released entries on servers without `XNACK … DELAY`, where every pending entry needs an owner.
 const RELEASED_CONSUMER: &str = "millstream:released";
+
+/// From this idle time on, about 50 years, an entry of [`RELEASED_CONSUMER`] can be claimed.
+///
+/// To make an entry wait, a release sets its idle time to this minus the delay. The server itself then counts the time
+/// that is left, and it does so across its restarts.
+const CLAIMABLE_IDLE_MS: u64 = 50 * 365 * 24 * 3600 * 1000;
 
 /// Number of times that the first call is repeated if the server closes a TLS connection without giving a reason.
 const TLS_RETRIES: usize = 3;

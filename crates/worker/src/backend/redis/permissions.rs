@@ -112,7 +112,8 @@ impl Redis {
     /// Sends every command that a worker needs, with arguments that change nothing. Fails with the list of all
     /// permissions that are missing.
     pub(super) async fn check_worker_access(&self, access: &WorkerAccess<'_>) -> Result<(), Error> {
-        let features = [Feature::ReadClaims, Feature::Nack, Feature::Extend, Feature::Adopt];
+        let features =
+            [Feature::ReadClaims, Feature::Nack, Feature::NackDelay, Feature::Extend, Feature::Adopt];
         let mut missing = Vec::new();
         let probes: Vec<Cmd> = features.iter().map(|feature| feature.probe(access.stream)).collect();
         let replies = self.missing_permissions(access.stream, probes, &mut missing).await?;
@@ -161,7 +162,7 @@ impl Redis {
 }
 
 /// Returns the commands of a worker, other than the probes of features, with arguments that change nothing: a group that
-/// does not exist, or an id that every server rejects.
+/// does not exist, an id that every server rejects, or a transaction that the server discards.
 fn worker_commands(access: &WorkerAccess<'_>) -> Vec<Cmd> {
     let WorkerAccess { stream, dead_letters, read_keys, written_keys, hashes } = access;
     let (group, id, invalid) = (PROBE_GROUP, Id(StreamId::new(0, 1)), "invalid");
@@ -181,15 +182,16 @@ fn worker_commands(access: &WorkerAccess<'_>) -> Vec<Cmd> {
     if !hashes.is_empty() {
         commands.push(redis::cmd("TIME"));
     }
-    for hash in hashes {
-        commands.push(command!("HMGET", hash, PROBE_GROUP));
-        commands.push(command!("HGETALL", hash));
-        commands.push(command!("HDEL", hash, PROBE_GROUP));
-    }
     commands.push(redis::cmd("MULTI"));
     // Servers check the permission for a command when they queue it. They refuse to queue TYPE without a key, so EXEC
     // executes nothing.
-    commands.extend(hashes.iter().map(|hash| command!("HSET", hash, PROBE_GROUP, 1)));
+    for hash in hashes {
+        commands.push(command!("HLEN", hash));
+        commands.push(command!("HMGET", hash, PROBE_GROUP));
+        commands.push(command!("HGETALL", hash));
+        commands.push(command!("HSET", hash, PROBE_GROUP, 1));
+        commands.push(command!("HDEL", hash, PROBE_GROUP));
+    }
     commands.push(redis::cmd("TYPE"));
     commands.push(redis::cmd("EXEC"));
     commands.extend(read_keys.iter().map(|key| command!("MGET", key)));

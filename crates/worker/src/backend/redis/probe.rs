@@ -27,6 +27,8 @@ pub(super) enum Feature {
     ReadClaims,
     /// XNACK.
     Nack,
+    /// `XNACK … DELAY`.
+    NackDelay,
     /// XEXTEND.
     Extend,
     /// XADOPT.
@@ -94,6 +96,8 @@ impl Feature {
                 command!("XREADGROUP", "GROUP", group, "c", "MAXCOUNT", 1, "STREAMS", stream, ">")
             }
             Feature::Nack => commands::release(stream, group, &[id]),
+            // A server with the option checks it before it looks for the group. Every server refuses the command.
+            Feature::NackDelay => commands::release_delayed(stream, group, &[id], -1),
             Feature::Extend => commands::extend(consumer, &[id]),
             Feature::Adopt => commands::adopt(consumer, "d"),
             // Every server rejects the id 0-0, so the command adds nothing.
@@ -114,6 +118,7 @@ impl Feature {
         Ok(match self {
             // A server without the feature takes IDMP for an invalid id.
             Feature::Idempotence => reply.is_err_and(|error| error.to_string().contains("IDMP")),
+            Feature::NackDelay => reply.is_err_and(|error| error.to_string().contains("DELAY value")),
             Feature::Scripts => reply.is_ok(),
             Feature::ExactLag => is_yes(reply),
             // A server that looks for the group has accepted the command and its options.
@@ -149,5 +154,10 @@ mod tests {
         }
         assert_eq!(learnt(Feature::Scripts, ErrorKind::Refused), Ok(false));
         assert!(Feature::Scripts.is_shown_by(Ok(Value::Int(1))).unwrap());
+        let refused = |text| Err(Error::new(ErrorKind::Refused, text));
+        let knows_delay = |text| Feature::NackDelay.is_shown_by(refused(text)).unwrap();
+        assert!(knows_delay("ERR Invalid DELAY value, must be >= 0"));
+        assert!(!knows_delay("ERR Unrecognized XNACK option 'DELAY'"));
+        assert_eq!(learnt(Feature::NackDelay, ErrorKind::NoGroup), Ok(false));
     }
 }

@@ -2,12 +2,18 @@
 
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use redis::{Cmd, Value};
 
-use super::super::{Admin, Claimed, Consumer, Delivery, Error, Fields, PendingFilter, PendingRow, StreamId};
+use crate::names::retry_key;
+use crate::retry_record::RetryRecord;
+
+use super::super::{
+    Admin, Backend, Claimed, Consumer, Delivery, Error, Fields, PendingFilter, PendingRow, StreamId,
+};
 use super::commands::{self, Id, Ids, command, idle_millis, millis};
-use super::reply::{array, count, entries, fields, id, only_stream, tuple};
-use super::{Redis, scripts};
+use super::reply::{array, count, entries, fields, id, integer, only_stream, tuple};
+use super::{CLAIMABLE_IDLE_MS, RELEASED_CONSUMER, Redis, scripts};
 
 /// Maximum time that one command blocks. Limits how long a dead server stays undetected.
 pub(super) const BLOCK_MAX: Duration = Duration::from_secs(10);
@@ -48,19 +54,21 @@ impl Redis {
     ) -> Result<Claimed, Error> {
         let Consumer { stream, group, name } = consumer;
         let rows = (Id(from), most, scan_limit(most));
-        let arguments = (group, name, idle_millis(min_idle), rows);
-        let [last, taken] = tuple(scripts::AUTOCLAIM.run(self, &[stream], arguments).await?)?;
+        let arguments = (group, name, idle_millis(min_idle), rows, RELEASED_CONSUMER, CLAIMABLE_IDLE_MS);
+        let [last, taken, due] = tuple(scripts::AUTOCLAIM.run(self, &[stream], arguments).await?)?;
         let delivery = |row| {
             let [at, counted, content] = tuple(row)?;
-            Ok(Delivery { id: id(at)?, deliveries: count(counted)?, fields: fields(content)? })
+            let (id, deliveries, fields) = (id(at)?, count(counted)?, fields(content)?);
+            Ok(Delivery { id, fields, deliveries, claimed: true })
         };
         let taken: Result<_, Error> = array(taken)?.into_iter().map(delivery).collect();
         let last = if matches!(last, Value::Nil) { None } else { Some(id(last)?) };
-        Ok(Claimed { deliveries: taken?, next: next_cursor(last) })
+        let due_in = u64::try_from(integer(due)?).ok().map(Duration::from_millis);
+        Ok(Claimed { deliveries: taken?, next: next_cursor(last), due_in })
     }
 
-    /// Claims idle entries without a script, in three steps: list pending entries, fetch their fields, claim those that
-    /// still exist.
+    /// Claims idle entries without a script, in steps: list pending entries, leave out those that wait, fetch the fields
+    /// of the others, claim those that still exist.
     ///
     /// If another consumer claims an entry in between, the entry is no longer idle, and the server does not claim it
     /// again.
@@ -75,7 +83,10 @@ impl Redis {
         let page = scan_limit(most);
         let rows = self.pending(stream, group, &PendingFilter::starting_at(from, page)).await?;
         let is_last_page = rows.len() < page;
-        let is_idle = |row: &&PendingRow| row.idle.is_none_or(|idle| idle >= min_idle);
+        let waiting = self.waiting_rows(stream, group, &rows).await?;
+        let is_idle = |row: &&PendingRow| {
+            row.idle.is_none_or(|idle| idle >= min_idle) && waiting.binary_search(&row.id).is_err()
+        };
         let mut last = rows.last().map(|row| row.id);
         let idle: Vec<&PendingRow> = rows.iter().filter(is_idle).take(most).collect();
         if idle.len() == most {
@@ -96,9 +107,32 @@ impl Redis {
         let taken = idle.into_iter().zip(contents).filter_map(|(row, fields)| {
             let is_ours = claimed.contains(&row.id);
             let deliveries = row.deliveries.saturating_add(u64::from(is_ours));
-            (is_ours || fields.is_none()).then_some(Delivery { id: row.id, fields, deliveries })
+            let delivery = Delivery { id: row.id, fields, deliveries, claimed: true };
+            (is_ours || delivery.fields.is_none()).then_some(delivery)
         });
-        Ok(Claimed { deliveries: taken.collect(), next: next_cursor(last) })
+        Ok(Claimed { deliveries: taken.collect(), next: next_cursor(last), due_in: None })
+    }
+
+    /// Returns the ids of released rows whose retry records say that they wait. XPENDING does not show it, and XCLAIM
+    /// would claim them.
+    async fn waiting_rows(
+        &self,
+        stream: &str,
+        group: &str,
+        rows: &[PendingRow],
+    ) -> Result<Vec<StreamId>, Error> {
+        let released: Vec<StreamId> =
+            rows.iter().filter(|row| row.consumer.is_none()).map(|row| row.id).collect();
+        if released.is_empty() {
+            return Ok(Vec::new());
+        }
+        let fields: Vec<String> = released.iter().map(StreamId::to_string).collect();
+        let records = self.hash_get(&retry_key(stream, group), &fields).await?;
+        let now_ms = self.now_ms(stream).await?;
+        let waits =
+            |record: Option<Bytes>| record.is_some_and(|json| RetryRecord::parse(&json).due_at_ms > now_ms);
+        let rows = released.into_iter().zip(records);
+        Ok(rows.filter_map(|(id, record)| waits(record).then_some(id)).collect())
     }
 
     /// Returns the fields of each entry, or `None` if the stream does not have it.

@@ -31,7 +31,7 @@ impl Redis {
     pub(super) async fn read_streams(&self, read: &ReadMany<'_>) -> Result<Vec<StreamRead>, Error> {
         let Some(first) = read.streams.first().filter(|_| read.count > 0) else { return Ok(Vec::new()) };
         let claim_idle = match read.claim_idle {
-            Some(idle) if self.has(Feature::ReadClaims, first).await? => Some(idle),
+            Some(idle) if self.read_claims(first).await? => Some(idle),
             _ => None,
         };
         let read = &ReadMany { claim_idle, ..*read };

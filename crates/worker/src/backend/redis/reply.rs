@@ -109,15 +109,18 @@ pub(super) fn entries(value: Value) -> Result<Vec<Entry>, Error> {
     array(value)?.into_iter().map(entry).collect()
 }
 
-/// Parses the entries of a reply of XREADGROUP. Claimed entries also have an idle time and their previous deliveries.
+/// Parses the entries of a reply of XREADGROUP. If the read also claims, each entry has an idle time and its previous
+/// deliveries. Both are 0 for a new entry. The idle time of a released entry is -1.
 pub(super) fn deliveries(value: Value) -> Result<Vec<Delivery>, Error> {
     let delivery = |value| {
         let mut parts = array(value)?.into_iter();
         let (Some(at), Some(content)) = (parts.next(), parts.next()) else {
             return Err(unexpected_reply("an entry"));
         };
-        let previous = parts.nth(1).map_or(Ok(0), count)?;
-        Ok(Delivery { id: id(at)?, fields: fields(content)?, deliveries: previous.saturating_add(1) })
+        let idle = parts.next().map_or(Ok(0), integer)?;
+        let previous = parts.next().map_or(Ok(0), count)?;
+        let (claimed, deliveries) = (idle != 0 || previous != 0, previous.saturating_add(1));
+        Ok(Delivery { id: id(at)?, fields: fields(content)?, deliveries, claimed })
     };
     array(value)?.into_iter().map(delivery).collect()
 }
@@ -263,9 +266,13 @@ mod tests {
 
     #[test]
     fn claimed_entries_count_this_delivery_and_deleted_ones_have_no_fields() {
-        let claimed = Value::Array(vec![bulk("1-1"), Value::Nil, Value::Int(900), Value::Int(3)]);
-        let read = deliveries(Value::Array(vec![claimed])).unwrap();
+        let row = |idle, previous| {
+            Value::Array(vec![bulk("1-1"), Value::Nil, Value::Int(idle), Value::Int(previous)])
+        };
+        let read = deliveries(Value::Array(vec![row(900, 3), row(-1, 0), row(0, 0)])).unwrap();
         assert_eq!((read[0].deliveries, &read[0].fields), (4, &None));
+        let counts: Vec<_> = read.iter().map(|row| (row.deliveries, row.claimed)).collect();
+        assert_eq!(counts, [(4, true), (1, true), (1, false)]);
     }
 
     #[test]

@@ -99,45 +99,62 @@ end
 return ours",
 );
 
-/// Releases those of the consumer's pending entries whose delivery count is as expected. Returns their number.
+/// Releases those of the consumer's pending entries whose delivery count is as expected, and writes their retry records.
+/// Returns their number.
 ///
-/// A released entry moves to the consumer [`RELEASED_CONSUMER`](super::RELEASED_CONSUMER), with a delivery time of
-/// 0 (the year 1970), so that it is immediately idle long enough to be claimed.
+/// A released entry moves to the consumer [`RELEASED_CONSUMER`](super::RELEASED_CONSUMER), with an idle time that says
+/// when it [can be claimed](super::CLAIMABLE_IDLE_MS).
 ///
-/// KEYS: stream. ARGV: group, consumer, new owner; then for each entry its id, its expected delivery count, and its new
-/// delivery count.
+/// The record comes without its times: the script adds them by the clock of the server. The entry is released first. A
+/// server without memory refuses a script whose first write needs memory, but not a later one.
+///
+/// KEYS: stream, hash of retry records. ARGV: group, consumer, new owner, idle time of an entry that can be claimed; then
+/// for each entry its id, its expected delivery count, its new delivery count, its delay in ms, and its record as a JSON
+/// object, or an empty text.
 pub(super) static RELEASE: Script = Script::new(
-    r"
-local released = 0
-for i = 4, #ARGV, 3 do
-  local id = ARGV[i]
+    r#"
+local records = redis.pcall('HLEN', KEYS[2])
+if type(records) == 'table' then return records end
+local time = redis.call('TIME')
+local released, now = 0, time[1] * 1000 + math.floor(time[2] / 1000)
+for i = 5, #ARGV, 5 do
+  local id, delay, record = ARGV[i], tonumber(ARGV[i + 3]), ARGV[i + 4]
   local row = redis.pcall('XPENDING', KEYS[1], ARGV[1], id, id, 1, ARGV[2])
   if row.err then return row end
   if #row > 0 and row[1][4] == tonumber(ARGV[i + 1]) and #redis.call('XRANGE', KEYS[1], id, id) > 0 then
-    redis.call('XCLAIM', KEYS[1], ARGV[1], ARGV[3], 0, id, 'TIME', 0, 'RETRYCOUNT', ARGV[i + 2], 'JUSTID')
+    local idle = string.format('%.0f', ARGV[4] - delay)
+    redis.call('XCLAIM', KEYS[1], ARGV[1], ARGV[3], 0, id, 'IDLE', idle, 'RETRYCOUNT', ARGV[i + 2], 'JUSTID')
+    if record ~= '' then
+      local times = string.format('{"due_at_ms":%.0f,"failed_at_ms":%.0f', now + delay, now)
+      local rest = record == '{}' and '}' or ',' .. string.sub(record, 2)
+      redis.call('HSET', KEYS[2], id, times .. rest)
+    end
     released = released + 1
   end
 end
-return released",
+return released"#,
 );
 
-/// Moves pending entries to dead-letter streams. Returns the ids moved.
+/// Moves pending entries to dead-letter streams and deletes their retry records. Returns the ids moved.
 ///
 /// Moves only the consumer's own entries. Exception: a pending entry whose stream entry was deleted can belong to any
 /// consumer.
 ///
-/// KEYS: stream, then for each entry its dead-letter stream. ARGV: group, consumer; then for each entry its id, the
-/// number of arguments that its fields take, and its fields.
+/// KEYS: stream, hash of retry records, then for each entry its dead-letter stream. ARGV: group, consumer; then for each
+/// entry its id, the number of arguments that its fields take, and its fields.
 pub(super) static DEAD_LETTER: Script = Script::new(
     r"
+local records = redis.pcall('HLEN', KEYS[2])
+if type(records) == 'table' then return records end
 local moved, i = {}, 3
-for dead_letter = 2, #KEYS do
+for dead_letter = 3, #KEYS do
   local id, fields = ARGV[i], tonumber(ARGV[i + 1])
   local row = redis.pcall('XPENDING', KEYS[1], ARGV[1], id, id, 1)
   if row.err then return row end
   if #row > 0 and (row[1][2] == ARGV[2] or #redis.call('XRANGE', KEYS[1], id, id) == 0) then
     redis.call('XADD', KEYS[dead_letter], '*', unpack(ARGV, i + 2, i + 1 + fields))
     redis.call('XACK', KEYS[1], ARGV[1], id)
+    if records > 0 then redis.call('HDEL', KEYS[2], id) end
     moved[#moved + 1] = id
   end
   i = i + 2 + fields
@@ -186,21 +203,28 @@ redis.call('XGROUP', 'DELCONSUMER', KEYS[1], ARGV[1], ARGV[2])
 return 1",
 );
 
-/// Claims idle and released pending entries. A released entry has an idle time of -1 on a server with XNACK.
+/// Claims idle and released pending entries, but not those that wait. A released entry has an idle time of -1 on a server
+/// with XNACK. Elsewhere it belongs to [`RELEASED_CONSUMER`](super::RELEASED_CONSUMER), and its idle time says
+/// [how long it waits](super::CLAIMABLE_IDLE_MS).
 ///
-/// Returns the last id examined, or nil after the last pending entry; and for each entry its id, its delivery count and
-/// its fields, or nil if it was deleted from the stream.
+/// Returns the last id examined, or nil after the last pending entry; for each claimed entry its id, its delivery count
+/// and its fields, or nil if it was deleted from the stream; and the time in ms until the first entry that waits can be
+/// claimed, or -1.
 ///
 /// KEYS: stream. ARGV: group, consumer, minimum idle time in ms, first id, maximum number of entries to claim, maximum
-/// number of entries to examine.
+/// number of entries to examine, owner of released entries, idle time of one that can be claimed.
 pub(super) static AUTOCLAIM: Script = Script::new(
     r"
 local rows = redis.pcall('XPENDING', KEYS[1], ARGV[1], ARGV[4], '+', ARGV[6])
 if rows.err then return rows end
-local taken, last, max = {}, false, tonumber(ARGV[5])
+local taken, last, max, due = {}, false, tonumber(ARGV[5]), -1
+local min_idle, claimable = tonumber(ARGV[3]), tonumber(ARGV[8])
 for at, row in ipairs(rows) do
   if #taken == max then break end
-  if row[3] < 0 or row[3] >= tonumber(ARGV[3]) then
+  local idle = row[3]
+  if row[2] == ARGV[7] and idle < claimable then
+    if due < 0 or claimable - idle < due then due = claimable - idle end
+  elseif idle < 0 or idle >= min_idle then
     local entry = redis.call('XRANGE', KEYS[1], row[1], row[1])[1]
     if entry then
       redis.call('XCLAIM', KEYS[1], ARGV[1], ARGV[2], 0, row[1], 'RETRYCOUNT', row[4] + 1, 'JUSTID')
@@ -212,7 +236,7 @@ for at, row in ipairs(rows) do
   last = row[1]
   if at == #rows and #rows < tonumber(ARGV[6]) then last = false end
 end
-return {last, taken}",
+return {last, taken, due}",
 );
 
 /// Makes an entry pending again, as if it had been released. Returns 1, or 0 if the stream does not have the entry.
@@ -236,7 +260,8 @@ mod tests {
     #[test]
     fn the_commands_of_a_script_are_found_in_its_code() {
         assert_eq!(commands_of(RESTORE.hash()), ["xclaim", "xpending", "xrange"]);
-        assert_eq!(commands_of(DEAD_LETTER.code), ["xack", "xadd", "xpending", "xrange"]);
+        assert_eq!(commands_of(DEAD_LETTER.code), ["hdel", "hlen", "xack", "xadd", "xpending", "xrange"]);
+        assert_eq!(commands_of(RELEASE.code), ["hlen", "hset", "time", "xclaim", "xpending", "xrange"]);
         assert_eq!(commands_of(REMOVE_EMPTY_CONSUMER.hash()), ["xgroup|delconsumer", "xpending"]);
         assert_eq!(commands_of("return 1"), [""; 0]);
     }

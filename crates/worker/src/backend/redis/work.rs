@@ -6,10 +6,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use redis::{Cmd, Value};
 
+use crate::names::retry_key;
+
 use super::super::{
     Acknowledgement, AddOutcome, Admin, Backend, BackendFuture, Capability, Claimed, Consumer, Delivery,
-    Error, ErrorKind, NewDeadLetter, NewEntry, PendingFilter, Read, ReadMany, Release, Start, StreamId,
-    StreamInfo, StreamRead, Trim, WorkerAccess,
+    Error, ErrorKind, NewDeadLetter, NewEntry, PendingFilter, Read, ReadMany, Release, Retry, Start,
+    StreamId, StreamInfo, StreamRead, Trim, WorkerAccess,
 };
 use super::commands::{self, Id, Ids, command, millis};
 use super::connection::Outcome;
@@ -21,12 +23,13 @@ use super::reply::{
 };
 use super::scripts::{self, ROWS_PER_SCRIPT};
 use super::slots::slot_of;
-use super::{RELEASED_CONSUMER, Redis};
+use super::{CLAIMABLE_IDLE_MS, RELEASED_CONSUMER, Redis};
 
 impl Backend for Redis {
     fn supports<'a>(&'a self, capability: Capability, stream: &'a str) -> BackendFuture<'a, bool> {
         let feature = match capability {
-            Capability::ReadClaims => Feature::ReadClaims,
+            Capability::ReadClaims => return Box::pin(self.read_claims(stream)),
+            Capability::DelayedRelease => Feature::NackDelay,
             Capability::Releases => Feature::Nack,
             Capability::Extends => Feature::Extend,
             Capability::IdempotentAdds => Feature::Idempotence,
@@ -119,7 +122,7 @@ impl Backend for Redis {
                 return Ok(Vec::new());
             }
             let claim_idle = match read.claim_idle {
-                Some(idle) if self.has(Feature::ReadClaims, read.stream).await? => Some(idle),
+                Some(idle) if self.read_claims(read.stream).await? => Some(idle),
                 _ => None,
             };
             let read = &Read { claim_idle, ..*read };
@@ -152,7 +155,12 @@ impl Backend for Redis {
             let contents = self.fetch_fields(stream, rows.iter().map(|row| row.id)).await?;
             let rows = rows.into_iter().zip(contents);
             Ok(rows
-                .map(|(row, fields)| Delivery { id: row.id, fields, deliveries: row.deliveries })
+                .map(|(row, fields)| Delivery {
+                    id: row.id,
+                    fields,
+                    deliveries: row.deliveries,
+                    claimed: true,
+                })
                 .collect())
         })
     }
@@ -166,7 +174,7 @@ impl Backend for Redis {
     ) -> BackendFuture<'a, Claimed> {
         Box::pin(async move {
             if count == 0 {
-                return Ok(Claimed { deliveries: Vec::new(), next: from });
+                return Ok(Claimed { next: from, ..Claimed::default() });
             }
             match self.has(Feature::Scripts, consumer.stream).await? {
                 true => self.autoclaim_by_script(consumer, min_idle, from, count).await,
@@ -184,26 +192,32 @@ impl Backend for Redis {
         Box::pin(async move {
             let slot = slot_of(stream);
             let can_join_transaction = |key: &str| !self.connection.is_cluster() || slot_of(key) == slot;
-            let mut transaction = Vec::new();
+            let mut commands = Vec::new();
             for (key, lifetime) in &done.remember {
                 let set = command!("SET", key, 1, "PX", millis(*lifetime).max(1));
                 if can_join_transaction(key) {
-                    transaction.push(set);
+                    commands.push(set);
                 } else {
                     // The key may be on another node, which cannot join the transaction: store it first.
                     self.connection.command(key, set).await?;
                 }
             }
+            let keys = commands.len();
             if !done.ids.is_empty() {
-                transaction.push(commands::acknowledge(stream, group, &done.ids));
+                commands.push(commands::acknowledge(stream, group, &done.ids));
             }
-            let mut replies = match transaction.len() {
-                0 | 1 => self.connection.pipeline(stream, transaction).await?,
-                _ => self.connection.transaction(stream, transaction).await?,
+            // After the acknowledgement: if the server stops in between, a record stays, and a worker deletes it later.
+            // Without deduplication keys this needs no transaction, which a server without memory would refuse.
+            if !done.forget.is_empty() {
+                commands.push(commands::forget(stream, group, &done.forget));
+            }
+            let replies = match keys {
+                1.. if !done.ids.is_empty() => self.connection.transaction(stream, commands).await?,
+                _ => self.connection.pipeline(stream, commands).await?,
             };
-            let last = replies.pop().filter(|_| !done.ids.is_empty());
-            replies.into_iter().try_for_each(|reply| checked(reply).map(drop))?;
-            last.map_or(Ok(0), count)
+            let replies = replies.into_iter().map(checked).collect::<Result<Vec<_>, _>>()?;
+            let acknowledged = replies.into_iter().nth(keys).filter(|_| !done.ids.is_empty());
+            acknowledged.map_or(Ok(0), count)
         })
     }
 
@@ -255,15 +269,20 @@ impl Backend for Redis {
             if rows.is_empty() {
                 return Ok(0);
             }
-            if self.has(Feature::Nack, stream).await? {
+            if self.has(Feature::NackDelay, stream).await? {
                 return self.release_natively(consumer, rows).await;
             }
-            let mut released = 0;
+            let (records, mut released) = (retry_key(stream, group), 0);
             for chunk in rows.chunks(ROWS_PER_SCRIPT) {
-                let chunk: Vec<_> =
-                    chunk.iter().map(|row| (Id(row.id), row.delivery, row.deliveries)).collect();
-                let arguments = (group, name, RELEASED_CONSUMER, chunk);
-                released += count(scripts::RELEASE.run(self, &[stream], arguments).await?)?;
+                let row = |row: &Release| {
+                    let retry = row.retry.as_ref();
+                    let delay_ms = retry.map_or(0, Retry::after_ms);
+                    let record = retry.map_or(String::new(), |retry| retry.record.without_times().to_json());
+                    (Id(row.id), row.delivery, row.deliveries, delay_ms, record)
+                };
+                let rows: Vec<_> = chunk.iter().map(row).collect();
+                let arguments = (group, name, RELEASED_CONSUMER, CLAIMABLE_IDLE_MS, rows);
+                released += count(scripts::RELEASE.run(self, &[stream, &records], arguments).await?)?;
             }
             Ok(released)
         })
@@ -289,6 +308,10 @@ impl Backend for Redis {
             let value = |value| if matches!(value, Value::Nil) { Ok(None) } else { bytes(value).map(Some) };
             array(reply)?.into_iter().map(value).collect()
         })
+    }
+
+    fn hash_len<'a>(&'a self, key: &'a str) -> BackendFuture<'a, u64> {
+        Box::pin(async move { count(self.connection.command(key, command!("HLEN", key)).await?) })
     }
 
     fn hash_get_all<'a>(&'a self, key: &'a str) -> BackendFuture<'a, Vec<(String, Bytes)>> {
@@ -346,11 +369,17 @@ fn added_ids(outcomes: Vec<Outcome>, error: Option<Error>) -> Result<Vec<StreamI
 }
 
 impl Redis {
+    /// Whether reads claim idle entries. If the server cannot make released entries wait, they must not: a read would
+    /// claim an entry that waits.
+    pub(super) async fn read_claims(&self, stream: &str) -> Result<bool, Error> {
+        Ok(self.has(Feature::ReadClaims, stream).await? && self.has(Feature::NackDelay, stream).await?)
+    }
+
     /// Releases entries with XNACK, which checks neither the owner nor the delivery count of an entry.
     ///
     /// 1. Extend the leases. This checks the owner, and keeps other consumers from claiming the entries.
     /// 2. Look up the delivery counts, and skip entries that have been delivered again.
-    /// 3. Release the rest.
+    /// 3. Write the records of the rest and release them, in one transaction.
     async fn release_natively(&self, consumer: Consumer<'_>, rows: &[Release]) -> Result<u64, Error> {
         let Consumer { stream, group, name } = consumer;
         let ids: Vec<StreamId> = rows.iter().map(|row| row.id).collect();
@@ -364,14 +393,36 @@ impl Redis {
         let found = found.map(|reply| array(reply)?.into_iter().map(pending_row).next().transpose());
         let mut found = found.collect::<Result<Vec<_>, _>>()?.into_iter();
         rows.retain(|row| found.next().flatten().is_some_and(|found| found.deliveries == row.delivery));
-        rows.sort_by_key(|row| row.deliveries);
+        let key = |row: &Release| (row.deliveries, row.retry.as_ref().map_or(0, Retry::after_ms));
+        rows.sort_by_key(|row| key(row));
         let mut releases = Vec::new();
-        for same in rows.chunk_by(|a, b| a.deliveries == b.deliveries) {
+        for same in rows.chunk_by(|a, b| key(a) == key(b)) {
             let ids: Vec<StreamId> = same.iter().map(|row| row.id).collect();
-            let mut release = commands::release(stream, group, &ids);
-            release.arg("RETRYCOUNT").arg(same[0].deliveries);
+            let (deliveries, delay_ms) = key(same[0]);
+            let mut release = match delay_ms {
+                0 => commands::release(stream, group, &ids),
+                // At most ten years.
+                _ => commands::release_delayed(stream, group, &ids, delay_ms as i64),
+            };
+            release.arg("RETRYCOUNT").arg(deliveries);
             releases.push(release);
         }
-        self.connection.pipeline(stream, releases).await?.into_iter().map(count).sum()
+        if rows.iter().all(|row| row.retry.is_none()) {
+            return self.connection.pipeline(stream, releases).await?.into_iter().map(count).sum();
+        }
+        // A transaction does not roll back: check now what could make the HSET fail.
+        let key = retry_key(stream, group);
+        self.hash_len(&key).await?;
+        let now_ms = self.now_ms(stream).await?;
+        let record = |row: &&Release| {
+            let json = row.retry.as_ref()?.record_at(now_ms);
+            Some((row.id.to_string(), Bytes::from(json)))
+        };
+        let records: Vec<(String, Bytes)> = rows.iter().filter_map(record).collect();
+        releases.insert(0, commands::hash_set(&key, &records));
+        let replies = self.connection.transaction(stream, releases).await?;
+        let mut replies = replies.into_iter();
+        checked(replies.next().unwrap_or(Value::Nil))?;
+        replies.map(count).sum()
     }
 }

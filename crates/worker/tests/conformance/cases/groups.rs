@@ -129,7 +129,7 @@ async fn remove_consumers(backend: &dyn Admin) {
     // remove_empty_consumer keeps a consumer with pending entries, and removes one without.
     assert!(!backend.remove_empty_consumer(consumer(stream, "c")).await.unwrap());
     assert_eq!(pending(backend, stream).await.len(), 4);
-    let done = Acknowledgement { ids: ids.clone(), remember: Vec::new() };
+    let done = Acknowledgement { ids: ids.clone(), ..Acknowledgement::default() };
     assert_eq!(backend.acknowledge(stream, "g", &done).await.unwrap(), 4);
     assert!(backend.remove_empty_consumer(consumer(stream, "c")).await.unwrap());
     assert_eq!(backend.consumers(stream, "g").await.unwrap(), []);

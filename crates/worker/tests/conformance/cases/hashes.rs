@@ -23,7 +23,7 @@ fn pair(field: &str, value: &[u8]) -> (String, Bytes) {
 async fn set_get_and_delete_fields(backend: &dyn Admin) {
     let key = &*retry_key("hashes", "g");
     assert_eq!(backend.hash_get(key, &names(&["a", "b"])).await.unwrap(), [None, None]);
-    assert_eq!(backend.hash_get_all(key).await.unwrap(), []);
+    assert_eq!((backend.hash_get_all(key).await.unwrap(), backend.hash_len(key).await.unwrap()), (vec![], 0));
     assert_eq!(backend.hash_delete(key, &names(&["a"])).await.unwrap(), 0);
     backend.hash_set(key, &[]).await.unwrap();
     assert_eq!(backend.hash_get(key, &[]).await.unwrap(), []);
@@ -43,6 +43,7 @@ async fn set_get_and_delete_fields(backend: &dyn Admin) {
     expected.extend([pair("a", b"1"), pair("b", b"\r\n"), pair("c", b"")]);
     expected.sort_unstable();
     assert_eq!(all, expected);
+    assert_eq!(backend.hash_len(key).await.unwrap(), 2003);
 
     let fields: Vec<String> = many.into_iter().map(|(field, _)| field).collect();
     assert_eq!(backend.hash_delete(key, &fields).await.unwrap(), 2000);
@@ -56,6 +57,7 @@ async fn refuse_other_types(backend: &dyn Admin) {
     let wrong = Some(ErrorKind::WrongType);
     assert_eq!(kind(backend.hash_get(key, &names(&["a"])).await), wrong);
     assert_eq!(kind(backend.hash_get_all(key).await), wrong);
+    assert_eq!(kind(backend.hash_len(key).await), wrong);
     assert_eq!(kind(backend.hash_set(key, &[pair("a", b"1")]).await), wrong);
     assert_eq!(kind(backend.hash_delete(key, &names(&["a"])).await), wrong);
 }

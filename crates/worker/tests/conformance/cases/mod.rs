@@ -9,6 +9,7 @@ pub(crate) mod many;
 pub(crate) mod producing;
 pub(crate) mod reading;
 pub(crate) mod settling;
+pub(crate) mod waiting;
 
 use std::time::{Duration, Instant};
 
@@ -33,6 +34,7 @@ pub(crate) async fn all(backend: &dyn Admin) {
     listing::all(backend).await;
     idle::all(backend).await;
     hashes::all(backend).await;
+    waiting::all(backend).await;
 }
 
 /// Stores data, and disconnects the store during a blocked read.
@@ -103,7 +105,7 @@ pub(crate) fn consumer<'a>(stream: &'a str, name: &'a str) -> Consumer<'a> {
 }
 
 pub(crate) fn done(ids: &[StreamId]) -> Acknowledgement {
-    Acknowledgement { ids: ids.to_vec(), remember: Vec::new() }
+    Acknowledgement { ids: ids.to_vec(), ..Acknowledgement::default() }
 }
 
 pub(crate) fn dead_letter(origin: StreamId, to: &str) -> NewDeadLetter {
@@ -117,6 +119,6 @@ pub(crate) fn kind<T>(answer: Result<T, millstream_worker::Error>) -> Option<Err
 /// Creates a key that is not a stream.
 pub(crate) async fn make_a_string(backend: &dyn Admin, key: &str) {
     let remember = vec![(key.to_owned(), Duration::from_secs(3600))];
-    let done = Acknowledgement { ids: Vec::new(), remember };
+    let done = Acknowledgement { remember, ..Acknowledgement::default() };
     assert_eq!(backend.acknowledge(key, "g", &done).await.unwrap(), 0);
 }

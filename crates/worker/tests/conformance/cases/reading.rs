@@ -122,7 +122,7 @@ async fn claim_released_entries(backend: &dyn Admin) {
     let stream = "reading:released";
     let ids = make_stream(backend, stream, 2).await;
     backend.read(&reader(stream, "a", 2)).await.unwrap();
-    let back = [Release { id: ids[1], delivery: 1, deliveries: 0 }];
+    let back = [Release::uncounted(ids[1], 1)];
     assert_eq!(backend.release(consumer(stream, "a"), &back).await.unwrap(), 1);
     let long = Duration::from_secs(3600);
     let taken = backend.autoclaim(consumer(stream, "b"), long, StreamId::MIN, 10).await.unwrap();
@@ -170,7 +170,7 @@ async fn claiming_reads(backend: &dyn Admin) {
     assert_eq!(backend.read(&claiming(Duration::from_secs(3600))).await.unwrap(), []);
     // A blocked claiming read gets an entry that is released.
     let blocking = Read { block: Some(super::TIMEOUT), ..claiming(Duration::from_secs(3600)) };
-    let back = [Release { id: ids[1], delivery: 2, deliveries: 7 }];
+    let back = [Release { deliveries: 7, ..Release::counted(ids[1], 2) }];
     let (read, released) = tokio::join!(backend.read(&blocking), async {
         tokio::time::sleep(Duration::from_millis(100)).await;
         backend.release(consumer(stream, "b"), &back).await.unwrap()

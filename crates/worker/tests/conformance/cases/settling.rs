@@ -51,7 +51,7 @@ async fn remember_handled_keys(backend: &dyn Admin) {
     assert_eq!(backend.seen(&keys).await.unwrap(), [false; 3]);
     let (long, short) = (Duration::from_secs(3600), Duration::from_millis(80));
     let remember = vec![(keys[0].clone(), long), (keys[1].clone(), long), (keys[2].clone(), short)];
-    let done = Acknowledgement { ids: ids.clone(), remember };
+    let done = Acknowledgement { ids: ids.clone(), remember, forget: Vec::new() };
     assert_eq!(backend.acknowledge(stream, "g", &done).await.unwrap(), 1);
     assert_eq!(backend.seen(&keys[..2]).await.unwrap(), [true; 2]);
     wait_until(|| async { backend.seen(&keys).await.unwrap() == [true, true, false] }).await;
@@ -88,7 +88,7 @@ async fn release_entries(backend: &dyn Admin) {
     backend.read(&reader(stream, "a", 2)).await.unwrap();
     backend.read(&reader(stream, "b", 1)).await.unwrap();
     assert_eq!(backend.release(consumer(stream, "a"), &[]).await.unwrap(), 0);
-    let back = |id, deliveries| Release { id, delivery: 1, deliveries };
+    let back = |id, deliveries| Release { deliveries, ..Release::counted(id, 1) };
     let rows = [back(ids[0], 4), back(ids[1], 0), back(ids[2], 9), back(StreamId::new(1, 1), 1)];
     assert_eq!(backend.release(consumer(stream, "nobody"), &rows).await.unwrap(), 0);
     assert_eq!(backend.release(consumer(stream, "a"), &rows).await.unwrap(), 2);
@@ -288,7 +288,7 @@ pub(crate) async fn without_memory(backend: &dyn Admin, limit: impl Fn(&str)) {
         Some(ErrorKind::NotWritable)
     );
     let remember = vec![("{settling:memory}:seen".to_owned(), Duration::from_secs(60))];
-    let done = Acknowledgement { ids: ids.clone(), remember };
+    let done = Acknowledgement { ids: ids.clone(), remember, forget: Vec::new() };
     assert_eq!(kind(backend.acknowledge(stream, "g", &done).await), Some(ErrorKind::NotWritable));
     assert_eq!(pending(backend, stream).await.len(), 1, "acknowledged although the key was not stored");
     limit("0");

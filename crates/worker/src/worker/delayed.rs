@@ -1,4 +1,5 @@
-//! The retry queue: messages that the worker handles again at a later time.
+//! Messages in flight with which the worker has something to do later. Retries are not among them: a message that backs
+//! off waits in the store.
 
 use std::collections::BTreeMap;
 
@@ -9,8 +10,6 @@ use super::job::{DeadLettering, Job};
 /// A message with something to do later.
 #[derive(Debug)]
 pub(crate) enum DelayedJob {
-    /// Deliver the message again. The number is the delivery count that the store should set before.
-    Retry(Job, u64),
     /// Check the message for duplicates again: a message with the same deduplication key was in flight.
     PossibleDuplicate(Job),
     /// Try again to dead-letter the message: the store has refused it before.
@@ -20,9 +19,7 @@ pub(crate) enum DelayedJob {
 impl DelayedJob {
     pub(crate) fn job(self) -> Job {
         match self {
-            DelayedJob::Retry(job, _)
-            | DelayedJob::PossibleDuplicate(job)
-            | DelayedJob::DeadLetter(DeadLettering { job, .. }) => job,
+            DelayedJob::PossibleDuplicate(job) | DelayedJob::DeadLetter(DeadLettering { job, .. }) => job,
         }
     }
 }
@@ -30,18 +27,18 @@ impl DelayedJob {
 /// Items ordered by the time at which they are due. Items with the same time keep the order in which they were
 /// pushed.
 #[derive(Debug)]
-pub(crate) struct BackingOff<T> {
+pub(crate) struct Delayed<T> {
     by_time: BTreeMap<(Instant, u64), T>,
     pushed: u64,
 }
 
-impl<T> Default for BackingOff<T> {
-    fn default() -> BackingOff<T> {
-        BackingOff { by_time: BTreeMap::new(), pushed: 0 }
+impl<T> Default for Delayed<T> {
+    fn default() -> Delayed<T> {
+        Delayed { by_time: BTreeMap::new(), pushed: 0 }
     }
 }
 
-impl<T> BackingOff<T> {
+impl<T> Delayed<T> {
     /// Adds an item that is due at `due`.
     pub(crate) fn push(&mut self, due: Instant, item: T) {
         self.pushed += 1;
@@ -66,10 +63,6 @@ impl<T> BackingOff<T> {
     pub(crate) fn take_all(&mut self) -> Vec<T> {
         std::mem::take(&mut self.by_time).into_values().collect()
     }
-
-    pub(crate) fn len(&self) -> usize {
-        self.by_time.len()
-    }
 }
 
 #[cfg(test)]
@@ -83,15 +76,14 @@ mod tests {
     #[test]
     fn items_are_taken_in_order_of_time_and_not_before_they_are_due() {
         let start = Instant::now();
-        let mut backing_off = BackingOff::default();
+        let mut delayed = Delayed::default();
         for (after, name) in [(3, "c"), (1, "a"), (2, "b"), (1, "a2")] {
-            backing_off.push(start + SECOND * after, name);
+            delayed.push(start + SECOND * after, name);
         }
-        assert!(backing_off.take_due(start, 10).is_empty());
-        assert_eq!(backing_off.next_due(), Some(start + SECOND));
-        assert_eq!(backing_off.take_due(start + SECOND * 2, 2), ["a", "a2"]);
-        assert_eq!(backing_off.take_due(start + SECOND * 2, 2), ["b"]);
-        assert_eq!(backing_off.len(), 1);
-        assert_eq!(backing_off.take_all(), ["c"]);
+        assert!(delayed.take_due(start, 10).is_empty());
+        assert_eq!(delayed.next_due(), Some(start + SECOND));
+        assert_eq!(delayed.take_due(start + SECOND * 2, 2), ["a", "a2"]);
+        assert_eq!(delayed.take_due(start + SECOND * 2, 2), ["b"]);
+        assert_eq!(delayed.take_all(), ["c"]);
     }
 }
