@@ -236,8 +236,8 @@ Hook = Callable[[], Union[None, Awaitable[None]]]
 _H = TypeVar("_H", bound=Handler)
 _K = TypeVar("_K", bound=Hook)
 
-# Handlers by stream. The handler for all other streams has the key None.
-_handlers: Dict[Optional[str], Handler] = {}
+# Handlers by stream, and whether they are async. The handler for all other streams has the key None.
+_handlers: Dict[Optional[str], Tuple[Handler, bool]] = {}
 _start_hooks: List[Hook] = []
 _stop_hooks: List[Hook] = []
 _current: contextvars.ContextVar[Optional[Message]] = contextvars.ContextVar("message", default=None)
@@ -268,7 +268,7 @@ def _register(function: _H, streams: Iterable[Optional[str]]) -> _H:
     for stream in streams:
         if stream in _handlers:
             raise ValueError(f"two handlers for {'all streams' if stream is None else f'the stream {stream!r}'}")
-        _handlers[stream] = function
+        _handlers[stream] = (function, _is_async(function))
     return function
 
 
@@ -293,7 +293,7 @@ def _is_async(function: Callable[..., Any]) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))
 
 
-def _handler_of(message: Message) -> Handler:
+def _handler_of(message: Message) -> Tuple[Handler, bool]:
     found = _handlers.get(message.stream) or _handlers.get(None)
     if found is None:
         raise LookupError(f"no handler for the stream {message.stream!r}")
@@ -393,7 +393,7 @@ def _flags(options: Dict[str, Any], arguments: Sequence[str]) -> List[str]:
     streams = [stream for stream in _handlers if stream is not None]
     if "stream" not in named:
         flags += _flag("stream", streams)
-    if any(_is_async(function) for function in _handlers.values()):
+    if any(is_async for _, is_async in _handlers.values()):
         flags += [] if "pipeline" in named else _flag("pipeline", _ASYNC_PIPELINE)
         flags += [] if "concurrency" in named else _flag("concurrency", _ASYNC_PIPELINE)
     return flags
@@ -446,8 +446,8 @@ def _serve() -> NoReturn:
     pipeline = int(os.environ.pop(_PIPELINE_VARIABLE, "1"))
     channel = _Channel(*_descriptors())
     _configure_output()
-    functions: List[Callable[..., Any]] = [*_handlers.values(), *_start_hooks, *_stop_hooks]
-    serve = _serve_async if any(map(_is_async, functions)) else _serve_threads
+    is_async = any(is_async for _, is_async in _handlers.values()) or any(map(_is_async, _start_hooks + _stop_hooks))
+    serve = _serve_async if is_async else _serve_threads
     serve(channel, pipeline)
     sys.exit(0)
 
@@ -601,7 +601,8 @@ def _handle_lines(channel: _Channel, lines: BinaryIO, reading: threading.Lock) -
 def _handle(message: Message) -> Dict[str, Any]:
     token = _current.set(message)
     try:
-        return _outcome_of(_handler_of(message)(message))._answer()
+        function, _ = _handler_of(message)
+        return _outcome_of(function(message))._answer()
     except (_Stopped, KeyboardInterrupt):
         raise
     except BaseException as error:
@@ -678,8 +679,8 @@ class _AsyncChild(asyncio.Protocol):
     async def handle(self, message: Message) -> None:
         _current.set(message)
         try:
-            function = _handler_of(message)
-            if _is_async(function):
+            function, is_async = _handler_of(message)
+            if is_async:
                 result = await function(message)  # type: ignore[misc]
             else:
                 context = contextvars.copy_context()
