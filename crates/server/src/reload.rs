@@ -6,7 +6,7 @@
 use std::io;
 use std::sync::Arc;
 
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinHandle;
 
 use crate::event_log::Level;
@@ -24,15 +24,28 @@ pub(crate) struct Configured {
     pub(crate) read: Option<ReadSettings>,
 }
 
+/// Installs the handler of SIGHUP. Call it before the data is loaded, which can take long: from now on, SIGHUP does not end the
+/// process, and the returned receiver remembers it.
+pub(crate) fn catch_hangups() -> io::Result<Signal> {
+    // The handler belongs to the process. The runtime is needed only to install it.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    let hangups = {
+        let _context = runtime.enter();
+        signal(SignalKind::hangup())
+    };
+    runtime.shutdown_background();
+    hangups
+}
+
 /// Reloads the settings and the TLS files at each SIGHUP.
-pub(crate) fn listen_for_hangup(
+pub(crate) fn listen_for_hangups(
     server: &Arc<Server>,
+    mut hangups: Signal,
     mut configured: Configured,
-) -> io::Result<JoinHandle<()>> {
-    let mut hangup = signal(SignalKind::hangup())?;
+) -> JoinHandle<()> {
     let server = Arc::clone(server);
-    Ok(tokio::spawn(async move {
-        while hangup.recv().await.is_some() {
+    tokio::spawn(async move {
+        while hangups.recv().await.is_some() {
             let server = Arc::clone(&server);
             let reload = move || {
                 configured.reload(&server);
@@ -44,7 +57,7 @@ pub(crate) fn listen_for_hangup(
                 Err(_) => return,
             }
         }
-    }))
+    })
 }
 
 impl Configured {

@@ -9,6 +9,7 @@ use std::thread::JoinHandle;
 
 use millstream_engine::BlockLimits;
 use millstream_store::{FolderError, FolderOptions, Recovered, RecoveryProgress, Store, StoreOptions};
+use tokio::signal::unix::Signal;
 
 use crate::accept;
 use crate::acl::Users;
@@ -18,7 +19,7 @@ use crate::housekeeping;
 use crate::io_thread::IoThread;
 use crate::listen::{ListenError, Listeners, addresses};
 use crate::memory;
-use crate::reload::{Configured, listen_for_hangup};
+use crate::reload::{Configured, catch_hangups, listen_for_hangups};
 use crate::settings::{Id, Settings};
 use crate::shutdown::listen_for_signals;
 use crate::state::{Server, policy};
@@ -32,6 +33,7 @@ pub struct Running {
     threads: Vec<IoThread>,
     timekeeper: Option<JoinHandle<()>>,
     recovered: Option<Recovered>,
+    hangups: Signal,
     configured: Configured,
 }
 
@@ -92,6 +94,7 @@ impl Server {
     /// Opens the sockets, recovers the data and starts the threads. Clients are served once [`Running::run`] is called.
     pub fn start(settings: Settings) -> Result<Running, StartError> {
         let configured = Configured { settings: settings.copied(), read: None };
+        let hangups = catch_hangups().map_err(StartError::Threads)?;
         let listeners = Listeners::open(&settings).map_err(StartError::Listen)?;
         let tls = match settings.number(Id::TlsPort) {
             0 => None,
@@ -118,7 +121,7 @@ impl Server {
             .collect::<io::Result<Vec<_>>>()
             .map_err(StartError::Threads)?;
         let timekeeper = housekeeping::start(&server).map_err(StartError::Threads)?;
-        Ok(Running { server, listeners, threads, timekeeper, recovered, configured })
+        Ok(Running { server, listeners, threads, timekeeper, recovered, hangups, configured })
     }
 }
 
@@ -171,11 +174,11 @@ impl Running {
     /// sent. A second signal ends the process immediately. SIGHUP reloads the settings (see
     /// [`reload_with`](Running::reload_with)) and the TLS files.
     pub fn run(self) -> io::Result<()> {
-        let Running { server, listeners, threads, timekeeper, configured, .. } = self;
+        let Running { server, listeners, threads, timekeeper, hangups, configured, .. } = self;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {
             let _signals = listen_for_signals(server.shutdown.clone())?;
-            let _hangups = listen_for_hangup(&server, configured)?;
+            let _reloads = listen_for_hangups(&server, hangups, configured);
             let handles: Vec<_> = threads.iter().map(IoThread::handle).collect();
             let accepted = accept::run(&server, listeners, &handles).await;
             server.shutdown.begin();

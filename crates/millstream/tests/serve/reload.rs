@@ -1,6 +1,9 @@
 //! SIGHUP: the server reads its configuration file again.
 
-use crate::process::{Server, TempDir};
+use std::process::{Command, Stdio};
+use std::thread;
+
+use crate::process::{Server, TempDir, eventually};
 
 /// Returns the current values of these settings.
 fn values<const N: usize>(server: &Server, names: [&str; N]) -> [String; N] {
@@ -75,4 +78,34 @@ fn sighup_without_a_file_does_not_end_the_server() {
     server.signal("-HUP");
     assert!(server.line_with("SIGHUP").ends_with("SIGHUP: no setting has changed\n"));
     server.connect().call("PING", "+PONG\r\n");
+}
+
+#[test]
+fn sighup_while_the_server_loads_its_data_is_remembered() {
+    let dir = TempDir::new();
+    let server = Server::start_in(&dir, &["--appendfsync", "no"]);
+    let entries = vec!["XADD s * field value"; 10_000];
+    for _ in 0..5 {
+        server.connect().ask(&entries);
+    }
+    server.signal("-TERM");
+    assert!(server.wait().1.success());
+
+    // The server creates its Unix socket before it loads the data.
+    let (socket, pid) = (dir.path.join("m.sock"), dir.path.join("pid"));
+    let signal = thread::spawn(move || {
+        eventually("the server starts", || socket.exists());
+        let pid = std::fs::read_to_string(pid).expect("a file");
+        Command::new("kill").args(["-HUP", pid.trim()]).status().expect("kill runs")
+    });
+    let mut command = Command::new("sh");
+    let script = "echo $$ > pid; exec \"$0\" serve --port 0 --unixsocket m.sock";
+    command
+        .args(["-c", script, env!("CARGO_BIN_EXE_millstream")])
+        .current_dir(&dir.path)
+        .stderr(Stdio::piped());
+    let mut server = Server::try_spawn(command, None).expect("the server starts");
+    assert!(signal.join().expect("no panic").success());
+    assert!(server.line_with("SIGHUP").ends_with("SIGHUP: no setting has changed\n"));
+    server.connect().call("XLEN s", ":50000\r\n");
 }

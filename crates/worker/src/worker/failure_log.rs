@@ -95,12 +95,12 @@ impl FailureLog {
 
     /// Counts a failure. Returns whether it gets a line.
     fn admit(&self, kind: FailureKind, subscription: &Subscription, id: StreamId, error: &str) -> bool {
-        let source = Source {
-            kind,
-            stream: Arc::clone(&subscription.stream),
-            group: Arc::clone(&subscription.group),
-            error: Some(compared(error)),
-        };
+        let (stream, group) = (Arc::clone(&subscription.stream), Arc::clone(&subscription.group));
+        self.count(Source { kind, stream, group, error: Some(compared(error)) }, id, error)
+    }
+
+    /// Counts a failure. Returns whether it gets a line. The first one that does not starts the timer that logs their number.
+    fn count(&self, source: Source, id: StreamId, error: &str) -> bool {
         let mut recent = self.recent.lock();
         let is_admitted = recent.admit(source, id, error, Instant::now());
         if !is_admitted && !std::mem::replace(&mut recent.has_timer, true) {
@@ -141,7 +141,7 @@ struct Source {
     kind: FailureKind,
     stream: Arc<str>,
     group: Arc<str>,
-    /// The error without its numbers and ids. `None` for all errors beyond [`ERRORS_MAX`].
+    /// The error without its numbers and ids. `None` for all errors beyond [`ERRORS_MAX`], whatever their stream.
     error: Option<String>,
 }
 
@@ -181,7 +181,7 @@ impl RecentFailures {
         if !self.by_source.contains_key(&source) && self.by_source.len() >= ERRORS_MAX {
             self.by_source.retain(|_, recent| !recent.is_over(now) || recent.suppressed > 0);
             if self.by_source.len() >= ERRORS_MAX {
-                source.error = None;
+                source = Source { stream: "*".into(), error: None, ..source };
             }
         }
         let new = Recent { ends: now + INTERVAL, lines: 0, suppressed: 0, last: None };
@@ -346,6 +346,19 @@ mod tests {
         let errors = || std::iter::repeat_n("down".to_owned(), LINES_MAX as usize);
         assert_eq!(admitted(&mut recent, errors(), began), LINES_MAX as usize);
         assert_eq!(admitted(&mut recent, errors(), began + INTERVAL), LINES_MAX as usize);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_timer_takes_the_number_of_suppressed_lines_at_the_end_of_the_interval() {
+        let log = FailureLog::default();
+        let fail = || (0..=LINES_MAX).filter(|_| !log.count(source("down"), StreamId::MIN, "down")).count();
+        for _ in 0..2 {
+            assert_eq!(fail(), 1);
+            assert!(log.recent.lock().has_timer);
+            tokio::time::sleep(INTERVAL + Duration::from_millis(1)).await;
+            let recent = log.recent.lock();
+            assert!(recent.by_source.is_empty() && !recent.has_timer, "{recent:?}");
+        }
     }
 
     #[test]
