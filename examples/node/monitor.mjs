@@ -1,4 +1,7 @@
 // Prints one line per group of every stream: consumers, lag, pending entries, and how long the oldest has been idle.
+//
+// This is the pattern written by hand. The shorter way: millstream top, millstream lag
+// (docs/from-your-consumer.md#monitor).
 
 import { connect } from './connection.mjs';
 

@@ -1,4 +1,7 @@
 // A pool of consumers that is scaled by the lag of its group.
+//
+// This is the pattern written by hand. The shorter way: run({ …, autoscale: "1..5" }) of the package in sdk/node
+// (docs/from-your-consumer.md#autoscaler).
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import { connect } from './connection.mjs';

@@ -2,6 +2,9 @@
 //
 // Claims the entries of a dead consumer. One transaction moves an entry that was delivered too often to the dead letters:
 // it adds the entry there and acknowledges it.
+//
+// This is the pattern written by hand. The shorter way: millstream work, which takes over and dead-letters by itself
+// (docs/from-your-consumer.md#pending-messages).
 
 import { Redis } from 'ioredis';
 import { url } from './connection.mjs';

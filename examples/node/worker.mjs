@@ -2,6 +2,9 @@
 //
 // The worker begins with its own pending entries, which it read before its last stop, and then reads new ones. When it is
 // asked to stop, it finishes the current entry. Entries that it has not handled stay pending under its name.
+//
+// This is the pattern written by hand. The shorter way: handler() and run() of the package in sdk/node
+// (docs/from-your-consumer.md#consumer).
 
 import { connect } from './connection.mjs';
 

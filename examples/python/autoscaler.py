@@ -3,6 +3,9 @@
 
 The lag is the number of entries that the group has not delivered yet. XINFO GROUPS returns it. Redis may return null
 instead, for example after deletions; Millstream always returns a number.
+
+This is the pattern written by hand. The shorter way: millstream work --autoscale 1..6
+(docs/from-your-consumer.md#autoscaler).
 """
 
 import time

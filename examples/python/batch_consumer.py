@@ -3,6 +3,9 @@
 
 One XACK acknowledges the whole batch. An entry that failed is not acknowledged. It stays pending and is read again
 with a later batch.
+
+This is the pattern written by hand. The shorter way: millstream work --exec … --batch 50
+(docs/from-your-consumer.md#idempotence-and-batches).
 """
 
 import time

@@ -3,6 +3,9 @@
 
 Shrinking loses nothing: a worker that is asked to stop finishes the entries it has read, acknowledges them, and then
 deletes its consumer from the group.
+
+This is the pattern written by hand. The shorter way: millstream work --concurrency 8
+(docs/from-your-consumer.md#pool).
 """
 
 import threading

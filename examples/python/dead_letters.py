@@ -4,6 +4,9 @@ without limit.
 
 The server counts deliveries. The worker checks the count before it runs the handler, so it also catches messages that
 crash the worker. One transaction adds the message to the dead letters and acknowledges it.
+
+This is the pattern written by hand. The shorter way: millstream work --max-deliveries 3, millstream dlq
+(docs/from-your-consumer.md#retries-and-dead-letters).
 """
 
 from connection import connect

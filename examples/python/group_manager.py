@@ -1,5 +1,9 @@
 #!/usr/bin/env python3
-"""Manages a consumer group: create it, describe it, rewind it, remove idle consumers, destroy it."""
+"""Manages a consumer group: create it, describe it, rewind it, remove idle consumers, destroy it.
+
+This is the pattern written by hand. The shorter way: millstream group, millstream consumer
+(docs/from-your-consumer.md#group-manager).
+"""
 
 from dataclasses import dataclass
 

@@ -4,6 +4,9 @@
 A message can arrive twice: its producer got no reply and sent it again, or its consumer died before the XACK.
 So one transaction applies the payment, stores a marker that it was applied, and acknowledges the message. WATCH makes
 the transaction fail if another consumer applied the same payment in the meantime.
+
+This is the pattern written by hand. The shorter way: millstream work --dedupe 1d, if the effect is not in Redis itself
+(docs/from-your-consumer.md#idempotence-and-batches).
 """
 
 import redis as redis_py

@@ -3,6 +3,9 @@
 
 The summary of XPENDING is cheap, however many entries are pending. The entries themselves are read page by page,
 oldest first, and only those that have been idle for long enough.
+
+This is the pattern written by hand. The shorter way: millstream pending ls --min-idle 5m, millstream top
+(docs/from-your-consumer.md#monitor).
 """
 
 from collections import defaultdict

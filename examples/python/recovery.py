@@ -3,6 +3,9 @@
 
 XAUTOCLAIM scans the pending entries of the whole group and claims those that have been idle for long enough. Follow
 its cursor until it is `0-0`. If you start at the beginning every time, you may never reach the later entries.
+
+This is the pattern written by hand. The shorter way: millstream work, which takes over by itself
+(docs/from-your-consumer.md#pending-messages).
 """
 
 from connection import connect

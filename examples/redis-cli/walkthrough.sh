@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # Shows the whole life of a consumer group with redis-cli. Prints every command and its reply.
 #
+# Programs need more than these commands: docs/from-your-consumer.md shows what, and the shorter way.
+#
 #   examples/redis-cli/walkthrough.sh                 on port 6379 of this machine
 #   REDIS_URL=redis://host:port examples/redis-cli/walkthrough.sh
 set -euo pipefail

@@ -1,5 +1,8 @@
 //! A pool of consumers with redis-rs and tokio. It grows, shrinks and stops without losing or repeating a job.
 //!
+//! This is the pattern written by hand. The shorter way: `concurrency` and `scale` of the crate `millstream-worker`
+//! (docs/from-your-consumer.md#pool).
+//!
 //! ```text
 //! cargo run --example consumer_pool
 //! ```

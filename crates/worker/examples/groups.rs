@@ -33,7 +33,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     let groups = GroupManager::new(backend.clone());
     let removed = groups.remove_consumer(STREAM, GROUP, "anna", Some("ben")).await?;
-    println!("removed {}, moved {} messages to {}", removed.consumer, removed.adopted, removed.heir);
+    println!("removed {}, moved {} messages to ben", removed.consumer, removed.adopted);
 
     let reset = groups.preview_reset(STREAM, GROUP, Position::Beginning).await?;
     println!("after a reset, {} entries are unread instead of {}", reset.after.lag, reset.before.lag);

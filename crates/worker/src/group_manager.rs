@@ -95,8 +95,8 @@ pub struct GroupPosition {
 pub struct RemovedConsumer {
     /// The name of the removed consumer.
     pub consumer: String,
-    /// The consumer that now owns its pending entries.
-    pub heir: String,
+    /// The consumer that now owns its pending entries. `None` if it had none and was the only consumer of the group.
+    pub heir: Option<String>,
     /// Number of pending entries that moved to the heir.
     pub adopted: u64,
 }
@@ -109,7 +109,8 @@ impl GroupManager {
 
     /// Moves a consumer's pending entries to its heir and removes the consumer, atomically.
     ///
-    /// If `heir` is `None`, the most recently active of the other consumers is the heir.
+    /// If `heir` is `None`, the most recently active of the other consumers is the heir. The only consumer of a group can be
+    /// removed without an heir if it has no pending entries.
     pub async fn remove_consumer(
         &self,
         stream: &str,
@@ -121,16 +122,19 @@ impl GroupManager {
         if !consumers.iter().any(|found| found.name == consumer) {
             return Err(refused(format!("group {group} of stream {stream} has no consumer {consumer}")));
         }
-        let heir = match heir {
-            Some(heir) => heir,
-            None => most_recently_active(&consumers, consumer).ok_or_else(|| {
-                refused(format!(
-                    "{consumer} is the only consumer of group {group}; name an heir for its pending entries"
-                ))
-            })?,
+        let removed = |heir: Option<&str>, adopted| RemovedConsumer {
+            consumer: consumer.to_owned(),
+            heir: heir.map(str::to_owned),
+            adopted,
         };
-        let adopted = self.backend.remove_consumer(Consumer::new(stream, group, consumer), heir).await?;
-        Ok(RemovedConsumer { consumer: consumer.to_owned(), heir: heir.to_owned(), adopted })
+        let path = Consumer::new(stream, group, consumer);
+        match heir.or_else(|| most_recently_active(&consumers, consumer)) {
+            Some(heir) => Ok(removed(Some(heir), self.backend.remove_consumer(path, heir).await?)),
+            None if self.backend.remove_empty_consumer(path).await? => Ok(removed(None, 0)),
+            None => Err(refused(format!(
+                "{consumer} is the only consumer of group {group}; name an heir for its pending entries"
+            ))),
+        }
     }
 
     /// Returns what moving a group would change, without moving it.

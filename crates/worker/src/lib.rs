@@ -67,6 +67,8 @@ mod pages {
     struct Workers;
     #[doc = include_str!("../../../docs/workers/rust.md")]
     struct RustHandlers;
+    #[doc = include_str!("../../../docs/from-your-consumer.md")]
+    struct FromYourConsumer;
 }
 
 pub mod autoscale;

@@ -142,7 +142,7 @@ impl RemoveConsumer {
             confirm.ask(&action).await?;
             let groups = GroupManager::new(backend);
             let removed = groups.remove_consumer(stream, group, consumer, heir.as_deref()).await?;
-            (Some(removed.heir), removed.adopted)
+            (removed.heir, removed.adopted)
         };
         if common.json {
             return print_json(&json!({

@@ -117,6 +117,29 @@ fn every_example_is_listed_and_run() {
     }
 }
 
+/// Programs that show a pattern written by hand say so, and name the section of the guide with the shorter way.
+#[test]
+fn hand_written_examples_point_to_the_shorter_way() {
+    let guide =
+        fs::read_to_string(program::repository().join("docs/from-your-consumer.md")).expect("read the guide");
+    let anchors: Vec<String> = guide
+        .lines()
+        .filter_map(|line| line.strip_prefix("## "))
+        .map(|heading| heading.to_lowercase().replace(' ', "-"))
+        .collect();
+    let hand_written = [("python", PYTHON), ("node", NODE), ("rust", RUST)]
+        .into_iter()
+        .flat_map(|(folder, listed)| listed.iter().map(move |(file, _)| format!("{folder}/{file}")))
+        .filter(|file| !file.ends_with("producer.py"));
+    for file in hand_written {
+        let text = fs::read_to_string(examples().join(&file)).expect("read an example");
+        assert!(text.contains("This is the pattern written by hand."), "{file}");
+        let (_, rest) = text.split_once("docs/from-your-consumer.md#").unwrap_or_else(|| panic!("{file}"));
+        let anchor = rest.split(')').next().unwrap_or_default();
+        assert!(anchors.iter().any(|known| known == anchor), "{file}: the guide has no section {anchor}");
+    }
+}
+
 /// Builds the Rust examples and returns their folder. Cargo does not build them if this test runs alone.
 fn build_rust_examples() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();

@@ -68,7 +68,7 @@ fn the_packages_install_and_the_examples_run() {
 }
 
 /// A shell in which `millstream` and the virtual environment are on the PATH, and nothing is downloaded.
-fn shell(store: &TestStore, script: &str) -> Command {
+pub(crate) fn shell(store: &TestStore, script: &str) -> Command {
     let binary = Path::new(env!("CARGO_BIN_EXE_millstream")).parent().expect("a folder");
     let path = std::env::var("PATH").unwrap_or_default();
     let mut command = Command::new("sh");

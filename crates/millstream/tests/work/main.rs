@@ -9,6 +9,7 @@ mod ending;
 mod endpoint;
 mod examples;
 mod exec;
+mod handover;
 mod http;
 mod logs;
 mod names;

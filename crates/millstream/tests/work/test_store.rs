@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::support::process::Server;
 use crate::support::run::{Run, new_folder};
+use crate::support::wire::Client;
 
 /// Longest wait for anything before a test fails.
 const TIMEOUT: Duration = Duration::from_secs(120);
@@ -61,7 +62,12 @@ impl TestStore {
 
     /// Sends one command directly to the server.
     pub(crate) fn call(&self, argv: &[&str]) {
-        self.server.as_ref().expect("this store has no server").client().call(argv);
+        self.client().call(argv);
+    }
+
+    /// Opens a new connection to the server.
+    pub(crate) fn client(&self) -> Client {
+        self.server.as_ref().expect("this store has no server").client()
     }
 
     /// Adds this number of orders, numbered from 1.
