@@ -29,6 +29,7 @@ const PIPELINE_VARIABLE = "MILLSTREAM_PIPELINE";
 // Set by run() for the programs that it lets the worker start: the descriptors of the protocol.
 const CHANNEL_VARIABLE = "MILLSTREAM_CHANNEL";
 const BINARY_VARIABLE = "MILLSTREAM_BIN";
+const URL_VARIABLE = "MILLSTREAM_URL";
 
 // Messages that one process has at a time, unless an option says otherwise.
 const PIPELINE = 64;
@@ -209,6 +210,11 @@ function run({ millstream, argv = process.argv.slice(2), ...options } = {}) {
   if (PROTOCOL_VARIABLE in process.env || CHANNEL_VARIABLE in process.env) {
     serve();
   } else {
+    if (options.url && !named(argv).has("url")) {
+      // Other users of the machine can see a command line, and a URL can have a password.
+      process.env[URL_VARIABLE] = options.url;
+      delete options.url;
+    }
     startWorker(findBinary(millstream), ["work", ...flags(options, argv), ...argv, `--child=${childCommand()}`]);
   }
 }

@@ -197,7 +197,7 @@ test("an unknown version is refused", async () => {
 function start(code, args = [], environment = {}) {
   const { folder, file } = script(code);
   const binary = path.join(folder, "millstream");
-  fs.writeFileSync(binary, "#!/bin/sh\nprintf '%s\\n' \"$@\"\nexit 7\n", { mode: 0o755 });
+  fs.writeFileSync(binary, "#!/bin/sh\nprintf '%s\\n' \"$@\"\necho \"URL $MILLSTREAM_URL\" >&2\nexit 7\n", { mode: 0o755 });
   const env = { ...process.env, PATH: `${folder}:/usr/bin:/bin`, MILLSTREAM_BIN: "", ...environment };
   const done = spawnSync(process.execPath, ["--no-deprecation", file, ...args], { env, encoding: "utf8" });
   return { code: done.status, lines: done.stdout.trimEnd().split("\n"), err: done.stderr };
@@ -214,6 +214,14 @@ test("options become arguments", () => {
   assert.deepEqual(lines, ["work", ...given, ...defaults, "-c4", "--max-attempts", "5", "it's"]);
   assert.match(child, /^--child=export MILLSTREAM_CHANNEL=3,4; exec \S+ --no-deprecation \S+worker.js -c4 /);
   assert.ok(child.endsWith(`'it'"'"'s' 3<&0 4>&1 </dev/null >&2`), child);
+});
+
+test("a URL is not on the command line", () => {
+  const code = "handler('orders', () => {}); run({ url: 'redis://:secret@host', pipeline: 1, concurrency: 1 });";
+  const { lines, err } = start(code);
+  assert.equal(err, "URL redis://:secret@host\n");
+  assert.deepEqual(lines.slice(0, -1), ["work", "--pipeline=1", "--concurrency=1", "--stream=orders"]);
+  assert.deepEqual(start(code, ["--url", "redis://other"]).lines.slice(4, -1), ["--url", "redis://other"]);
 });
 
 test("the program is found, or the error says how", () => {

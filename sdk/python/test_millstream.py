@@ -299,7 +299,7 @@ class Start(unittest.TestCase):
     def run_script(self, code, *arguments, **environment):
         with tempfile.TemporaryDirectory() as folder:
             binary = pathlib.Path(folder, "millstream")
-            binary.write_text("#!/bin/sh\nprintf '%s\\n' \"$@\"\nexit 7\n")
+            binary.write_text("#!/bin/sh\nprintf '%s\\n' \"$@\"\necho \"URL $MILLSTREAM_URL\" >&2\nexit 7\n")
             binary.chmod(0o755)
             script = pathlib.Path(folder, "worker.py")
             script.write_text("from millstream import *\n" + textwrap.dedent(code))
@@ -349,6 +349,13 @@ class Start(unittest.TestCase):
         self.assertEqual(err, "millstream: cannot find the program '/none/millstream', which MILLSTREAM_BIN names\n")
         code, arguments, _ = self.run_script(define + "run(millstream='/bin/echo')", MILLSTREAM_BIN="/none")
         self.assertEqual((code, arguments[0].split()[0]), (0, "work"))
+
+    def test_a_url_is_not_on_the_command_line(self):
+        define = "@handler\ndef handle(message): pass\nrun(url='redis://:secret@host')"
+        _, arguments, err = self.run_script(define)
+        self.assertEqual((arguments[1:-1], err), ([], "URL redis://:secret@host\n"))
+        _, arguments, _ = self.run_script(define, "--url", "redis://other")
+        self.assertEqual(arguments[1:-1], ["--url", "redis://other"])
 
     def test_mistakes_are_reported(self):
         for code, error in [

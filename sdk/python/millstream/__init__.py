@@ -76,6 +76,7 @@ _PIPELINE_VARIABLE = "MILLSTREAM_PIPELINE"
 # Set by run() for the programs that it lets the worker start: the descriptors of the protocol.
 _CHANNEL_VARIABLE = "MILLSTREAM_CHANNEL"
 _BINARY_VARIABLE = "MILLSTREAM_BIN"
+_URL_VARIABLE = "MILLSTREAM_URL"
 
 # Messages that one process with async handlers has at a time, unless an option says otherwise.
 _ASYNC_PIPELINE = 64
@@ -340,6 +341,9 @@ def run(*, millstream: Optional[str] = None, argv: Optional[Sequence[str]] = Non
     if _PROTOCOL_VARIABLE in os.environ or _CHANNEL_VARIABLE in os.environ:
         _serve()
     arguments = list(sys.argv[1:] if argv is None else argv)
+    if "url" in options and "url" not in _named(arguments):
+        # Other users of the machine can see a command line, and a URL can have a password.
+        os.environ[_URL_VARIABLE] = options.pop("url")
     binary = _find_binary(millstream)
     command = [binary, "work", *_flags(options, arguments), *arguments, f"--child={_child_command()}"]
     sys.stdout.flush()

@@ -38,7 +38,8 @@ fn the_packages_have_the_version_of_the_binary() {
     }
 }
 
-/// Runs the code blocks of docs/workers/handlers.md, in a new virtual environment and a new folder.
+/// Runs the code blocks of docs/workers/handlers.md, in a new virtual environment and a new folder. Then runs the programs
+/// of the packages' own pages.
 #[test]
 fn the_packages_install_and_the_examples_run() {
     let store = TestStore::server();
@@ -47,24 +48,42 @@ fn the_packages_install_and_the_examples_run() {
     let page = include_str!("../../../../docs/workers/handlers.md");
     let (_, section) = page.split_once("## Python and Node\n").expect("the section");
     let (section, _) = section.split_once("\n## ").expect("the next section");
-    let mut scripts = 0;
-    for block in section.split("```").skip(1).step_by(2) {
+    let scripts = write_programs(&store, section);
+    assert_eq!(scripts.len(), 2);
+    scripts.iter().for_each(|script| charges(&store, script));
+    for (page, start) in [
+        (include_str!("../../../../sdk/python/README.md"), "python3 worker.py"),
+        (include_str!("../../../../sdk/node/README.md"), "node worker.mjs"),
+    ] {
+        // This script runs until it is stopped.
+        let endless = write_programs(&store, page).remove(0);
+        assert!(endless.contains(&format!("\n{start} --url redis://127.0.0.1:6379\n")), "{endless}");
+        charges(&store, &format!("millstream add orders item=book amount=17\n{start} --until-empty\n"));
+    }
+}
+
+/// Writes the programs of a page into the folder. Their first line is a comment with the name of the file. Returns the
+/// scripts for a shell.
+fn write_programs(store: &TestStore, page: &str) -> Vec<String> {
+    let mut scripts = Vec::new();
+    for block in page.split("```").skip(1).step_by(2) {
         let (language, code) = block.split_once('\n').expect("a block");
-        match language {
-            "sh" => {
-                scripts += 1;
-                let run = Running::start(&mut shell(&store, code)).wait().ok();
-                assert!(run.err.contains("charging 17\n"), "{code}{}{}", run.out, run.err);
-                assert!(run.err.contains("1 received, 1 acknowledged"), "{code}{}", run.err);
-                store.call(&["DEL", "orders"]);
-            }
-            _ => {
-                let name = code.split_whitespace().nth(1).expect("the name of the file");
-                store.write(name, code);
-            }
+        if language == "sh" {
+            scripts.push(code.to_owned());
+        } else {
+            let name = code.split_whitespace().nth(1).expect("the name of the file");
+            store.write(name, code);
         }
     }
-    assert_eq!(scripts, 2);
+    scripts
+}
+
+/// Runs a script that charges 17 once.
+fn charges(store: &TestStore, script: &str) {
+    let run = Running::start(&mut shell(store, script)).wait().ok();
+    assert!(run.err.contains("charging 17\n"), "{script}{}{}", run.out, run.err);
+    assert!(run.err.contains("1 received, 1 acknowledged"), "{script}{}", run.err);
+    store.call(&["DEL", "orders"]);
 }
 
 /// A shell in which `millstream` and the virtual environment are on the PATH, and nothing is downloaded.
