@@ -28,6 +28,6 @@ pub use collect::Monitor;
 pub(crate) use collect::{count_after, lag_of};
 pub use missed::{Missed, MissedAccuracy};
 pub use rates::{GroupRates, StreamRates};
-pub use retries::known_records;
+pub use retries::{known_records, retry_records};
 pub use snapshot::{GroupSnapshot, Lag, LagAccuracy, OldestEntry, PendingScan, StreamSnapshot};
 pub use verdict::{Finding, GroupVerdict, Health, Limits, Thresholds};

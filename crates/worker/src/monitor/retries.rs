@@ -4,17 +4,15 @@ use crate::backend::{Backend, Error, ErrorKind, StreamId};
 use crate::names::retry_key;
 use crate::retry_record::RetryRecord;
 
-/// Returns the records of these messages, and the time of the store in milliseconds since 1970. A message that has not
-/// failed has no record.
-///
-/// Operators need records only for information. So if the user may not read them, no message has one.
+/// Like [`retry_records`]. But operators need records only for information: if the user may not read them, no message has
+/// one.
 pub async fn known_records(
     backend: &dyn Backend,
     stream: &str,
     group: &str,
     ids: &[StreamId],
 ) -> Result<(Vec<Option<RetryRecord>>, u64), Error> {
-    match records(backend, stream, group, ids).await {
+    match retry_records(backend, stream, group, ids).await {
         Err(error) if matches!(error.kind(), ErrorKind::Denied | ErrorKind::WrongType) => {
             Ok((vec![None; ids.len()], 0))
         }
@@ -22,7 +20,9 @@ pub async fn known_records(
     }
 }
 
-async fn records(
+/// Returns the records of these messages, and the time of the store in milliseconds since 1970. A message that has not
+/// failed has no record.
+pub async fn retry_records(
     backend: &dyn Backend,
     stream: &str,
     group: &str,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use millstream_worker::backend::{Error, ErrorKind, IdOrder, Idempotence, NewEntry, Range, Start, StreamId};
 use millstream_worker::heartbeat::{self, Heartbeat};
-use millstream_worker::monitor::Monitor;
+use millstream_worker::monitor::{Monitor, retry_records};
 use millstream_worker::names::{dead_letters_of, workers_key};
 use millstream_worker::producer::Producer;
 use millstream_worker::redrive::{Destination, Redrive, redrive};
@@ -209,6 +209,7 @@ async fn work(backend: Arc<dyn Admin>) -> Result<(), Error> {
 async fn look(backend: Arc<dyn Admin>) -> Result<(), Error> {
     backend.ping().await?;
     heartbeat::workers(&*backend, STREAM, GROUP).await?;
+    retry_records(&*backend, STREAM, GROUP, &[StreamId::MIN]).await?;
     let streams = Monitor::new(backend.clone()).streams("*").await?;
     assert_eq!(streams.len(), 2);
     let newest = Range { order: IdOrder::Descending, ..Range::starting_at(StreamId::MIN, 1) };

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
-use millstream_worker::backend::{Range, StreamId};
+use millstream_worker::backend::{ErrorKind, Range, StreamId};
 use millstream_worker::dead_letter::{DeadLetter, DeadLetterFormat, FieldMap};
 use millstream_worker::names::DEAD_LETTERS_SUFFIX;
 use millstream_worker::redrive::Filter;
@@ -94,9 +94,13 @@ impl DeadLetterStream {
             None => vec![names::dead_letters_of(stream), format!("{stream}{DEAD_LETTERS_SUFFIX}")],
         };
         let mut found = Vec::new();
-        for name in &candidates {
-            if let Some(info) = lookup::find_stream(backend, name).await? {
-                found.push((name, info.length));
+        for (at, name) in candidates.iter().enumerate() {
+            match backend.stream(name).await {
+                Ok(Some(info)) => found.push((name, info.length)),
+                Ok(None) => {}
+                // The user may only access the keys that workers use.
+                Err(error) if at > 0 && error.kind() == ErrorKind::Denied => {}
+                Err(error) => return Err(lookup::stream_error(name, error)),
             }
         }
         if let [(_, 1..), (other, 1..)] = found[..]
