@@ -65,13 +65,17 @@ fn a_message_that_exceeds_the_timeout_is_cancelled() {
     // Message 1 hangs until it is cancelled.
     let command = program(
         &store,
-        "if 'cancel' in m:\n    note('cancel')\n    ack(m['cancel'])\n\
+        "if 'cancel' in m:\n    \
+             note('cancel')\n    \
+             if m['cancel'] in held: held.remove(m['cancel']); ack(m['cancel'])\n\
          elif n == '1' and m['attempt'] == 1: held.append(m['id'])\n\
          else: ack(m['id'])",
     );
     let run =
-        store.work(&["--child", command, "--pipeline", "2", "--timeout", "500ms", "--concurrency", "2"]).ok();
-    assert_eq!(run.report(["acknowledged", "retried", "timeouts"]), [2, 1, 1], "{}", run.err);
+        store.work(&["--child", command, "--pipeline", "2", "--timeout", "1s", "--concurrency", "2"]).ok();
+    // On a slow machine, message 2 can exceed the timeout too while the program starts.
+    let [acknowledged, timeouts] = run.report(["acknowledged", "timeouts"]);
+    assert!(acknowledged == 2 && timeouts >= 1, "{}{}", run.out, run.err);
     // The program answered the cancelled message and kept running.
     assert_eq!((store.lines("started").len(), store.lines("notes")[0].as_str()), (1, "cancel"));
 }
