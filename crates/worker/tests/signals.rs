@@ -33,8 +33,8 @@ async fn signals_stop_a_worker_and_repeated_signals_are_ignored() {
         };
         let running = tokio::spawn(async move { worker.run_until(shutdown).await });
         is_polled.await.unwrap();
-        // `timeout` sends a signal twice, and service managers SIGTERM and SIGHUP.
-        send(&[name, name, "-INT"]);
+        // As `timeout` does. On another thread, so that the listeners receive both signals.
+        tokio::task::spawn_blocking(move || send(&[name, name])).await.unwrap();
         let (ended, ()) = tokio::join!(running, tokio::time::sleep(REPEAT_INTERVAL));
         assert!(ended.unwrap().is_ok());
         assert_eq!(signals.next().await, signal, "the repetitions were not ignored");
