@@ -31,12 +31,14 @@ impl NextDue {
         *self.at.lock() = None;
     }
 
-    /// Waits until a message is due, but at least until `earliest` and at most until `latest`.
-    pub(crate) async fn wait(&self, earliest: Instant, latest: Instant) {
+    /// Waits until a message is due, but at least until `earliest` and at most until `latest`. Returns whether a message
+    /// is due.
+    pub(crate) async fn wait(&self, earliest: Instant, latest: Instant) -> bool {
         loop {
-            let due = self.at.lock().map_or(latest, |at| at.min(latest)).max(earliest);
+            let at = *self.at.lock();
+            let until = at.map_or(latest, |at| at.min(latest)).max(earliest);
             tokio::select! {
-                () = tokio::time::sleep_until(due) => return,
+                () = tokio::time::sleep_until(until) => return at.is_some_and(|at| at <= until),
                 () = self.earlier.notified() => {}
             }
         }
@@ -54,17 +56,18 @@ mod tests {
         let (next_due, start) = (NextDue::default(), Instant::now());
         let waited = async |earliest: u32, latest: u32| {
             let start = Instant::now();
-            next_due.wait(start + SECOND * earliest, start + SECOND * latest).await;
-            start.elapsed().as_secs()
+            let is_due = next_due.wait(start + SECOND * earliest, start + SECOND * latest).await;
+            (start.elapsed().as_secs(), is_due)
         };
-        assert_eq!(waited(0, 9).await, 9, "nothing is due");
+        assert_eq!(waited(0, 9).await, (9, false), "nothing is due");
         next_due.add(SECOND * 5);
         next_due.add(SECOND * 7);
         next_due.add(Duration::MAX);
-        assert_eq!(waited(0, 9).await, 5);
-        assert_eq!(waited(2, 9).await, 2, "not too early");
+        assert_eq!(waited(0, 3).await, (3, false), "not too late");
+        assert_eq!(waited(0, 9).await, (2, true));
+        assert_eq!(waited(2, 9).await, (2, true), "not too early");
         next_due.reset();
-        assert_eq!(waited(2, 3).await, 3);
+        assert_eq!(waited(2, 3).await, (3, false));
         assert_eq!(start.elapsed(), SECOND * 19);
     }
 
@@ -76,7 +79,7 @@ mod tests {
             tokio::time::sleep(SECOND).await;
             next_due.add(SECOND);
         };
-        tokio::join!(next_due.wait(start, start + SECOND * 9), add);
+        assert!(tokio::join!(next_due.wait(start, start + SECOND * 9), add).0);
         assert_eq!(start.elapsed(), SECOND * 2);
     }
 }

@@ -9,7 +9,7 @@ use super::core::Core;
 use super::recovery::PAGE_ROWS;
 use super::subscription::Subscription;
 use crate::backend::{Admin, Error, PendingFilter, StreamId};
-use crate::retry_record::RetryRecord;
+use crate::names::retry_key;
 
 /// How often the worker looks for orphaned records.
 const SEARCH_INTERVAL: Duration = Duration::from_secs(60);
@@ -28,24 +28,22 @@ pub(crate) async fn delete_orphaned(core: &Core, subscription: &Subscription, ad
             () = core.draining.cancelled() => return,
         }
         // An error is ignored: nothing depends on the deletion, and the next round tries again.
-        let records = search_orphaned(subscription, admin).await.unwrap_or(0);
+        let records = search_orphaned(admin, &subscription.stream, &subscription.group).await.unwrap_or(0);
         // With many records, a search costs more, so the worker searches less often.
         pause = SEARCH_INTERVAL * u32::try_from(records / RECORDS_PER_SEARCH).unwrap_or(u32::MAX).max(1);
     }
 }
 
 /// Deletes the retry records of messages that are no longer pending. Returns the number of all records.
-async fn search_orphaned(subscription: &Subscription, admin: &dyn Admin) -> Result<u64, Error> {
-    let (stream, group, key) = (&*subscription.stream, &*subscription.group, &*subscription.retry_key);
+async fn search_orphaned(admin: &dyn Admin, stream: &str, group: &str) -> Result<u64, Error> {
+    let key = &*retry_key(stream, group);
     let count = admin.hash_len(key).await?;
     if count == 0 {
         return Ok(0);
     }
-    // A message that waits is pending. Leave a minute to those that are due.
-    let due_before_ms = admin.now_ms(stream).await?.saturating_sub(60_000);
     let records = admin.hash_get_all(key).await?.into_iter();
-    let due = records.filter(|(_, json)| RetryRecord::parse(json).due_at_ms <= due_before_ms);
-    let mut unsure: Vec<StreamId> = due.filter_map(|(field, _)| parse_id(field.as_bytes()).ok()).collect();
+    let mut unsure: Vec<StreamId> =
+        records.filter_map(|(field, _)| parse_id(field.as_bytes()).ok()).collect();
     unsure.sort_unstable();
     let mut orphaned: Vec<String> = Vec::new();
     while let (Some(&first), Some(&last)) = (unsure.first(), unsure.last()) {
@@ -57,9 +55,49 @@ async fn search_orphaned(subscription: &Subscription, admin: &dyn Admin) -> Resu
         orphaned.extend(unsure.iter().filter(|id| !is_pending(id)).map(StreamId::to_string));
         unsure = later;
     }
-    let deleted = admin.hash_delete(key, &orphaned).await?;
+    let mut deleted = 0;
+    for page in orphaned.chunks(PAGE_ROWS) {
+        deleted += admin.hash_delete(key, page).await?;
+    }
     if deleted > 0 {
         debug!(stream, deleted, "deleted retry records of messages that are no longer pending");
     }
     Ok(count)
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::backend::{Acknowledgement, NewEntry, Read, Start};
+
+    #[tokio::test]
+    async fn records_of_messages_that_are_not_pending_are_deleted() {
+        let backend = crate::connect("memory:").await.unwrap();
+        assert_eq!(search_orphaned(&*backend, "orders", "g").await.unwrap(), 0);
+        backend.create_group("orders", "g", Start::Beginning).await.unwrap();
+        let fields = vec![("n".into(), "1".into())];
+        let entry = NewEntry { fields, idempotence: None };
+        let messages = 3 * PAGE_ROWS;
+        let ids = backend.add("orders", &vec![entry; messages], None).await.unwrap();
+        let (group, consumer) = ("g", "a");
+        let read = Read { stream: "orders", group, consumer, count: messages, block: None, claim_idle: None };
+        assert_eq!(backend.read(&read).await.unwrap().len(), messages);
+        let pairs: Vec<(String, Bytes)> = ids.iter().map(|id| (id.to_string(), "{}".into())).collect();
+        let key = retry_key("orders", "g");
+        backend.hash_set(&key, &pairs).await.unwrap();
+        // Another program acknowledges some messages. It knows nothing about records.
+        let others: Vec<StreamId> = ids.iter().copied().skip(1).step_by(3).collect();
+        let done = Acknowledgement { ids: others.clone(), ..Acknowledgement::default() };
+        backend.acknowledge("orders", "g", &done).await.unwrap();
+
+        assert_eq!(search_orphaned(&*backend, "orders", "g").await.unwrap(), messages as u64);
+        let left = (messages - others.len()) as u64;
+        assert_eq!(backend.hash_len(&key).await.unwrap(), left);
+        let fields: Vec<String> = others.iter().map(StreamId::to_string).collect();
+        assert!(backend.hash_get(&key, &fields).await.unwrap().iter().all(Option::is_none));
+        assert_eq!(search_orphaned(&*backend, "orders", "g").await.unwrap(), left);
+        assert_eq!(backend.hash_len(&key).await.unwrap(), left);
+    }
 }

@@ -26,18 +26,20 @@ const REAP_INTERVAL: Duration = Duration::from_secs(60);
 /// Minimum time between two searches for messages that are due.
 const SEARCH_INTERVAL_MIN: Duration = Duration::from_millis(250);
 /// The worker waits at least this many times as long as its last search took.
-const SEARCH_PAUSE_FACTOR: u32 = 4;
+const SEARCH_PAUSE_FACTOR: u32 = 10;
 
 /// Claims idle messages periodically, until the worker drains.
 pub(crate) async fn recover(core: &Core, subscription: &Subscription) {
     let mut backoff = StoreBackoff::new();
+    let (mut pause, mut was_due) = (SEARCH_INTERVAL_MIN, false);
     while !core.draining.is_cancelled() {
         let started = Instant::now();
-        let mut pause = SEARCH_INTERVAL_MIN;
         subscription.next_due.reset();
         match claim_all_idle(core, subscription).await {
-            Ok(store_time) => {
-                pause = pause.max(store_time * SEARCH_PAUSE_FACTOR);
+            Ok(found) => {
+                // If other workers claim the messages that are due, this worker searches less often.
+                pause = if was_due && found.count == 0 { pause * 2 } else { SEARCH_INTERVAL_MIN };
+                pause = pause.max(found.store_time * SEARCH_PAUSE_FACTOR).min(core.claim_interval());
                 backoff.reset();
                 core.record_success(subscription, Operation::Claiming);
             }
@@ -51,33 +53,36 @@ pub(crate) async fn recover(core: &Core, subscription: &Subscription) {
         // Jitter, so that the workers of a group do not all search at the same moment.
         let every = core.claim_interval().mul_f64(0.75 + fastrand::f64() / 2.0);
         tokio::select! {
-            () = subscription.next_due.wait(started + pause, Instant::now() + every) => {}
+            is_due = subscription.next_due.wait(started + pause, Instant::now() + every) => was_due = is_due,
             () = core.draining.cancelled() => {}
         }
     }
 }
 
-/// Claims all idle messages of the group. Returns how long the store took to find them.
-pub(crate) async fn claim_all_idle(core: &Core, subscription: &Subscription) -> Result<Duration, Error> {
-    let (mut from, mut store_time) = (StreamId::MIN, Duration::ZERO);
+/// Claims all idle messages of the group.
+pub(crate) async fn claim_all_idle(core: &Core, subscription: &Subscription) -> Result<Found, Error> {
+    let mut found = Found::default();
     while let Some(room) = core.queue.wait_for_room().await {
-        let claimed = claim(core, subscription, room.min(PAGE_ROWS), from).await?;
-        subscription.metrics.reclaimed.add(claimed.count);
-        store_time += claimed.store_time;
-        from = claimed.next;
-        if from == StreamId::MIN {
+        let page = claim(core, subscription, room.min(PAGE_ROWS), found.next).await?;
+        subscription.metrics.reclaimed.add(page.count);
+        found.count += page.count;
+        found.store_time += page.store_time;
+        found.next = page.next;
+        if found.next == StreamId::MIN {
             break;
         }
     }
-    Ok(store_time)
+    Ok(found)
 }
 
-/// What a call has claimed.
-pub(crate) struct ClaimedPage {
+/// What a search has found.
+#[derive(Default)]
+pub(crate) struct Found {
+    /// Number of messages that were claimed.
     count: u64,
     /// The id at which the next call continues. 0-0 after the last pending entry.
     pub(crate) next: StreamId,
-    /// How long the call took.
+    /// How long the store took.
     store_time: Duration,
 }
 
@@ -87,7 +92,7 @@ pub(crate) async fn claim(
     subscription: &Subscription,
     count: usize,
     from: StreamId,
-) -> Result<ClaimedPage, Error> {
+) -> Result<Found, Error> {
     let sent_at = Instant::now();
     let claimed =
         core.backend.autoclaim(subscription.as_consumer(), core.settings.lease, from, count).await?;
@@ -100,7 +105,7 @@ pub(crate) async fn claim(
         debug!(stream = &*subscription.stream, count, "claimed idle messages");
     }
     admit(core, subscription, claimed.deliveries, sent_at).await;
-    Ok(ClaimedPage { count, next: claimed.next, store_time })
+    Ok(Found { count, next: claimed.next, store_time })
 }
 
 /// Releases the messages that the previous process with this consumer name left pending.
