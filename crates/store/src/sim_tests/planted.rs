@@ -37,6 +37,7 @@ pub(crate) enum Bug {
     TailNotRewritten,
     PendingNotInSnapshot,
     ReleasedNotInSnapshot,
+    DueTimesNotInSnapshot,
     ProducerHistoryNotInSnapshot,
     RepeatNotLogged,
     PendingRemovalNotLogged,
@@ -75,9 +76,10 @@ impl Bug {
     ];
 
     /// Bugs of the rest of the store.
-    pub(crate) const OF_STORE: [Bug; 21] = [
+    pub(crate) const OF_STORE: [Bug; 22] = [
         Bug::PendingNotInSnapshot,
         Bug::ReleasedNotInSnapshot,
+        Bug::DueTimesNotInSnapshot,
         Bug::ProducerHistoryNotInSnapshot,
         Bug::RepeatNotLogged,
         Bug::PendingRemovalNotLogged,
@@ -121,6 +123,9 @@ impl Bug {
             }
             Bug::PendingNotInSnapshot => "snapshots omit pending entries",
             Bug::ReleasedNotInSnapshot => "snapshots omit released entries",
+            Bug::DueTimesNotInSnapshot => {
+                "snapshots omit the due times of entries that were released with a delay"
+            }
             Bug::ProducerHistoryNotInSnapshot => "snapshots omit the producer history of XADD IDMP",
             Bug::RepeatNotLogged => "a repeated XADD IDMP is not logged",
             Bug::PendingRemovalNotLogged => {

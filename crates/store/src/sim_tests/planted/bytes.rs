@@ -5,7 +5,7 @@ use std::ops::{ControlFlow, Range};
 
 use millstream_engine::stream::HistoryCounters;
 use millstream_engine::value::Hashing;
-use millstream_engine::{BlockLimits, Stream, StreamEffect, StreamId, Value};
+use millstream_engine::{BlockLimits, ReleasedRow, Stream, StreamEffect, StreamId, Value};
 
 use super::Bug;
 use crate::log::tests::{
@@ -121,9 +121,10 @@ pub(super) fn manifest_with_bug(bug: Bug, bytes: &[u8]) -> Option<Vec<u8>> {
 
 /// Returns the snapshot that a program with this bug would write.
 pub(super) fn snapshot_with_bug(bug: Bug, file: &[u8], now_ms: u64) -> Option<Vec<u8>> {
-    const MISTAKES: [Bug; 7] = [
+    const MISTAKES: [Bug; 8] = [
         Bug::PendingNotInSnapshot,
         Bug::ReleasedNotInSnapshot,
+        Bug::DueTimesNotInSnapshot,
         Bug::ProducerHistoryNotInSnapshot,
         Bug::ExpiredNotInSnapshot,
         Bug::StampTooHigh,
@@ -162,6 +163,7 @@ fn leave_out(bug: Bug, value: &mut Value) {
     match bug {
         Bug::PendingNotInSnapshot => forget_pending(stream, false),
         Bug::ReleasedNotInSnapshot => forget_pending(stream, true),
+        Bug::DueTimesNotInSnapshot => forget_due_times(stream),
         Bug::ProducerHistoryNotInSnapshot => {
             let Some(HistoryCounters { limits, .. }) = stream.history_counters() else { return };
             // Changing the limits clears the history; the second change restores the limits.
@@ -171,6 +173,22 @@ fn leave_out(bug: Bug, value: &mut Value) {
             }
         }
         _ => {}
+    }
+}
+
+fn forget_due_times(stream: &mut Stream) {
+    let waiting: Vec<(Vec<u8>, Vec<ReleasedRow>)> = stream
+        .groups()
+        .map(|(name, group)| {
+            let row = |(_, id)| {
+                let deliveries = group.pending().get(id).map_or(0, |row| row.deliveries);
+                ReleasedRow { id, deliveries, not_before_ms: 0 }
+            };
+            (name.to_vec(), group.pending().waiting().map(row).collect())
+        })
+        .collect();
+    for (group, rows) in waiting {
+        stream.apply(&StreamEffect::Release { group: &group, rows: &rows }, BlockLimits::default());
     }
 }
 
