@@ -1,7 +1,7 @@
 //! Measures how many messages per second workers handle with an empty handler, and the CPU use of an idle worker.
 //!
 //! ```text
-//! cargo run --release -p millstream-worker --example throughput -- [URL [MESSAGES [WORKERS]]]
+//! cargo run --release -p millstream-worker --example throughput -- [--delete-done] [URL [MESSAGES [WORKERS]]]
 //! cargo run --release -p millstream-worker --example throughput -- --idle SECONDS URL
 //! ```
 //!
@@ -29,33 +29,37 @@ use tokio::task::JoinSet;
 
 const STREAM: &str = "throughput";
 const GROUP: &str = "bench";
+/// The option with which workers delete what every group has acknowledged.
+const DELETE_DONE: &str = "--delete-done";
 
 type BoxResult<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
 #[tokio::main]
 async fn main() -> BoxResult<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let mut arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let delete_done = arguments.first() == Some(&DELETE_DONE);
+    arguments.drain(..usize::from(delete_done));
     match arguments[..] {
-        ["--join", url] => join(url).await,
+        ["--join", url] => join(url, delete_done).await,
         ["--idle", seconds, url] => idle(url, Duration::from_secs_f64(seconds.parse()?)).await,
-        [] => measure("memory:", 1_000_000, 1).await,
-        [url] => measure(url, 1_000_000, 1).await,
-        [url, messages] => measure(url, messages.parse()?, 1).await,
-        [url, messages, workers] => measure(url, messages.parse()?, workers.parse()?).await,
+        [] => measure("memory:", 1_000_000, 1, delete_done).await,
+        [url] => measure(url, 1_000_000, 1, delete_done).await,
+        [url, messages] => measure(url, messages.parse()?, 1, delete_done).await,
+        [url, messages, workers] => measure(url, messages.parse()?, workers.parse()?, delete_done).await,
         _ => Err("too many arguments".into()),
     }
 }
 
-async fn measure(url: &str, messages: usize, workers: usize) -> BoxResult<()> {
+async fn measure(url: &str, messages: usize, workers: usize, delete_done: bool) -> BoxResult<()> {
     let backend = open(url).await?;
     backend.delete_stream(STREAM).await?;
     backend.create_group(STREAM, GROUP, Start::Beginning).await?;
     fill(&backend, messages).await?;
     let (elapsed, processor) = if url.contains("://") {
-        in_child_processes(&backend, url, workers).await?
+        in_child_processes(&backend, url, workers, delete_done).await?
     } else {
-        in_this_process(&backend, messages, workers).await?
+        in_this_process(&backend, messages, workers, delete_done).await?
     };
     let rate = messages as f64 / elapsed.as_secs_f64();
     let each = processor.as_secs_f64() * 1e6 / messages as f64;
@@ -86,8 +90,8 @@ async fn fill(backend: &Arc<dyn Admin>, messages: usize) -> BoxResult<()> {
     Ok(())
 }
 
-fn worker(backend: &Arc<dyn Admin>) -> BoxResult<Worker> {
-    let builder = Worker::builder(backend.clone()).stream(STREAM).group(GROUP);
+fn worker(backend: &Arc<dyn Admin>, delete_done: bool) -> BoxResult<Worker> {
+    let builder = Worker::builder(backend.clone()).stream(STREAM).group(GROUP).delete_done(delete_done);
     Ok(builder.handler(async |_: Raw| {}).build()?)
 }
 
@@ -96,8 +100,9 @@ async fn in_this_process(
     backend: &Arc<dyn Admin>,
     messages: usize,
     workers: usize,
+    delete_done: bool,
 ) -> BoxResult<(Duration, Duration)> {
-    let workers = (0..workers).map(|_| worker(backend)).collect::<BoxResult<Vec<Worker>>>()?;
+    let workers = (0..workers).map(|_| worker(backend, delete_done)).collect::<BoxResult<Vec<Worker>>>()?;
     let handles: Vec<WorkerHandle> = workers.iter().map(Worker::handle).collect();
     let (processor, began) = (cpu_time()?, Instant::now());
     let mut running: JoinSet<_> = workers.into_iter().map(Worker::run).collect();
@@ -117,9 +122,11 @@ async fn in_child_processes(
     backend: &Arc<dyn Admin>,
     url: &str,
     workers: usize,
+    delete_done: bool,
 ) -> BoxResult<(Duration, Duration)> {
-    let mut processes =
-        (0..workers).map(|_| WorkerProcess::start(url)).collect::<BoxResult<Vec<WorkerProcess>>>()?;
+    let mut processes = (0..workers)
+        .map(|_| WorkerProcess::start(url, delete_done))
+        .collect::<BoxResult<Vec<WorkerProcess>>>()?;
     processes.iter_mut().try_for_each(|worker| worker.next_line().map(drop))?;
     let began = Instant::now();
     processes.iter_mut().try_for_each(WorkerProcess::go)?;
@@ -138,8 +145,9 @@ struct WorkerProcess {
 }
 
 impl WorkerProcess {
-    fn start(url: &str) -> BoxResult<WorkerProcess> {
+    fn start(url: &str, delete_done: bool) -> BoxResult<WorkerProcess> {
         let mut command = Command::new(std::env::current_exe()?);
+        command.args(delete_done.then_some(DELETE_DONE));
         command.args(["--join", url]).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut process = command.spawn()?;
         let lines = BufReader::new(process.stdout.take().ok_or("the worker has no standard output")?);
@@ -167,8 +175,8 @@ impl WorkerProcess {
 
 /// Runs one worker as a child process: prints `ready`, starts to read after the first line on standard input, and
 /// ends after the next line or when the input is closed.
-async fn join(url: &str) -> BoxResult<()> {
-    let worker = worker(&open(url).await?)?;
+async fn join(url: &str, delete_done: bool) -> BoxResult<()> {
+    let worker = worker(&open(url).await?, delete_done)?;
     println!("ready");
     stdin().read_line(&mut String::new())?;
     let before = cpu_time()?;
@@ -197,7 +205,7 @@ async fn idle(url: &str, time: Duration) -> BoxResult<()> {
             println!("an idle worker: {:.2} % of one CPU", share * 100.0);
         }
     };
-    worker(&backend)?.run_until(measured).await?;
+    worker(&backend, false)?.run_until(measured).await?;
     Ok(())
 }
 

@@ -89,6 +89,9 @@ pub(super) struct WorkerOptions {
     #[arg(long, value_name = "FIELD", value_parser = NonEmptyStringValueParser::new(), requires = "dedupe", help_heading = "Failures")]
     dedupe_field: Option<String>,
 
+    /// Delete messages from the stream once every group has acknowledged them
+    #[arg(long, help_heading = "Running")]
+    delete_done: bool,
     /// Maximum time for running handlers to finish when the worker stops
     #[arg(long, value_name = "DURATION", default_value = "25s", value_parser = parse_duration, help_heading = "Running")]
     drain: Duration,
@@ -116,6 +119,7 @@ impl WorkerOptions {
             .max_attempts(self.max_attempts)
             .max_deliveries(self.max_deliveries)
             .breaker(self.breaker.0.clone())
+            .delete_done(self.delete_done)
             .drain(self.drain);
         worker = match &self.autoscale {
             Some(bounds) => worker.autoscale(Autoscale::between(bounds.clone())),

@@ -201,6 +201,7 @@ impl Backend for Recording {
     forward! {
         add(stream: &'a str, entries: &'a [NewEntry], trim: Option<Trim>) -> Vec<StreamId>;
         now_ms(stream: &'a str) -> u64;
+        delete_done(stream: &'a str, gaps: bool) -> u64;
         hash_get(key: &'a str, fields: &'a [String]) -> Vec<Option<Bytes>>;
         hash_len(key: &'a str) -> u64;
         hash_get_all(key: &'a str) -> Vec<(String, Bytes)>;

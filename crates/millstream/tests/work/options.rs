@@ -29,6 +29,22 @@ fn dedupe_handles_a_duplicate_once() {
 }
 
 #[test]
+fn delete_done_leaves_only_what_another_group_needs() {
+    let store = TestStore::server();
+    store.add(20);
+    let length = || {
+        let info = store.run(&["stream", "info", "orders", "--json"]).ok().out;
+        serde_json::from_str::<serde_json::Value>(&info).expect("JSON")["length"].clone()
+    };
+    store.call(&["XGROUP", "CREATE", "orders", "audit", "0"]);
+    store.work(&["--exec", "true", "--delete-done"]).ok();
+    assert_eq!(length(), 20, "audit has read nothing");
+    store.call(&["XGROUP", "DESTROY", "orders", "audit"]);
+    store.work(&["--exec", "true", "--delete-done"]).ok();
+    assert_eq!(length(), 0);
+}
+
+#[test]
 fn dlq_names_the_dead_letter_stream() {
     let store = TestStore::embedded();
     store.add(1);

@@ -139,6 +139,13 @@ pub trait Backend: Send + Sync + 'static {
         done: &'a Acknowledgement,
     ) -> BackendFuture<'a, u64>;
 
+    /// Deletes the entries that every group has acknowledged, up to the first one that a group still needs. Returns the
+    /// number deleted. Without groups, deletes nothing.
+    ///
+    /// Never deletes an entry that a group has not read or not acknowledged. With `gaps`, a store that can do so also deletes
+    /// entries after the first one that a group needs. It looks at each entry that a group has read and not acknowledged.
+    fn delete_done<'a>(&'a self, stream: &'a str, gaps: bool) -> BackendFuture<'a, u64>;
+
     /// Returns, for each key, whether an [`Acknowledgement`] stored it and it has not expired.
     fn seen<'a>(&'a self, keys: &'a [String]) -> BackendFuture<'a, Vec<bool>>;
 

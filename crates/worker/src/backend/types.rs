@@ -47,6 +47,8 @@ pub struct WorkerAccess<'a> {
     pub written_keys: Vec<String>,
     /// The hashes that the worker reads and changes.
     pub hashes: Vec<String>,
+    /// Whether the worker deletes what every group has acknowledged.
+    pub deletes_done: bool,
 }
 
 /// An entry to add.

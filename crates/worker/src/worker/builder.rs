@@ -332,6 +332,16 @@ impl WorkerBuilder {
         self
     }
 
+    /// Deletes messages from the stream once every group has acknowledged them. A dead-lettered message counts as
+    /// acknowledged. Default: off.
+    ///
+    /// Messages that a group has not read or not acknowledged are never deleted. A group that is created later at the
+    /// beginning of the stream does not see the deleted ones.
+    pub fn delete_done(mut self, delete: bool) -> Self {
+        self.settings.delete_done = delete;
+        self
+    }
+
     /// Sets when the circuit breaker opens. `None` turns it off. Default: after 20 failed handler calls in a row, of at
     /// least five messages.
     ///

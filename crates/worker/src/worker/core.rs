@@ -60,6 +60,8 @@ pub(crate) struct Settings {
     pub(crate) consumer_wait: Duration,
     /// The name of the handler in metrics and heartbeats.
     pub(crate) handler_name: String,
+    /// Whether the worker deletes messages that every group has acknowledged.
+    pub(crate) delete_done: bool,
     /// When the circuit breaker opens. `None` turns it off.
     pub(crate) breaker: Option<BreakerPolicy>,
 }
@@ -81,6 +83,7 @@ impl Default for Settings {
             heartbeat: Some(heartbeat::INTERVAL),
             consumer_wait: Duration::from_secs(60),
             handler_name: String::new(),
+            delete_done: false,
             breaker: Some(BreakerPolicy::default()),
         }
     }

@@ -7,6 +7,7 @@ mod builder;
 mod consumer_name;
 mod core;
 mod delayed;
+mod delete_done;
 mod failure_log;
 mod fetcher;
 mod heartbeat;

@@ -26,6 +26,7 @@ use tracing::{info, warn};
 use super::autoscaler::autoscale;
 use super::consumer_name;
 use super::core::Core;
+use super::delete_done::{delete_done, delete_last};
 use super::fetcher::fetch;
 use super::heartbeat;
 use super::heartbeat_task::beat;
@@ -162,7 +163,8 @@ async fn begin(core: &Core, subscription: &Subscription) -> Result<(), Error> {
     read_keys.extend(written_keys.iter().cloned());
     let mut hashes = vec![subscription.retry_key.clone()];
     hashes.extend(core.settings.heartbeat.iter().map(|_| subscription.workers_key.clone()));
-    let access = WorkerAccess { stream, dead_letters, read_keys, written_keys, hashes };
+    let deletes_done = core.settings.delete_done;
+    let access = WorkerAccess { stream, dead_letters, read_keys, written_keys, hashes, deletes_done };
     core.backend.check_access(&access).await?;
     // If the key holds another type, the worker must not begin: it could settle no message that fails.
     core.backend.hash_len(&subscription.retry_key).await?;
@@ -191,6 +193,9 @@ impl Tasks {
             spawn!(readers, core, subscription, fetch);
             spawn!(readers, core, subscription, retry::handle_delayed);
             spawn!(readers, core, subscription, recovery::recover);
+            if core.settings.delete_done {
+                spawn!(readers, core, subscription, delete_done);
+            }
             if let Some(admin) = core.admin.clone() {
                 spawn!(readers, core, subscription, async |core, subscription| {
                     records::delete_orphaned(core, subscription, &*admin).await;
@@ -307,6 +312,7 @@ async fn drain(core: &Core, tasks: &mut Tasks, slots: &mut SlotTasks) {
     tasks.lease_keepers.abort_all();
     for subscription in subscriptions.iter() {
         release_remaining(core, subscription).await;
+        delete_last(core, subscription).await;
         leave_group(core, subscription).await;
     }
     info!(report = %core.counters.report(), "drained");

@@ -8,6 +8,7 @@
 //!
 //! A message stays in flight, and its lease is extended, until the store has replied.
 
+use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
@@ -148,6 +149,7 @@ async fn acknowledge(core: &Core, subscription: &Subscription, finished: Vec<Fin
         .await
         .unwrap_or_default();
     core.counters.acknowledged(subscription, &finished, acknowledged);
+    subscription.has_done.store(true, Ordering::Relaxed);
     remove_jobs(core, subscription, finished.iter().map(|finished| &finished.job));
 }
 
@@ -176,6 +178,7 @@ async fn dead_letter(core: &Core, subscription: &Subscription, jobs: Vec<DeadLet
                 }
             }
             core.counters.lost(subscription, lost);
+            subscription.has_done.store(true, Ordering::Relaxed);
         }
         // The store may have refused only one of the messages, so send each one separately.
         Some(Err(error)) if error.kind() == Refused && jobs.len() > 1 => {

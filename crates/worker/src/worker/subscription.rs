@@ -50,6 +50,9 @@ pub(crate) struct Subscription {
     /// Whether the previous process with this consumer name left pending entries. The worker claims them before it
     /// reads new entries.
     pub(crate) has_history: AtomicBool,
+    /// Whether the worker has acknowledged or dead-lettered messages since it last deleted messages that every group has
+    /// acknowledged.
+    pub(crate) has_done: AtomicBool,
     last_read: Mutex<StreamId>,
 }
 
@@ -85,6 +88,7 @@ impl Subscription {
             delayed_added: Notify::new(),
             next_due: NextDue::default(),
             has_history: AtomicBool::new(false),
+            has_done: AtomicBool::new(false),
             last_read: Mutex::new(StreamId::MIN),
         })
     }

@@ -28,6 +28,7 @@ pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 async fn memory_backend_passes_all_cases() {
     let backend = connect("memory:").await.unwrap();
     cases::all(&*backend).await;
+    cases::deleting::by_a_worker(&backend).await;
     assert!(backend.supports(Capability::ExactLag, "s").await.unwrap());
     assert_eq!(backend.server(&["appendonly"]).await.unwrap(), None);
 }
@@ -72,6 +73,7 @@ async fn millstream_server_passes_all_cases() {
     for backend in [backend, resp3] {
         cases::all(&*backend).await;
         cases::many::limited(&*backend).await;
+        cases::deleting::by_a_worker(&backend).await;
         describes_itself(&*backend, "millstream_version").await;
     }
 }
@@ -106,6 +108,7 @@ async fn real_server(peer: &'static Peer) {
     }
     let resp3 = connect(&format!("{}/?protocol=3", server.url())).await.unwrap();
     cases::all(&*resp3).await;
+    cases::deleting::by_a_worker(&backend).await;
     describes_itself(&*backend, "redis_version").await;
     describes_itself(&*resp3, "redis_version").await;
     let other_database = connect(&format!("{}/7", server.url())).await.unwrap();
@@ -190,6 +193,40 @@ async fn a_full_server_refuses_writes_and_dead_letters_atomically() {
         let Some(server) = Server::peer(peer, &["--maxmemory-policy", "noeviction"]) else { continue };
         let backend = connect(&server.url()).await.unwrap();
         cases::settling::without_memory(&*backend, |limit| server.configure("maxmemory", limit)).await;
+    }
+}
+
+/// The script that deletes acknowledged entries computes with ids of 128 bits, as text.
+#[tokio::test(flavor = "multi_thread")]
+async fn acknowledged_entries_are_deleted_whatever_their_ids_are() {
+    let Some(server) = Server::redis(&[]) else { return };
+    let backend = connect(&server.url()).await.unwrap();
+    let max = u64::MAX.to_string();
+    let ids = [
+        "9-9".to_owned(),
+        "9-10".to_owned(),
+        "99-99".to_owned(),
+        "99-100".to_owned(),
+        format!("99-{max}"),
+        "100-0".to_owned(),
+        "9007199254740993-9007199254740993".to_owned(),
+        "9007199254740993-9007199254740994".to_owned(),
+    ];
+    for id in &ids {
+        assert_eq!(server.cli(&["XADD", "s", id, "n", "1"]), *id);
+    }
+    server.cli(&["XGROUP", "CREATE", "s", "g", "0"]);
+    server.cli(&["XGROUP", "CREATE", "s", "h", "$"]);
+    for (at, id) in ids.iter().enumerate() {
+        // Delivered and pending: the entry stays. Acknowledged: exactly this entry goes.
+        assert_eq!(
+            server.cli(&["XREADGROUP", "GROUP", "g", "c", "COUNT", "1", "STREAMS", "s", ">"]).lines().nth(1),
+            Some(&**id)
+        );
+        assert_eq!(backend.delete_done("s", false).await.unwrap(), 0, "{id}");
+        assert_eq!(server.cli(&["XACK", "s", "g", id]), "1");
+        assert_eq!(backend.delete_done("s", false).await.unwrap(), 1, "{id}");
+        assert_eq!(server.cli(&["XLEN", "s"]), (ids.len() - at - 1).to_string());
     }
 }
 

@@ -191,6 +191,7 @@ async fn work(backend: Arc<dyn Admin>) -> Result<(), Error> {
         .group(GROUP)
         .handler(handler)
         .dedupe(Duration::from_secs(60))
+        .delete_done(true)
         .autoscale(Autoscale::between(1..=2))
         .lease(Duration::from_millis(100))
         .retry(Backoff::fixed(Duration::from_millis(1)))

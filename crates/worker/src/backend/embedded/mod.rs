@@ -296,6 +296,28 @@ impl Backend for Embedded {
         })
     }
 
+    fn delete_done<'a>(&'a self, stream: &'a str, gaps: bool) -> BackendFuture<'a, u64> {
+        Box::pin(async move {
+            let mut needed = Vec::new();
+            for group in self.groups(stream).await? {
+                needed.extend(group.last_delivered.next());
+                if group.pending > 0 && !gaps {
+                    let first = PendingFilter::starting_at(StreamId::MIN, 1);
+                    needed.extend(self.pending(stream, &group.name, &first).await?.iter().map(|row| row.id));
+                }
+            }
+            let Some(end) = needed.into_iter().min() else { return Ok(0) };
+            let mut deleted = 0;
+            loop {
+                let trimmed = self.call(values::trim_acknowledged(stream, end)).await?;
+                deleted += trimmed;
+                if trimmed == 0 {
+                    return Ok(deleted);
+                }
+            }
+        })
+    }
+
     fn seen<'a>(&'a self, keys: &'a [String]) -> BackendFuture<'a, Vec<bool>> {
         self.call(keys.iter().map(|key| Exists { key: key.clone() }).collect::<Vec<_>>())
     }

@@ -9,7 +9,7 @@ use millstream_engine::{GroupStart, StreamId};
 use millstream_store::embedded as store;
 use millstream_store::embedded::Refusal;
 use millstream_store::log::LogError;
-use millstream_store::verbs::{self, Add, FromReturned, IdempotencyKey, ReturnedEntry};
+use millstream_store::verbs::{self, Add, FromReturned, IdempotencyKey, ReturnedEntry, TrimStream};
 use smallvec::SmallVec;
 
 use super::super::{
@@ -133,6 +133,19 @@ pub(super) fn store_trim(trim: Trim) -> store::Trim {
         Trim::Exactly(length) => (length, store::Exactness::Exact),
     };
     store::Trim { by: store::TrimBy::MaxLen(length), exactness, limit: store::TrimLimit::Default }
+}
+
+/// Maximum number of entries that one trim removes, because it locks the stream.
+const ENTRIES_PER_TRIM: u64 = 10_000;
+
+/// Returns a trim of the entries before an id that every group has acknowledged, of limited size.
+pub(super) fn trim_acknowledged(stream: &str, before: StreamId) -> TrimStream<String> {
+    let trim = store::Trim {
+        by: store::TrimBy::MinId(before),
+        exactness: store::Exactness::Approximate,
+        limit: store::TrimLimit::AtMost(ENTRIES_PER_TRIM),
+    };
+    TrimStream { key: stream.to_owned(), trim, references: store::References::Acked }
 }
 
 /// Converts a name, which the store keeps as bytes, to text.

@@ -5,6 +5,7 @@
 //!   ├─ connection: one connection shared by all calls, or one to each node of a cluster
 //!   │    └─ routing: finds the node that owns a slot, and repeats what a node refused
 //!   │         └─ nodes, slots: which node owns which slot
+//!   ├─ done:       deletes what every group has acknowledged
 //!   ├─ blocking:   a separate connection for each blocking call
 //!   ├─ probe:      which commands the server has; scripts replace the missing ones
 //!   └─ permissions: which commands and keys the user may use
@@ -15,6 +16,7 @@ mod blocking;
 mod commands;
 mod connection;
 mod dead_letters;
+mod done;
 mod errors;
 mod nodes;
 mod permissions;

@@ -112,8 +112,11 @@ impl Redis {
     /// Sends every command that a worker needs, with arguments that change nothing. Fails with the list of all
     /// permissions that are missing.
     pub(super) async fn check_worker_access(&self, access: &WorkerAccess<'_>) -> Result<(), Error> {
-        let features =
-            [Feature::ReadClaims, Feature::Nack, Feature::NackDelay, Feature::Extend, Feature::Adopt];
+        let mut features =
+            vec![Feature::ReadClaims, Feature::Nack, Feature::NackDelay, Feature::Extend, Feature::Adopt];
+        if access.deletes_done {
+            features.push(Feature::AckedTrims);
+        }
         let mut missing = Vec::new();
         let probes: Vec<Cmd> = features.iter().map(|feature| feature.probe(access.stream)).collect();
         let replies = self.missing_permissions(access.stream, probes, &mut missing).await?;
@@ -164,7 +167,7 @@ impl Redis {
 /// Returns the commands of a worker, other than the probes of features, with arguments that change nothing: a group that
 /// does not exist, an id that every server rejects, or a transaction that the server discards.
 fn worker_commands(access: &WorkerAccess<'_>) -> Vec<Cmd> {
-    let WorkerAccess { stream, dead_letters, read_keys, written_keys, hashes } = access;
+    let WorkerAccess { stream, dead_letters, read_keys, written_keys, hashes, .. } = access;
     let (group, id, invalid) = (PROBE_GROUP, Id(StreamId::new(0, 1)), "invalid");
     let mut commands = vec![
         command!("XGROUP", "CREATE", stream, group, invalid),

@@ -33,6 +33,8 @@ pub(super) enum Feature {
     Extend,
     /// XADOPT.
     Adopt,
+    /// Trims with ACKED, which keep what a group still needs.
+    AckedTrims,
     /// `XADD … IDMP`.
     Idempotence,
     /// `XREADGROUP … MAXCOUNT`.
@@ -100,6 +102,8 @@ impl Feature {
             Feature::NackDelay => commands::release_delayed(stream, group, &[id], -1),
             Feature::Extend => commands::extend(consumer, &[id]),
             Feature::Adopt => commands::adopt(consumer, "d"),
+            // No entry has an id before 0-0, so the command removes nothing.
+            Feature::AckedTrims => command!("XTRIM", stream, "MINID", "=", "0-0", "ACKED"),
             // Every server rejects the id 0-0, so the command adds nothing.
             Feature::Idempotence => command!("XADD", stream, "IDMP", "p", "i", "0-0", "f", "v"),
             Feature::Scripts => command!("EVAL", "return 1", 0),

@@ -55,8 +55,16 @@ impl Script {
 }
 
 /// All scripts.
-static SCRIPTS: [&Script; 7] =
-    [&EXTEND, &RELEASE, &DEAD_LETTER, &REMOVE_CONSUMER, &REMOVE_EMPTY_CONSUMER, &AUTOCLAIM, &RESTORE];
+static SCRIPTS: [&Script; 8] = [
+    &EXTEND,
+    &RELEASE,
+    &DEAD_LETTER,
+    &REMOVE_CONSUMER,
+    &REMOVE_EMPTY_CONSUMER,
+    &AUTOCLAIM,
+    &RESTORE,
+    &TRIM_ACKNOWLEDGED,
+];
 
 /// Returns the names of the commands that a script runs, as ACL rules have them. Finds the script by its hash or its
 /// code.
@@ -68,7 +76,7 @@ pub(super) fn commands_of(hash_or_code: &str) -> Vec<String> {
     let name = |(call, _): (&str, &str)| {
         let mut words = call.split('\'').map(str::to_lowercase);
         let name = words.next().unwrap_or_default();
-        match words.nth(1).filter(|_| name == "xgroup") {
+        match words.nth(1).filter(|_| ["xgroup", "xinfo"].contains(&&*name)) {
             Some(subcommand) => format!("{name}|{subcommand}"),
             None => name,
         }
@@ -253,6 +261,55 @@ end
 return 1",
 );
 
+/// Trims the entries before the smallest id that any group still needs. Returns the number trimmed.
+///
+/// A group needs its first pending entry and what comes after it, and all entries after its position. Without groups,
+/// nothing is trimmed. Ids are compared as text, because a number in Lua has only 53 bits.
+///
+/// KEYS: stream. ARGV: how many entries to trim at most, in whole blocks.
+pub(super) static TRIM_ACKNOWLEDGED: Script = Script::new(
+    r"
+local function plus_one(number)
+  local head, nines = string.match(number, '^(.-)(9*)$')
+  local zeros = string.rep('0', #nines)
+  if head == '' then return '1' .. zeros end
+  return string.sub(head, 1, -2) .. string.char(string.byte(head, -1) + 1) .. zeros
+end
+local function after(id)
+  local ms, seq = string.match(id, '(%d+)-(%d+)')
+  if seq == '18446744073709551615' then return plus_one(ms) .. '-0' end
+  return ms .. '-' .. plus_one(seq)
+end
+local function is_less(a, b)
+  local a_ms, a_seq = string.match(a, '(%d+)-(%d+)')
+  local b_ms, b_seq = string.match(b, '(%d+)-(%d+)')
+  if a_ms == b_ms then a_ms, b_ms = a_seq, b_seq end
+  return #a_ms < #b_ms or #a_ms == #b_ms and a_ms < b_ms
+end
+local groups = redis.pcall('XINFO', 'GROUPS', KEYS[1])
+if groups.err then
+  if string.find(groups.err, 'no such key', 1, true) then return 0 end
+  return groups
+end
+local needed
+for _, group in ipairs(groups) do
+  local facts = {}
+  for i = 1, #group, 2 do facts[group[i]] = group[i + 1] end
+  local first = after(facts['last-delivered-id'])
+  if facts['pending'] > 0 then
+    local row = redis.call('XPENDING', KEYS[1], facts['name'], '-', '+', 1)[1]
+    if is_less(row[1], first) then first = row[1] end
+  end
+  if not needed or is_less(first, needed) then needed = first end
+end
+if not needed then return 0 end
+local trimmed = redis.call('XTRIM', KEYS[1], 'MINID', '~', needed, 'LIMIT', ARGV[1])
+if trimmed < tonumber(ARGV[1]) / 2 then
+  trimmed = trimmed + redis.call('XTRIM', KEYS[1], 'MINID', '=', needed)
+end
+return trimmed",
+);
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -263,6 +320,7 @@ mod tests {
         assert_eq!(commands_of(DEAD_LETTER.code), ["hdel", "hlen", "xack", "xadd", "xpending", "xrange"]);
         assert_eq!(commands_of(RELEASE.code), ["hlen", "hset", "time", "xclaim", "xpending", "xrange"]);
         assert_eq!(commands_of(REMOVE_EMPTY_CONSUMER.hash()), ["xgroup|delconsumer", "xpending"]);
+        assert_eq!(commands_of(TRIM_ACKNOWLEDGED.hash()), ["xinfo|groups", "xpending", "xtrim"]);
         assert_eq!(commands_of("return 1"), [""; 0]);
     }
 }

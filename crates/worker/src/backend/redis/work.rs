@@ -221,6 +221,10 @@ impl Backend for Redis {
         })
     }
 
+    fn delete_done<'a>(&'a self, stream: &'a str, gaps: bool) -> BackendFuture<'a, u64> {
+        Box::pin(self.delete_acknowledged(stream, gaps))
+    }
+
     fn seen<'a>(&'a self, keys: &'a [String]) -> BackendFuture<'a, Vec<bool>> {
         Box::pin(async move {
             let Some(first) = keys.first() else { return Ok(Vec::new()) };

@@ -1,6 +1,7 @@
 //! The behaviour that every backend must have, verb by verb. Each case has its own stream.
 
 pub(crate) mod blocking;
+pub(crate) mod deleting;
 pub(crate) mod groups;
 pub(crate) mod hashes;
 pub(crate) mod idle;
@@ -31,6 +32,7 @@ pub(crate) async fn all(backend: &dyn Admin) {
     many::all(backend).await;
     blocking::all(backend).await;
     settling::all(backend).await;
+    deleting::all(backend).await;
     listing::all(backend).await;
     idle::all(backend).await;
     hashes::all(backend).await;

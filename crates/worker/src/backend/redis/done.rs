@@ -1,0 +1,75 @@
+//! Deletes entries that every group has acknowledged.
+//!
+//! If the server has trims that keep what a group still needs (ACKED), it decides for each entry. On other servers a script
+//! finds the first entry that a group still needs, and trims the entries before it. Both are atomic: a group that is created
+//! meanwhile keeps the entries from its position on.
+//!
+//! XACKDEL would delete with the acknowledgement. But on Redis 8.2 it takes almost twice as much of the server's time as XACK
+//! and a trim of many entries.
+
+use super::super::{Error, PendingFilter, StreamId};
+use super::Redis;
+use super::commands::{self, Id, command};
+use super::errors::is_missing_key;
+use super::probe::Feature;
+use super::reply::{array, count, group_info, pending_row};
+use super::scripts;
+
+/// Maximum number of entries that one trim removes. The server executes no other command meanwhile.
+const ENTRIES_PER_TRIM: u64 = 10_000;
+
+impl Redis {
+    /// Deletes the entries before the first one that a group still needs. With `gaps`, also deletes later ones that every
+    /// group has acknowledged, if the server can. Returns the number deleted.
+    pub(super) async fn delete_acknowledged(&self, stream: &str, gaps: bool) -> Result<u64, Error> {
+        let mut deleted = 0;
+        if !self.has(Feature::AckedTrims, stream).await? {
+            loop {
+                let reply = scripts::TRIM_ACKNOWLEDGED.run(self, &[stream], ENTRIES_PER_TRIM).await?;
+                let trimmed = count(reply)?;
+                deleted += trimmed;
+                if trimmed < ENTRIES_PER_TRIM / 2 {
+                    return Ok(deleted);
+                }
+            }
+        }
+        let Some(end) = self.first_needed(stream, gaps).await? else { return Ok(0) };
+        loop {
+            // Removes whole blocks of entries, which is cheap. The exact trim at the end finds only a few.
+            let limit = ("~", Id(end), "LIMIT", ENTRIES_PER_TRIM);
+            let trim = command!("XTRIM", stream, "MINID", limit, "ACKED");
+            let trimmed = count(self.connection.command(stream, trim).await?)?;
+            deleted += trimmed;
+            if trimmed < ENTRIES_PER_TRIM / 2 {
+                let exact = command!("XTRIM", stream, "MINID", "=", Id(end), "ACKED");
+                return Ok(deleted + count(self.connection.command(stream, exact).await?)?);
+            }
+        }
+    }
+
+    /// Returns the smallest id that a group has not read or, unless `gaps` is set, has not acknowledged. `None` if there are
+    /// no groups.
+    async fn first_needed(&self, stream: &str, gaps: bool) -> Result<Option<StreamId>, Error> {
+        let groups = match self.connection.command(stream, command!("XINFO", "GROUPS", stream)).await {
+            Err(error) if is_missing_key(&error) => return Ok(None),
+            reply => array(reply?)?,
+        };
+        let (mut needed, mut queries) = (Vec::new(), Vec::new());
+        for group in groups {
+            let group = group_info(group)?;
+            needed.extend(group.last_delivered.next());
+            if group.pending > 0 && !gaps {
+                let first = PendingFilter::starting_at(StreamId::MIN, 1);
+                queries.push(commands::pending(stream, &group.name, &first));
+            }
+        }
+        for reply in self.connection.pipeline(stream, queries).await? {
+            // If the group was deleted in between, it needs nothing.
+            let Ok(rows) = array(reply) else { continue };
+            for row in rows {
+                needed.push(pending_row(row)?.id);
+            }
+        }
+        Ok(needed.into_iter().min())
+    }
+}
