@@ -44,6 +44,7 @@ pub(crate) async fn leave_data<F: Future<Output = ()>>(backend: &dyn Admin, disc
     let ids = reading::make_stream(backend, "survivor", 2).await;
     let read = backend.read(&reader("survivor", "a", 1)).await.unwrap();
     assert_eq!(read[0].id, ids[0]);
+    waiting::leave_data(backend).await;
     backend.create_group("survivor:none", "g", Start::Beginning).await.unwrap();
     let blocking = Read { block: Some(Duration::from_secs(3)), ..reader("survivor:none", "a", 1) };
     let (result, ()) = tokio::join!(backend.read(&blocking), async {
@@ -64,6 +65,7 @@ pub(crate) async fn check_data(backend: &dyn Admin) {
     let read = backend.read(&blocking).await.unwrap();
     assert_eq!(read.len(), 1);
     assert!(backend.delete_stream("survivor").await.unwrap());
+    waiting::check_data(backend).await;
 }
 
 /// Waits until a condition holds.

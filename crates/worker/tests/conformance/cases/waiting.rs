@@ -21,6 +21,28 @@ pub(crate) async fn all(backend: &dyn Admin) {
     a_key_of_another_type_changes_nothing(backend).await;
 }
 
+const SURVIVOR: &str = "survivor:waiting";
+
+/// Leaves an entry that waits, and one that will be due after the restart.
+pub(crate) async fn leave_data(backend: &dyn Admin) {
+    let ids = reading::make_stream(backend, SURVIVOR, 2).await;
+    backend.read(&reader(SURVIVOR, "a", 2)).await.unwrap();
+    let rows = [retry(ids[0], 1, LONG, 3), retry(ids[1], 1, Duration::from_millis(1), 4)];
+    assert_eq!(backend.release(consumer(SURVIVOR, "a"), &rows).await.unwrap(), 2);
+}
+
+/// Checks the data of [`leave_data`].
+pub(crate) async fn check_data(backend: &dyn Admin) {
+    let ids: Vec<StreamId> = pending(backend, SURVIVOR).await.into_iter().map(|row| row.id).collect();
+    let claimed = claim(backend, SURVIVOR, "b").await;
+    assert_eq!(ids_of(&claimed.deliveries), ids[1..], "the store forgot how long an entry waits");
+    for (id, attempts) in ids.iter().zip([3, 4]) {
+        assert_eq!(record(backend, SURVIVOR, *id).await.unwrap().attempts, attempts);
+    }
+    assert!(backend.delete_stream(SURVIVOR).await.unwrap());
+    forget_all(backend, SURVIVOR).await;
+}
+
 /// A release that waits, with a record of this number of attempts.
 fn retry(id: StreamId, delivery: u64, after: Duration, attempts: u64) -> Release {
     let record = RetryRecord { attempts, error: "no".into(), ..RetryRecord::default() };
