@@ -96,6 +96,23 @@ fn take_over(store: &TestStore) {
     assert_eq!(numbers, (1..=ORDERS).collect::<Vec<_>>(), "lost or handled twice");
 }
 
+/// The way back: what workers leave can be given to a hand-written consumer.
+#[test]
+fn a_hand_written_consumer_takes_over_what_workers_leave() {
+    for store in TestStore::servers() {
+        store.add(3);
+        let exec = "echo x >> begun; exec sleep 600";
+        let worker = store.start(&["--exec", exec, "--concurrency", "3", "--drain", "100ms"]);
+        store.wait_for("begun", 3);
+        worker.signal("TERM");
+        worker.wait().ok();
+        store.run(&["pending", "claim", "orders", "billing", "old", "--min-idle", "1m"]).ok();
+        let read = ["XREADGROUP", "GROUP", "billing", "old", "STREAMS", "orders", "0"];
+        let Value::Array(streams) = store.client().call(&read) else { panic!("no messages") };
+        assert_eq!(items(&items(&streams[0])[1]).len(), 3);
+    }
+}
+
 fn items(value: &Value) -> &[Value] {
     let Value::Array(items) = value else { panic!("not an array: {value:?}") };
     items
