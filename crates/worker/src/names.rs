@@ -102,6 +102,20 @@ pub fn origin_of(dead_letters: &str) -> Option<&str> {
     Some(untagged.filter(|name| dead_letters_of(name) == dead_letters).unwrap_or(stream))
 }
 
+/// Returns whether a pattern of streams can match this name. Dead-letter streams, partitions (`orders:{TAG}.GENERATION`) and
+/// control streams (`{orders}:control:GROUP`) never match: workers do not read them as streams of their own.
+pub fn can_match_pattern(name: &str) -> bool {
+    let is_partition = name.rsplit_once("}.").is_some_and(|(before, generation)| {
+        let tag = before.rsplit_once('{').map_or("", |(_, tag)| tag);
+        let is_hexadecimal = |text: &str| !text.is_empty() && text.bytes().all(|c| c.is_ascii_hexdigit());
+        is_hexadecimal(tag) && !generation.is_empty() && generation.bytes().all(|c| c.is_ascii_digit())
+    });
+    let is_control = name.split_once("}:").is_some_and(|(before, suffix)| {
+        before.contains('{') && ["control:", "retry:", "workers:"].iter().any(|word| suffix.starts_with(word))
+    });
+    !name.ends_with(":dlq") && !is_partition && !is_control
+}
+
 /// Returns the key under which the store remembers a processed deduplication key.
 pub(crate) fn seen_key(stream: &str, group: &str, key: &str) -> String {
     key_in_same_slot(stream, &format!("seen:{group}:{key}"))
@@ -152,6 +166,19 @@ mod tests {
         assert_eq!(WorkerName::stable(3), WorkerName::stable(3));
         assert!(WorkerName::stable(3).as_str().ends_with("-3"));
         assert!(WorkerName::from("billing-a").survives_restart());
+    }
+
+    #[test]
+    fn patterns_match_no_dead_letters_partitions_and_control_streams() {
+        for name in ["orders", "orders:1", "shop:{7}", "{eu}orders", "orders:{ae}", "v1.2", "a}.b", "{x}:y"] {
+            assert!(can_match_pattern(name), "{name}");
+        }
+        let others = ["{orders}:dlq", "shop:{7}:dlq", "events:orders:dlq", "orders:{ae}.1", "orders:{6b}.12"];
+        for name in
+            others.into_iter().chain(["{orders}:control:g", "orders:{ae}.1:dlq", "shop:{7}:control:g"])
+        {
+            assert!(!can_match_pattern(name), "{name}");
+        }
     }
 
     #[test]

@@ -4,30 +4,60 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_worker::monitor::{Lag, Monitor};
-use millstream_worker::{Admin, Error};
+use millstream_worker::names::can_match_pattern;
+use millstream_worker::{Admin, Error, WorkerHandle};
 use tokio::time::sleep;
 
 /// Interval at which `--until-empty` checks the group.
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
+/// Pause between two measurements for each stream: many streams are measured less often.
+const PAUSE_PER_STREAM: Duration = Duration::from_millis(2);
+
 /// The backlog of a group on all of its streams.
-#[derive(Clone)]
 pub(super) struct Backlog {
     backend: Arc<dyn Admin>,
     streams: Vec<String>,
+    /// The pattern of further streams.
+    pattern: Option<String>,
     group: String,
 }
 
 impl Backlog {
-    pub(super) fn new(backend: &Arc<dyn Admin>, streams: &[String], group: &str) -> Backlog {
-        Backlog { backend: Arc::clone(backend), streams: streams.to_vec(), group: group.to_owned() }
+    pub(super) fn new(
+        backend: &Arc<dyn Admin>,
+        streams: &[String],
+        pattern: Option<&str>,
+        group: &str,
+    ) -> Backlog {
+        Backlog {
+            backend: Arc::clone(backend),
+            streams: streams.to_vec(),
+            pattern: pattern.map(str::to_owned),
+            group: group.to_owned(),
+        }
+    }
+
+    /// Returns the streams that exist now.
+    async fn streams(&self) -> Result<Vec<String>, Error> {
+        let mut streams = self.streams.clone();
+        if let Some(pattern) = &self.pattern {
+            let found = self.backend.streams(pattern).await?.into_iter();
+            streams.extend(found.filter(|name| can_match_pattern(name) && !self.streams.contains(name)));
+        }
+        Ok(streams)
+    }
+
+    /// Returns how long to wait before the next measurement of as many streams as a worker reads.
+    pub(super) fn pause(interval: Duration, streams: usize) -> Duration {
+        interval.max(PAUSE_PER_STREAM.saturating_mul(u32::try_from(streams).unwrap_or(u32::MAX)))
     }
 
     /// Returns the number of unread entries of all streams. `None` until the group exists on every stream.
     pub(super) async fn lag(&self) -> Result<Option<Lag>, Error> {
         let monitor = Monitor::new(Arc::clone(&self.backend));
         let mut sum: Option<Lag> = None;
-        for stream in &self.streams {
+        for stream in &self.streams().await? {
             let Some((lag, _)) = monitor.backlog(stream, &self.group).await? else { return Ok(None) };
             sum = Some(match sum {
                 None => lag,
@@ -42,9 +72,9 @@ impl Backlog {
 
     /// Waits until the group has no unread and no pending entries of any consumer. Keeps waiting while the store is
     /// unreachable.
-    pub(super) async fn until_empty(&self) {
+    pub(super) async fn until_empty(&self, handle: &WorkerHandle) {
         loop {
-            sleep(CHECK_INTERVAL).await;
+            sleep(Backlog::pause(CHECK_INTERVAL, handle.streams().len())).await;
             if self.is_empty().await.unwrap_or(false) {
                 return;
             }
@@ -53,10 +83,11 @@ impl Backlog {
 
     /// Checks unread entries first and pending ones second: an entry moves from unread to pending, never back.
     async fn is_empty(&self) -> Result<bool, Error> {
-        if self.lag().await?.is_none_or(|lag| lag.count > 0) {
+        let streams = self.streams().await?;
+        if !streams.is_empty() && self.lag().await?.is_none_or(|lag| lag.count > 0) {
             return Ok(false);
         }
-        for stream in &self.streams {
+        for stream in &streams {
             if self.backend.pending_summary(stream, &self.group).await?.total > 0 {
                 return Ok(false);
             }

@@ -80,6 +80,7 @@ Examples:
   millstream work -s orders -g audit --exec 'cat >> orders.jsonl' --concurrency 1 --until-empty
   millstream work -s orders -g audit --exec 'gzip >> orders.gz' --batch 500 --batch-wait 1s
   millstream work -s orders -g search --child 'python3 index.py' --dedupe 1d
+  millstream work --streams-matching 'orders:*' -g billing --exec ./charge.sh
   millstream work -s orders -g hooks --http http://127.0.0.1:8000/orders --header 'X-Token: T'
 
 Messages are JSON objects: {\"id\",\"stream\",\"group\",\"attempt\",\"fields\":{…}}
@@ -128,8 +129,11 @@ Exit codes:
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Work {
     /// Stream to read; can be repeated
-    #[arg(short, long, value_name = "STREAM", required = true, value_parser = NonEmptyStringValueParser::new())]
+    #[arg(short, long, value_name = "STREAM", required_unless_present = "streams_matching", value_parser = NonEmptyStringValueParser::new())]
     stream: Vec<String>,
+    /// Read all streams that match this glob pattern, such as 'orders:*': those that exist and those that appear later
+    #[arg(long, value_name = "PATTERN", value_parser = NonEmptyStringValueParser::new())]
+    streams_matching: Option<String>,
     /// Consumer group; created if it does not exist
     #[arg(short, long, value_parser = NonEmptyStringValueParser::new())]
     group: String,
@@ -208,7 +212,7 @@ impl Work {
     fn list_dead_letters(&self) -> String {
         let dlq = self.worker.dlq.as_ref().map_or_else(String::new, |dlq| option("--dlq", dlq));
         match &*self.stream {
-            [stream] => suggest("dlq ls", &[stream], &dlq),
+            [stream] if self.streams_matching.is_none() => suggest("dlq ls", &[stream], &dlq),
             _ => suggest("dlq ls", &[], ""),
         }
     }
@@ -225,13 +229,14 @@ impl Work {
         let worker = self.build_worker(&backend, &runner)?;
         let consumer = worker.consumer().to_owned();
         let handle = worker.handle();
-        let backlog = Backlog::new(&backend, &self.stream, &self.group);
+        let pattern = self.streams_matching.as_deref();
+        let backlog = Backlog::new(&backend, &self.stream, pattern, &self.group);
         let stopping = CancellationToken::new();
         let gave_up = OnceLock::new();
         let end_when_empty = async {
             if self.until_empty {
                 tokio::select! {
-                    () = backlog.until_empty() => {}
+                    () = backlog.until_empty(&handle) => {}
                     open = until_giving_up(&handle) => {
                         error!(error = open.error, "every handler call fails: draining");
                         let _ = gave_up.set(open);
@@ -278,7 +283,7 @@ impl Work {
                 let has_messages = handle.stats().received > 0;
                 let released = timeout(RELEASE_TIMEOUT, async {
                     if has_messages {
-                        self.release_pending(&*backend, &consumer).await?;
+                        self.release_pending(&*backend, &handle.streams(), &consumer).await?;
                     }
                     handle.remove_heartbeats().await;
                     Ok::<(), Error>(())
@@ -361,6 +366,8 @@ impl Work {
         };
         let worker = worker.handler_name(runner.name());
         let worker = self.stream.iter().fold(worker, |worker, stream| worker.stream(stream));
+        let worker =
+            self.streams_matching.iter().fold(worker, |worker, pattern| worker.streams_matching(pattern));
         worker.build().map_err(|error| Failure::Usage(error.to_string()))
     }
 
@@ -377,8 +384,13 @@ impl Work {
     }
 
     /// Releases all pending messages of this worker. Their deliveries do not count: the worker ends, whatever the message.
-    async fn release_pending(&self, backend: &dyn Admin, consumer: &str) -> Result<(), Error> {
-        for stream in &self.stream {
+    async fn release_pending(
+        &self,
+        backend: &dyn Admin,
+        streams: &[String],
+        consumer: &str,
+    ) -> Result<(), Error> {
+        for stream in streams {
             let mut after = StreamId::MIN;
             loop {
                 let pending =

@@ -23,7 +23,7 @@ const LAG_TIMEOUT: Duration = Duration::from_secs(2);
 pub(super) async fn report_progress(handle: &WorkerHandle, backlog: &Backlog, console: &Console) {
     let interval = if console.has_status() { STATUS_INTERVAL } else { LOG_INTERVAL };
     loop {
-        sleep(interval).await;
+        sleep(Backlog::pause(interval, handle.streams().len())).await;
         let lag = match timeout(LAG_TIMEOUT, backlog.lag()).await {
             Ok(Ok(Some(lag))) => lag.to_string(),
             _ => "unknown".to_owned(),

@@ -24,7 +24,8 @@ fn every_work_help_example_succeeds() {
         store.write("index.py", PROGRAM);
         let run = Command::new("chmod").args(["+x", "charge.sh"]).current_dir(&store.folder).status();
         assert!(run.expect("run chmod").success());
-        store.run(&["add", "orders", "order_id={i}", "--count", "3"]).ok();
+        let stream = if example.contains("'orders:*'") { "orders:eu" } else { "orders" };
+        store.run(&["add", stream, "order_id={i}", "--count", "3"]).ok();
         let endpoint = Endpoint::new(|_| Some(("204 No Content", String::new(), "")));
         let address = endpoint.url.trim_end_matches("/hook");
         let script = example.replace("http://127.0.0.1:8000", address).replace(":9091", ":0");

@@ -14,6 +14,7 @@ mod http;
 mod logs;
 mod names;
 mod options;
+mod patterns;
 mod pipeline;
 mod retries;
 #[expect(dead_code, reason = "other suites use the rest")]

@@ -78,6 +78,7 @@ definitions! {
     PREFETCHED "prefetched" Gauge Buckets::None, "Messages that the worker has read but no handler has started.";
     RETRYING "retrying" Gauge Buckets::None, "Messages of the group that have failed and are not done yet.";
     WORKERS "workers" Gauge Buckets::None, "Handler slots of the pool by state, busy or idle.";
+    STREAMS "streams" Gauge Buckets::None, "Streams that the worker reads: one, or those that match its pattern.";
     POOL_TARGET "pool_target" Gauge Buckets::None, "Target number of handler slots.";
     POOL_SCALE_EVENTS "pool_scale_events_total" Counter Buckets::None, "Changes to the pool size by direction and reason.";
     GROUP_LAG "group_lag" Gauge Buckets::None, "Entries of the stream that the group has not read yet.";

@@ -78,6 +78,8 @@ pub struct WorkerMetrics {
     pub workers_busy: Arc<Gauge>,
     /// Handler slots that wait for a message.
     pub workers_idle: Arc<Gauge>,
+    /// Streams that the worker reads: one, or those that match its pattern.
+    pub streams: Arc<Gauge>,
     /// Target number of handler slots.
     pub pool_target: Arc<Gauge>,
     /// Entries that the group has not read yet.
@@ -147,6 +149,7 @@ impl WorkerMetrics {
             retrying: gauge(&RETRYING),
             workers_busy: registry.gauge(&WORKERS, &with("state", "busy")),
             workers_idle: registry.gauge(&WORKERS, &with("state", "idle")),
+            streams: gauge(&STREAMS),
             pool_target: gauge(&POOL_TARGET),
             group_lag: gauge(&GROUP_LAG),
             group_lag_exact: gauge(&GROUP_LAG_EXACT),
@@ -210,6 +213,11 @@ impl WorkerMetrics {
     pub fn set_missed(&self, count: u64, exact: bool) {
         self.group_missed.set(count as f64);
         self.group_missed_exact.set(f64::from(u8::from(exact)));
+    }
+
+    /// Returns the stream, or the pattern of streams, that these metrics describe.
+    pub fn stream(&self) -> &str {
+        &self.stream
     }
 
     /// Returns the registry of these metrics.

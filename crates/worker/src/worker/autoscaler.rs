@@ -16,7 +16,7 @@ pub(crate) async fn autoscale(core: &Core, monitor: Monitor, policy: Autoscale) 
     let mut scaler = Scaler::new(policy);
     loop {
         tokio::select! {
-            () = tokio::time::sleep(every) => {}
+            () = tokio::time::sleep(core.stretched(every)) => {}
             () = core.draining.cancelled() => return,
         }
         if core.breaker.is_open() {

@@ -11,6 +11,7 @@ use tower::{Layer, Service};
 use super::Worker;
 use super::breaker::BreakerPolicy;
 use super::core::{Core, Settings};
+use super::pattern::Pattern;
 use super::queue::Queue;
 use super::subscription::Subscription;
 use super::subscriptions::Subscriptions;
@@ -31,6 +32,7 @@ use crate::outcome::{BoxError, IntoOutcome, Outcome};
 pub struct WorkerBuilder {
     backend: Arc<dyn Backend>,
     streams: Vec<String>,
+    pattern: Option<String>,
     group: Option<String>,
     factory: Option<HandlerFactory>,
     layers: Vec<AddLayer>,
@@ -52,6 +54,10 @@ pub struct WorkerBuilder {
 pub enum BuildError {
     /// No stream was given.
     NoStream,
+    /// The pattern of streams is empty.
+    EmptyPattern,
+    /// A pattern of streams was given, but the store cannot list its streams.
+    PatternUnsupported,
     /// A stream was given twice.
     DuplicateStream(String),
     /// No group was given.
@@ -84,6 +90,10 @@ impl fmt::Display for BuildError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             BuildError::NoStream => f.write_str("no stream given: name at least one stream to read"),
+            BuildError::EmptyPattern => f.write_str("the pattern of streams is empty: give a pattern such as 'orders:*'"),
+            BuildError::PatternUnsupported => {
+                f.write_str("this store cannot list its streams, which a pattern needs: name each stream")
+            }
             BuildError::DuplicateStream(stream) => {
                 write!(f, "the stream {stream} is given twice: give it once")
             }
@@ -130,6 +140,7 @@ impl WorkerBuilder {
         WorkerBuilder {
             backend,
             streams: Vec::new(),
+            pattern: None,
             group: None,
             factory: None,
             layers: Vec::new(),
@@ -149,6 +160,16 @@ impl WorkerBuilder {
     /// Adds a stream to read. Can be called several times: all streams share the slots.
     pub fn stream(mut self, stream: impl Into<String>) -> Self {
         self.streams.push(stream.into());
+        self
+    }
+
+    /// Reads all streams whose names match a glob pattern, such as `orders:*`, in addition to named streams.
+    ///
+    /// The worker joins streams that appear while it runs, from their first entry, and leaves streams that are deleted. All
+    /// streams share the slots, and none starves the others. They need no connection each. Their metrics have
+    /// the pattern as the label `stream`. Dead-letter streams and partitions never match.
+    pub fn streams_matching(mut self, pattern: impl Into<String>) -> Self {
+        self.pattern = Some(pattern.into());
         self
     }
 
@@ -390,7 +411,7 @@ impl WorkerBuilder {
         let factory = self.factory.ok_or(BuildError::NoHandler)?;
         let handler =
             factory.build(self.shared, self.layers, self.timeout).map_err(BuildError::MissingState)?;
-        let metrics: Vec<Arc<WorkerMetrics>> = self
+        let mut metrics: Vec<Arc<WorkerMetrics>> = self
             .streams
             .iter()
             .map(|stream| Arc::new(WorkerMetrics::new(&self.registry, stream, &group, &self.handler_name)))
@@ -400,19 +421,29 @@ impl WorkerBuilder {
             Subscription::new(stream, &group, &consumer, dead_letters, metrics)
         });
         let subscriptions = Subscriptions::new(subscriptions);
+        let pattern = self.pattern.map(|glob| {
+            let shared = Arc::new(WorkerMetrics::new(&self.registry, &glob, &group, &self.handler_name));
+            metrics.push(Arc::clone(&shared));
+            Pattern::new(glob, self.dead_letters.clone(), shared)
+        });
         let batch = match &handler {
             HandlerService::Each(_) => 1,
             HandlerService::Batch { size, .. } => *size,
         };
         let mut settings = self.settings;
+        settings.group = group;
         settings.consumer = consumer;
         settings.handler_name = self.handler_name;
         settings.survives_restart = self.name.survives_restart();
         settings.reap_after = settings.reap_after.map(|time| time.max(settings.lease * 3));
         let queue = Queue::new(batch, self.prefetch.max(batch));
-        let core = Core::new(self.backend, settings, metrics, subscriptions, queue, self.concurrency);
+        let core =
+            Core::new(self.backend, settings, metrics, pattern, subscriptions, queue, self.concurrency);
         if core.settings.autoscale.is_some() && core.admin.is_none() {
             return Err(BuildError::AutoscaleUnsupported);
+        }
+        if core.pattern.is_some() && core.admin.is_none() {
+            return Err(BuildError::PatternUnsupported);
         }
         Ok(Worker { core: Arc::new(core), handler, listen: self.listen })
     }
@@ -433,7 +464,8 @@ impl WorkerBuilder {
             () if size == Some(0) => Err(BuildError::EmptyBatch),
             () if size.is_some() && !self.layers.is_empty() => Err(BuildError::LayerOnBatch),
             () if self.timeout == Some(Duration::ZERO) => Err(BuildError::ZeroTimeout),
-            () if self.streams.is_empty() => Err(BuildError::NoStream),
+            () if self.streams.is_empty() && self.pattern.is_none() => Err(BuildError::NoStream),
+            () if self.pattern.as_ref().is_some_and(String::is_empty) => Err(BuildError::EmptyPattern),
             () if self.concurrency == 0 => Err(BuildError::ZeroConcurrency),
             () if self.settings.max_attempts == 0 => Err(BuildError::ZeroAttempts),
             () if self.settings.max_deliveries == 0 => Err(BuildError::ZeroDeliveries),

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use millstream_protocol::ids::parse_id;
 use parking_lot::Mutex;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, SemaphorePermit, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
@@ -17,10 +17,11 @@ use super::failure_log::FailureLog;
 use super::in_flight::Releasing;
 use super::job::{FinishedJob, Job};
 use super::outage::{Operation, StoreBackoff};
+use super::pattern::Pattern;
 use super::queue::Queue;
 use super::report::Counters;
 use super::settlement::JobResult;
-use super::subscription::Subscription;
+use super::subscription::{Subscription, Trouble};
 use super::subscriptions::Subscriptions;
 use crate::autoscale::{Autoscale, Decision};
 use crate::backend::{Admin, Backend, BackendFuture, Error, ErrorKind, Start, StreamId};
@@ -30,12 +31,20 @@ use crate::heartbeat;
 use crate::metrics::WorkerMetrics;
 use crate::names::WorkerName;
 
+/// What a worker does at intervals for each stream, it does at most once in this time: 50 times per second.
+const INTERVAL_PER_STREAM: Duration = Duration::from_millis(20);
+/// Minimum time between two searches of a stream for messages that are due, and for each stream of the worker.
+const SEARCH_INTERVAL_MIN: Duration = Duration::from_millis(250);
+const SEARCH_INTERVAL_PER_STREAM: Duration = Duration::from_millis(1);
+/// Maximum number of streams of a pattern that are searched for idle messages at the same time.
+const SWEEPS_MAX: usize = 16;
 /// Maximum number of autoscaler decisions that are kept.
 const DECISIONS_MAX: usize = 256;
 
 /// Settings of a worker, from its builder.
 #[derive(Debug)]
 pub(crate) struct Settings {
+    pub(crate) group: Arc<str>,
     /// The worker's name in its group.
     pub(crate) consumer: Arc<str>,
     /// Where a new group starts.
@@ -69,6 +78,7 @@ pub(crate) struct Settings {
 impl Default for Settings {
     fn default() -> Settings {
         Settings {
+            group: "".into(),
             consumer: "".into(),
             start: Start::Beginning,
             survives_restart: false,
@@ -110,6 +120,8 @@ pub(crate) struct Core {
     pub(crate) listen: OnceLock<String>,
     /// The metrics of each stream or pattern of streams.
     pub(crate) metrics: Vec<Arc<WorkerMetrics>>,
+    /// The pattern of streams to read, in addition to named ones.
+    pub(crate) pattern: Option<Pattern>,
     pub(crate) subscriptions: Subscriptions,
     pub(crate) queue: Queue,
     pub(crate) breaker: SharedBreaker,
@@ -122,6 +134,8 @@ pub(crate) struct Core {
     pub(crate) draining: CancellationToken,
     /// Cancelled when the worker stops waiting for the store: calls that fail are not repeated.
     pub(crate) giving_up: CancellationToken,
+    /// Limits how many streams of a pattern are searched for idle messages at the same time.
+    sweeps: Semaphore,
     /// Whether reads also claim idle messages. Set before the first read.
     pub(crate) read_claims: AtomicBool,
     /// Number of slots that run a handler.
@@ -137,9 +151,35 @@ impl Core {
     pub(crate) fn claim_interval(&self) -> Duration {
         let lease = self.settings.lease;
         if self.read_claims() {
-            return lease;
+            return self.stretched(lease);
         }
-        (lease / 4).clamp(Duration::from_millis(50), Duration::from_secs(5))
+        self.stretched((lease / 4).clamp(Duration::from_millis(50), Duration::from_secs(5)))
+    }
+
+    /// Minimum time between two searches of a stream for messages that are due.
+    pub(crate) fn search_interval_min(&self) -> Duration {
+        let streams = u32::try_from(self.subscriptions.len()).unwrap_or(u32::MAX);
+        SEARCH_INTERVAL_MIN.max(SEARCH_INTERVAL_PER_STREAM.saturating_mul(streams))
+    }
+
+    /// Returns how often to repeat something for each stream that should happen at this interval. A worker with many
+    /// streams does it less often, so that all of them together cost the store little.
+    pub(crate) fn stretched(&self, interval: Duration) -> Duration {
+        let streams = u32::try_from(self.subscriptions.len()).unwrap_or(u32::MAX);
+        interval.max(INTERVAL_PER_STREAM.saturating_mul(streams))
+    }
+
+    /// How often the worker sends a heartbeat for each stream. `None` for never.
+    pub(crate) fn heartbeat_interval(&self) -> Option<Duration> {
+        self.settings.heartbeat.map(|interval| self.stretched(interval))
+    }
+
+    /// Waits until few enough other streams are searched for idle messages. Streams with a name are searched at once.
+    pub(crate) async fn sweep_turn(&self, subscription: &Subscription) -> Option<SemaphorePermit<'_>> {
+        if !subscription.is_discovered {
+            return None;
+        }
+        self.sweeps.acquire().await.ok()
     }
 
     /// Whether reads also claim idle messages.
@@ -151,6 +191,7 @@ impl Core {
         backend: Arc<dyn Backend>,
         settings: Settings,
         metrics: Vec<Arc<WorkerMetrics>>,
+        pattern: Option<Pattern>,
         subscriptions: Subscriptions,
         queue: Queue,
         slots: usize,
@@ -164,6 +205,7 @@ impl Core {
             created_at: Instant::now(),
             listen: OnceLock::new(),
             metrics,
+            pattern,
             subscriptions,
             queue,
             counters: Counters::default(),
@@ -172,6 +214,7 @@ impl Core {
             slots: watch::Sender::new(slots),
             draining: CancellationToken::new(),
             giving_up: CancellationToken::new(),
+            sweeps: Semaphore::new(SWEEPS_MAX),
             read_claims: AtomicBool::new(false),
             busy: AtomicUsize::new(0),
             decisions: Mutex::default(),
@@ -272,7 +315,10 @@ impl Core {
         }
         match error.kind() {
             ErrorKind::NoGroup => {
-                self.recreate_group(subscription, backoff).await;
+                match self.pattern.as_ref().filter(|_| subscription.is_discovered) {
+                    Some(pattern) => pattern.report(subscription, Trouble::NoGroup),
+                    None => self.recreate_group(subscription, backoff).await,
+                }
                 None
             }
             ErrorKind::Closed => {
@@ -349,7 +395,7 @@ impl Core {
     /// * If the stream was deleted or replaced: at the beginning of the stream.
     /// * Otherwise: before the first message in flight, so that the group delivers all messages in flight again. If
     ///   none is in flight: after the last message that was read.
-    async fn start_of_recreated_group(&self, subscription: &Subscription) -> Result<Start, Error> {
+    pub(crate) async fn start_of_recreated_group(&self, subscription: &Subscription) -> Result<Start, Error> {
         let last = subscription.last_read();
         if last == StreamId::MIN {
             return Ok(self.settings.start);

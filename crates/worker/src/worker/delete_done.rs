@@ -24,14 +24,15 @@ const FINAL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Deletes acknowledged messages periodically, until the worker drains.
 pub(crate) async fn delete_done(core: &Core, subscription: &Subscription) {
-    let (mut interval, mut failing, mut complete_at) = (INTERVAL, false, Instant::now());
+    let (mut interval, mut failing) = (core.stretched(INTERVAL), false);
+    let mut complete_at = Instant::now();
     loop {
         // Jitter, so that the workers of a group do not all delete at the same moment.
         tokio::select! {
             () = tokio::time::sleep(interval.mul_f64(0.75 + fastrand::f64() / 2.0)) => {}
             () = core.draining.cancelled() => return,
         }
-        let (began, complete) = (Instant::now(), complete_at.elapsed() > LONG_INTERVAL);
+        let (began, complete) = (Instant::now(), complete_at.elapsed() > core.stretched(LONG_INTERVAL));
         if !complete && !subscription.has_done.swap(false, Ordering::Relaxed) {
             continue;
         }
@@ -50,7 +51,7 @@ pub(crate) async fn delete_done(core: &Core, subscription: &Subscription) {
         if complete {
             complete_at = Instant::now();
         }
-        interval = INTERVAL.max(began.elapsed() * TIME_SHARE);
+        interval = core.stretched(INTERVAL).max(began.elapsed() * TIME_SHARE);
     }
 }
 

@@ -1,5 +1,6 @@
 //! Composes, publishes and removes the heartbeats of a running worker.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -7,6 +8,7 @@ use tokio::time::timeout;
 
 use super::core::Core;
 use super::subscription::Subscription;
+use super::subscriptions::for_each;
 use crate::backend::Error;
 use crate::heartbeat::{Heartbeat, WorkerState, this_process};
 use crate::names::host;
@@ -48,7 +50,7 @@ fn compose(core: &Core, subscription: &Subscription, state: WorkerState, now_ms:
         listen: core.listen.get().cloned(),
         started_at_ms: now_ms.saturating_sub(millis(core.created_at.elapsed())),
         beat_at_ms: now_ms,
-        interval_ms: core.settings.heartbeat.map_or(0, millis),
+        interval_ms: core.heartbeat_interval().map_or(0, millis),
     }
 }
 
@@ -66,14 +68,21 @@ pub(super) fn state(core: &Core) -> WorkerState {
 }
 
 /// Removes the worker's heartbeats from the store.
-pub(crate) async fn remove(core: &Core) {
+pub(crate) async fn remove(core: &Arc<Core>) {
+    for_each(&core.subscriptions.all(), |subscription| {
+        let core = Arc::clone(core);
+        async move { remove_from(&core, &subscription).await }
+    })
+    .await;
+}
+
+/// Removes the worker's heartbeat for one stream.
+pub(crate) async fn remove_from(core: &Core, subscription: &Subscription) {
     if core.settings.heartbeat.is_none() {
         return;
     }
-    for subscription in core.subscriptions.all().iter() {
-        let instance = std::slice::from_ref(&core.instance);
-        let removed = core.backend.hash_delete(&subscription.workers_key, instance);
-        // If this fails, the heartbeat stays in the store, as after a crash.
-        let _ = timeout(REMOVE_TIMEOUT, removed).await;
-    }
+    let instance = std::slice::from_ref(&core.instance);
+    let removed = core.backend.hash_delete(&subscription.workers_key, instance);
+    // If this fails, the heartbeat stays in the store, as after a crash.
+    let _ = timeout(REMOVE_TIMEOUT, removed).await;
 }

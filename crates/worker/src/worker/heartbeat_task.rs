@@ -25,10 +25,9 @@ const CLEANERS_MAX: u32 = 10;
 /// Publishes a heartbeat at each interval until the task is aborted. If another worker has taken over this worker's
 /// consumer name, ends the worker.
 pub(crate) async fn beat(core: &Core, subscription: &Subscription) {
-    let Some(every) = core.settings.heartbeat else { return };
     let mut next_cleaning = Instant::now();
     let (mut is_first, mut is_failing) = (true, false);
-    loop {
+    while let Some(every) = core.heartbeat_interval() {
         let state = state(core);
         let result = beat_once(core, subscription, state).await;
         match &result {
@@ -78,7 +77,7 @@ fn report_failure(subscription: &Subscription, error: &Error, is_failing: bool) 
         debug!(stream = &*subscription.stream, %error, "cannot publish a heartbeat");
         return is_failing;
     }
-    if !is_failing {
+    if !is_failing && !subscription.is_discovered {
         warn!(
             stream = &*subscription.stream,
             %error,
@@ -100,7 +99,7 @@ async fn clean(core: &Core, subscription: &Subscription) -> Duration {
         debug!(stream = &*subscription.stream, ?removed, "removed heartbeats of crashed workers");
     }
     let workers = u32::try_from(found.len()).unwrap_or(u32::MAX);
-    let interval = CLEAN_INTERVAL.saturating_mul(workers.div_ceil(CLEANERS_MAX).max(1));
+    let interval = core.stretched(CLEAN_INTERVAL).saturating_mul(workers.div_ceil(CLEANERS_MAX).max(1));
     // Jitter, so that workers that started together do not read at the same moment.
     interval.mul_f64(0.75 + fastrand::f64() / 2.0)
 }

@@ -2,25 +2,31 @@
 
 mod admission;
 mod autoscaler;
+mod backlog;
 mod breaker;
 mod builder;
 mod consumer_name;
 mod core;
 mod delayed;
 mod delete_done;
+mod discovery;
 mod failure_log;
 mod fetcher;
 mod heartbeat;
 mod heartbeat_task;
 mod in_flight;
 mod job;
+mod joining;
 mod lease;
 mod next_due;
 mod outage;
 mod outbox;
+mod pattern;
+mod pattern_fetcher;
 mod pool;
 mod probing;
 mod queue;
+mod read_plan;
 mod records;
 mod recovery;
 mod report;
@@ -172,6 +178,11 @@ impl WorkerHandle {
     /// worker with this consumer name then starts without waiting.
     pub async fn remove_heartbeats(&self) {
         heartbeat::remove(&self.core).await;
+    }
+
+    /// Returns the names of the streams that the worker reads now. With a pattern, they change while the worker runs.
+    pub fn streams(&self) -> Vec<String> {
+        self.core.subscriptions.all().iter().map(|subscription| subscription.stream.to_string()).collect()
     }
 
     /// Returns what the worker has done so far.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use crate::backend::Error;
 use crate::backoff::Backoff;
@@ -20,6 +20,7 @@ pub(crate) enum Operation {
     Settling,
     DeadLettering,
     Deduplicating,
+    Discovering,
 }
 
 impl Operation {
@@ -36,6 +37,7 @@ impl Operation {
             Operation::Settling => "settle messages",
             Operation::DeadLettering => "write dead letters",
             Operation::Deduplicating => "look up which messages were handled before",
+            Operation::Discovering => "list streams",
         }
     }
 }
@@ -46,9 +48,16 @@ pub(crate) struct Outage {
     /// One bit for each failing operation.
     failing: AtomicU8,
     since: Mutex<Option<Instant>>,
+    /// Whether log and metrics do not report it, because another outage does.
+    is_unlogged: bool,
 }
 
 impl Outage {
+    /// An outage that log and metrics do not report: that of one stream of many.
+    pub(crate) fn unlogged() -> Outage {
+        Outage { is_unlogged: true, ..Outage::default() }
+    }
+
     /// Records a failed call. Returns true if the outage begins with it.
     pub(crate) fn record_failure(
         &self,
@@ -58,7 +67,10 @@ impl Outage {
         error: &Error,
     ) -> bool {
         let before = self.failing.fetch_or(operation.bit(), Ordering::AcqRel);
-        if before != 0 {
+        if self.is_unlogged {
+            debug!(stream, store, %error, "cannot {}", operation.as_str());
+        }
+        if before != 0 || self.is_unlogged {
             return false;
         }
         *self.since.lock() = Some(Instant::now());
@@ -72,7 +84,7 @@ impl Outage {
             return false;
         }
         let before = self.failing.fetch_and(!operation.bit(), Ordering::AcqRel);
-        if before != operation.bit() {
+        if before != operation.bit() || self.is_unlogged {
             return false;
         }
         let since = self.since.lock().take();

@@ -21,7 +21,7 @@ const RECORDS_PER_SEARCH: u64 = 2000;
 /// The call that acknowledges or dead-letters a message deletes its record. A record stays if another program acknowledges
 /// the message, or if the group is deleted.
 pub(crate) async fn delete_orphaned(core: &Core, subscription: &Subscription, admin: &dyn Admin) {
-    let mut pause = SEARCH_INTERVAL;
+    let mut pause = core.stretched(SEARCH_INTERVAL);
     loop {
         tokio::select! {
             () = tokio::time::sleep(pause.mul_f64(0.75 + fastrand::f64() / 2.0)) => {}
@@ -30,7 +30,8 @@ pub(crate) async fn delete_orphaned(core: &Core, subscription: &Subscription, ad
         // An error is ignored: nothing depends on the deletion, and the next round tries again.
         let records = search_orphaned(admin, &subscription.stream, &subscription.group).await.unwrap_or(0);
         // With many records, a search costs more, so the worker searches less often.
-        pause = SEARCH_INTERVAL * u32::try_from(records / RECORDS_PER_SEARCH).unwrap_or(u32::MAX).max(1);
+        let factor = u32::try_from(records / RECORDS_PER_SEARCH).unwrap_or(u32::MAX).max(1);
+        pause = core.stretched(SEARCH_INTERVAL).saturating_mul(factor);
     }
 }
 

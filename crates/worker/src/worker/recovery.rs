@@ -23,22 +23,24 @@ use crate::heartbeat;
 pub(crate) const PAGE_ROWS: usize = 512;
 /// How often the worker looks for idle consumers.
 const REAP_INTERVAL: Duration = Duration::from_secs(60);
-/// Minimum time between two searches for messages that are due.
-const SEARCH_INTERVAL_MIN: Duration = Duration::from_millis(250);
 /// The worker waits at least this many times as long as its last search took.
 const SEARCH_PAUSE_FACTOR: u32 = 10;
 
 /// Claims idle messages periodically, until the worker drains.
 pub(crate) async fn recover(core: &Core, subscription: &Subscription) {
     let mut backoff = StoreBackoff::new();
-    let (mut pause, mut was_due) = (SEARCH_INTERVAL_MIN, false);
+    let (mut pause, mut was_due) = (core.search_interval_min(), false);
     while !core.draining.is_cancelled() {
+        let turn = core.sweep_turn(subscription).await;
         let started = Instant::now();
         subscription.next_due.reset();
-        match claim_all_idle(core, subscription).await {
+        let claimed = claim_all_idle(core, subscription).await;
+        drop(turn);
+        match claimed {
             Ok(found) => {
                 // If other workers claim the messages that are due, this worker searches less often.
-                pause = if was_due && found.count == 0 { pause * 2 } else { SEARCH_INTERVAL_MIN };
+                let shortest = core.search_interval_min();
+                pause = if was_due && found.count == 0 { pause * 2 } else { shortest };
                 pause = pause.max(found.store_time * SEARCH_PAUSE_FACTOR).min(core.claim_interval());
                 backoff.reset();
                 core.record_success(subscription, Operation::Claiming);
@@ -148,7 +150,7 @@ pub(crate) async fn remove_idle_consumers(
     let mut silence = SilenceDetector::default();
     loop {
         tokio::select! {
-            () = tokio::time::sleep(REAP_INTERVAL.min(idle_for)) => {}
+            () = tokio::time::sleep(core.stretched(REAP_INTERVAL.min(idle_for))) => {}
             () = core.draining.cancelled() => return,
         }
         // An error is ignored: nothing depends on the removal, and the next round tries again.

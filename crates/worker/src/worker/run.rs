@@ -16,21 +16,23 @@
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout, timeout_at};
 use tracing::{info, warn};
 
 use super::autoscaler::autoscale;
-use super::consumer_name;
 use super::core::Core;
 use super::delete_done::{delete_done, delete_last};
+use super::discovery;
 use super::fetcher::fetch;
 use super::heartbeat;
 use super::heartbeat_task::beat;
+use super::joining;
 use super::lease;
+use super::pattern_fetcher;
 use super::pool::{CANCEL_GRACE, run_slot};
 use super::probing;
 use super::records;
@@ -38,14 +40,14 @@ use super::recovery;
 use super::report::Report;
 use super::retry;
 use super::subscription::Subscription;
+use super::subscriptions::for_each;
 
 use super::outage::{Operation, StoreBackoff};
 use super::settler::settle;
 use super::status;
-use crate::backend::{Capability, Error, ErrorKind, Release, WorkerAccess};
+use crate::backend::{Error, ErrorKind, Release};
 use crate::handler::HandlerService;
 use crate::monitor::Monitor;
-use crate::names;
 
 /// How long to wait for cancelled handlers to end, in addition to `CANCEL_GRACE`.
 const ABORT_TIMEOUT: Duration = Duration::from_secs(1);
@@ -53,12 +55,24 @@ const ABORT_TIMEOUT: Duration = Duration::from_secs(1);
 const FINAL_SETTLE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long removing the consumer from its group can take. If it fails, other workers remove the consumer later.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long leaving all groups can take.
+const LEAVE_ALL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Spawns a task for one subscription.
+/// Spawns a task for one subscription. The task ends when the worker leaves the stream. Exception: the settler ends by
+/// itself.
 macro_rules! spawn {
+    ($tasks:expr, $core:expr, $subscription:expr, settle) => {{
+        let (core, subscription) = (Arc::clone($core), Arc::clone($subscription));
+        $tasks.spawn(async move { settle(&core, &subscription).await });
+    }};
     ($tasks:expr, $core:expr, $subscription:expr, $task:expr) => {{
         let (core, subscription) = (Arc::clone($core), Arc::clone($subscription));
-        $tasks.spawn(async move { $task(&core, &subscription).await });
+        $tasks.spawn(async move {
+            tokio::select! {
+                () = async { $task(&core, &subscription).await } => {}
+                () = subscription.left.cancelled() => {}
+            }
+        });
     }};
 }
 
@@ -106,7 +120,7 @@ async fn work(
         () = slots.follow_target_until(shutdown) => {}
         // A panic of such a task is a bug in this crate. The messages of the task would stay in flight forever, so the
         // worker ends and releases them.
-        () = tasks.wait_for_panic() => core.fail(panic_error()),
+        () = tasks.start_joined_until_panic(core, heartbeats) => core.fail(panic_error()),
     }
     drain(core, &mut tasks, &mut slots).await;
     core.failure_log.finish();
@@ -135,14 +149,9 @@ async fn prepare(core: &Arc<Core>, heartbeats: &mut JoinSet<()>) -> Result<(), E
         }
     }
     for subscription in core.subscriptions.all().iter() {
-        let claims_name = core.settings.survives_restart && core.settings.heartbeat.is_some();
-        if claims_name {
-            consumer_name::claim(core, subscription).await?;
-        }
+        joining::claim_name(core, subscription).await?;
         spawn!(heartbeats, core, subscription, beat);
-        if core.settings.survives_restart {
-            recovery::release_history(core, subscription).await;
-        }
+        joining::release_history(core, subscription).await;
         info!(
             stream = &*subscription.stream,
             group = &*subscription.group,
@@ -151,27 +160,32 @@ async fn prepare(core: &Arc<Core>, heartbeats: &mut JoinSet<()>) -> Result<(), E
             "worker started"
         );
     }
+    prepare_pattern(core).await
+}
+
+/// Checks that the worker can find streams, if it has a pattern.
+async fn prepare_pattern(core: &Core) -> Result<(), Error> {
+    let Some(pattern) = &core.pattern else { return Ok(()) };
+    let mut backoff = StoreBackoff::new();
+    loop {
+        match discovery::check(core).await {
+            Ok(()) => break,
+            Err(error) if !error.is_transient() => return Err(error),
+            Err(error) => {
+                pattern.record_failure(&core.backend.location(), Operation::Discovering, &error);
+                tokio::time::sleep(backoff.next_delay()).await;
+            }
+        }
+    }
+    pattern.record_success(&core.backend.location(), Operation::Discovering);
+    pattern.metrics.backend_up.set(1.0);
+    pattern.metrics.breaker_open.set(0.0);
     Ok(())
 }
 
-/// Checks that the store allows everything that the worker does, and creates the group.
 async fn begin(core: &Core, subscription: &Subscription) -> Result<(), Error> {
-    let Subscription { stream, group, dead_letters, .. } = subscription;
-    let seen = core.settings.dedupe.iter().map(|_| names::seen_key(stream, group, "0-0"));
-    let written_keys: Vec<String> = seen.collect();
-    let mut read_keys = vec![names::redrive_key(stream, group, "0-0", 1)];
-    read_keys.extend(written_keys.iter().cloned());
-    let mut hashes = vec![subscription.retry_key.clone()];
-    hashes.extend(core.settings.heartbeat.iter().map(|_| subscription.workers_key.clone()));
-    let deletes_done = core.settings.delete_done;
-    let access = WorkerAccess { stream, dead_letters, read_keys, written_keys, hashes, deletes_done };
-    core.backend.check_access(&access).await?;
-    // If the key holds another type, the worker must not begin: it could settle no message that fails.
-    core.backend.hash_len(&subscription.retry_key).await?;
-    let read_claims = core.backend.supports(Capability::ReadClaims, stream).await?;
-    core.read_claims.store(read_claims, Ordering::Relaxed);
-    core.backend.create_group(stream, group, core.settings.start).await?;
-    Ok(())
+    joining::check_access(core, subscription).await?;
+    joining::create_group(core, subscription).await
 }
 
 /// The tasks of a worker other than its slots.
@@ -182,30 +196,24 @@ struct Tasks {
     settlers: JoinSet<()>,
     /// Tasks that extend leases. They are aborted at the end of the drain.
     lease_keepers: JoinSet<()>,
+    /// Streams that the worker has joined while it runs.
+    joined: mpsc::UnboundedReceiver<Arc<Subscription>>,
 }
 
 impl Tasks {
     fn start(core: &Arc<Core>) -> Tasks {
-        let (mut readers, mut settlers, mut lease_keepers) = (JoinSet::new(), JoinSet::new(), JoinSet::new());
+        let (joined_sender, joined) = mpsc::unbounded_channel();
+        let (settlers, lease_keepers) = (JoinSet::new(), JoinSet::new());
+        let mut tasks = Tasks { readers: JoinSet::new(), settlers, lease_keepers, joined };
         for subscription in core.subscriptions.all().iter() {
-            spawn!(settlers, core, subscription, settle);
-            spawn!(lease_keepers, core, subscription, lease::keep);
-            spawn!(readers, core, subscription, fetch);
-            spawn!(readers, core, subscription, retry::handle_delayed);
-            spawn!(readers, core, subscription, recovery::recover);
-            if core.settings.delete_done {
-                spawn!(readers, core, subscription, delete_done);
-            }
-            if let Some(admin) = core.admin.clone() {
-                spawn!(readers, core, subscription, async |core, subscription| {
-                    records::delete_orphaned(core, subscription, &*admin).await;
-                });
-            }
-            if let (Some(idle_for), Some(admin)) = (core.settings.reap_after, core.admin.clone()) {
-                spawn!(readers, core, subscription, async |core, subscription| {
-                    recovery::remove_idle_consumers(core, subscription, &*admin, idle_for).await;
-                });
-            }
+            tasks.start_for(core, subscription);
+            spawn!(tasks.readers, core, subscription, fetch);
+        }
+        let readers = &mut tasks.readers;
+        if core.pattern.is_some() {
+            let fetching = Arc::clone(core);
+            readers.spawn(async move { pattern_fetcher::fetch(&fetching).await });
+            readers.spawn(discovery::discover(Arc::clone(core), joined_sender));
         }
         if core.settings.breaker.is_some() {
             let (probing, reminding) = (Arc::clone(core), Arc::clone(core));
@@ -216,18 +224,45 @@ impl Tasks {
             let core = Arc::clone(core);
             readers.spawn(async move { autoscale(&core, Monitor::new(admin), policy).await });
         }
-        Tasks { readers, settlers, lease_keepers }
+        tasks
     }
 
-    /// Waits until a task panics.
-    async fn wait_for_panic(&mut self) {
+    /// Starts the tasks of one stream, except for the one that reads it.
+    fn start_for(&mut self, core: &Arc<Core>, subscription: &Arc<Subscription>) {
+        spawn!(self.settlers, core, subscription, settle);
+        spawn!(self.lease_keepers, core, subscription, lease::keep);
+        spawn!(self.readers, core, subscription, retry::handle_delayed);
+        spawn!(self.readers, core, subscription, recovery::recover);
+        if core.settings.delete_done {
+            spawn!(self.readers, core, subscription, delete_done);
+        }
+        if let Some(admin) = core.admin.clone() {
+            spawn!(self.readers, core, subscription, async |core, subscription| {
+                records::delete_orphaned(core, subscription, &*admin).await;
+            });
+        }
+        if let (Some(idle_for), Some(admin)) = (core.settings.reap_after, core.admin.clone()) {
+            spawn!(self.readers, core, subscription, async |core, subscription| {
+                recovery::remove_idle_consumers(core, subscription, &*admin, idle_for).await;
+            });
+        }
+    }
+
+    /// Starts the tasks of streams that the worker joins, until a task panics.
+    async fn start_joined_until_panic(&mut self, core: &Arc<Core>, heartbeats: &mut JoinSet<()>) {
         loop {
-            let joined = tokio::select! {
-                Some(joined) = self.readers.join_next() => joined,
-                Some(joined) = self.settlers.join_next() => joined,
-                Some(joined) = self.lease_keepers.join_next() => joined,
+            let ended = tokio::select! {
+                Some(subscription) = self.joined.recv() => {
+                    self.start_for(core, &subscription);
+                    spawn!(heartbeats, core, &subscription, beat);
+                    continue;
+                }
+                Some(ended) = self.readers.join_next() => ended,
+                Some(ended) = self.settlers.join_next() => ended,
+                Some(ended) = self.lease_keepers.join_next() => ended,
+                Some(ended) = heartbeats.join_next() => ended,
             };
-            if joined.is_err() {
+            if ended.is_err() {
                 return;
             }
         }
@@ -280,7 +315,7 @@ impl SlotTasks {
 }
 
 /// Stops a worker: waits for its handlers or cancels them, settles the last messages and leaves the group.
-async fn drain(core: &Core, tasks: &mut Tasks, slots: &mut SlotTasks) {
+async fn drain(core: &Arc<Core>, tasks: &mut Tasks, slots: &mut SlotTasks) {
     let deadline = Instant::now() + core.settings.drain;
     info!(running_handlers = core.busy_slots(), "draining: waiting for running handlers to finish");
     // The queue closes first, so that no task puts released messages into it again.
@@ -310,10 +345,16 @@ async fn drain(core: &Core, tasks: &mut Tasks, slots: &mut SlotTasks) {
         join_all(&mut tasks.settlers).await;
     }
     tasks.lease_keepers.abort_all();
-    for subscription in subscriptions.iter() {
-        release_remaining(core, subscription).await;
-        delete_last(core, subscription).await;
-        leave_group(core, subscription).await;
+    let leaving = for_each(&subscriptions, |subscription| {
+        let core = Arc::clone(core);
+        async move {
+            release_remaining(&core, &subscription).await;
+            delete_last(&core, &subscription).await;
+            leave_group(&core, &subscription).await;
+        }
+    });
+    if timeout(LEAVE_ALL_TIMEOUT, leaving).await.is_err() {
+        warn!("the store is slow: other workers will remove this worker from its groups");
     }
     info!(report = %core.counters.report(), "drained");
 }

@@ -3,22 +3,15 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
 
-use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::info;
 
+use super::backlog;
 use super::core::Core;
 use super::subscription::Subscription;
 use crate::backend::{Error, ErrorKind};
 use crate::health::{HealthServer, Probes};
-use crate::monitor::Monitor;
-
-/// How long a request for metrics waits for each call to the store.
-const STORE_TIMEOUT: Duration = Duration::from_secs(2);
-/// Maximum number of pending entries scanned for a request.
-const PENDING_SCAN_MAX: usize = 1_000;
 
 /// Serves health checks and metrics until the returned guard is dropped.
 pub(super) async fn serve(core: &Arc<Core>, address: &str) -> Result<DropGuard, Error> {
@@ -52,9 +45,8 @@ impl Probes for Status {
         if !self.core.queue.is_open() {
             return Err("paused".to_owned());
         }
-        let subscriptions = self.core.subscriptions.all();
-        match subscriptions.iter().find(|subscription| subscription.metrics.backend_up.get() != Some(1.0)) {
-            Some(subscription) => Err(format!("the store of stream {} is unreachable", subscription.stream)),
+        match self.core.metrics.iter().find(|metrics| metrics.backend_up.get() != Some(1.0)) {
+            Some(metrics) => Err(format!("the store of stream {} is unreachable", metrics.stream())),
             None => Ok(()),
         }
     }
@@ -66,34 +58,17 @@ impl Probes for Status {
 
 /// Updates the gauges, and returns the text of all metrics.
 pub(super) async fn metrics_text(core: &Core) -> String {
-    let monitor = core.admin.clone().map(|admin| Monitor::new(admin).scan(PENDING_SCAN_MAX));
-    for subscription in core.subscriptions.all().iter() {
-        update_gauges(core, subscription, monitor.as_ref()).await;
+    let subscriptions = core.subscriptions.all();
+    let (slots, busy) = (*core.slots.borrow(), core.busy_slots());
+    for metrics in &core.metrics {
+        let streams = subscriptions.iter().filter(|subscription| Arc::ptr_eq(&subscription.metrics, metrics));
+        let streams: Vec<Arc<Subscription>> = streams.cloned().collect();
+        metrics.streams.set(streams.len() as f64);
+        metrics.inflight.set(busy as f64);
+        metrics.workers_busy.set(busy as f64);
+        metrics.workers_idle.set(slots.saturating_sub(busy) as f64);
+        metrics.prefetched.set(core.queue.len() as f64);
+        backlog::update_gauges(core, metrics, &streams).await;
     }
     core.metrics[0].registry().text()
-}
-
-async fn update_gauges(core: &Core, subscription: &Subscription, monitor: Option<&Monitor>) {
-    let (slots, busy) = (*core.slots.borrow(), core.busy_slots());
-    let metrics = &subscription.metrics;
-    metrics.inflight.set(busy as f64);
-    metrics.workers_busy.set(busy as f64);
-    metrics.workers_idle.set(slots.saturating_sub(busy) as f64);
-    metrics.prefetched.set(core.queue.len() as f64);
-    // While the store is unreachable the last values stay. `backend_up` shows that it is unreachable.
-    if let Some(monitor) = monitor
-        && let Ok(Ok(Some(group))) =
-            timeout(STORE_TIMEOUT, monitor.group(&subscription.stream, &subscription.group)).await
-    {
-        metrics.set_backlog(group.lag.count, group.lag.is_exact(), group.unread_age(), group.pending_age());
-        metrics.set_missed(group.missed.count, group.missed.is_exact());
-    }
-    if let Ok(Ok(records)) = timeout(STORE_TIMEOUT, core.backend.hash_len(&subscription.retry_key)).await {
-        metrics.retrying.set(records as f64);
-    }
-    if let Ok(Ok(dead_letters)) =
-        timeout(STORE_TIMEOUT, core.backend.stream(&subscription.dead_letters)).await
-    {
-        metrics.dlq_length.set(dead_letters.map_or(0, |info| info.length) as f64);
-    }
 }

@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use super::delayed::{Delayed, DelayedJob};
 use super::in_flight::InFlight;
@@ -54,6 +55,21 @@ pub(crate) struct Subscription {
     /// acknowledged.
     pub(crate) has_done: AtomicBool,
     last_read: Mutex<StreamId>,
+    /// Whether the worker has found the stream by its pattern.
+    pub(crate) is_discovered: bool,
+    /// Why the stream is not read at the moment.
+    trouble: Mutex<Option<Trouble>>,
+    /// Cancelled when the worker leaves the stream.
+    pub(crate) left: CancellationToken,
+}
+
+/// Why a stream that a pattern has found is not read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Trouble {
+    /// The group does not exist. The stream may have been deleted.
+    NoGroup,
+    /// The store refuses to read the stream.
+    Refused,
 }
 
 impl Subscription {
@@ -64,13 +80,23 @@ impl Subscription {
         dead_letters: String,
         metrics: &Arc<WorkerMetrics>,
     ) -> Arc<Subscription> {
+        Arc::new(Subscription::with(stream, group, consumer, dead_letters, metrics))
+    }
+
+    fn with(
+        stream: &str,
+        group: &Arc<str>,
+        consumer: &Arc<str>,
+        dead_letters: String,
+        metrics: &Arc<WorkerMetrics>,
+    ) -> Subscription {
         let origin = Origin {
             subscription: SubscriptionId::new(),
             stream: stream.into(),
             group: Arc::clone(group),
             consumer: Arc::clone(consumer),
         };
-        Arc::new(Subscription {
+        Subscription {
             stream: Arc::clone(&origin.stream),
             group: Arc::clone(group),
             consumer: Arc::clone(consumer),
@@ -90,7 +116,41 @@ impl Subscription {
             has_history: AtomicBool::new(false),
             has_done: AtomicBool::new(false),
             last_read: Mutex::new(StreamId::MIN),
-        })
+            is_discovered: false,
+            trouble: Mutex::default(),
+            left: CancellationToken::new(),
+        }
+    }
+
+    /// Creates the subscription of a stream that a pattern has found. Its outages are not logged one by one.
+    pub(crate) fn discovered(
+        stream: &str,
+        group: &Arc<str>,
+        consumer: &Arc<str>,
+        dead_letters: String,
+        metrics: &Arc<WorkerMetrics>,
+    ) -> Arc<Subscription> {
+        let mut subscription = Subscription::with(stream, group, consumer, dead_letters, metrics);
+        subscription.is_discovered = true;
+        subscription.outage = Outage::unlogged();
+        Arc::new(subscription)
+    }
+
+    /// Returns why the stream is not read at the moment.
+    pub(crate) fn trouble(&self) -> Option<Trouble> {
+        *self.trouble.lock()
+    }
+
+    /// Returns false if the stream has trouble already.
+    pub(crate) fn set_trouble(&self, trouble: Trouble) -> bool {
+        let mut current = self.trouble.lock();
+        let is_new = current.is_none();
+        current.get_or_insert(trouble);
+        is_new
+    }
+
+    pub(crate) fn clear_trouble(&self) {
+        *self.trouble.lock() = None;
     }
 
     /// Returns the worker as a consumer of this stream.

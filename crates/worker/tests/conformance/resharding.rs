@@ -80,7 +80,7 @@ async fn a_user_without_asking_learns_which_permission_is_missing() {
     cluster.cli_all(&user);
     let backend = connect(&cluster.url().replace("//", "//limited:secret@")).await.unwrap();
     backend.add(STREAM, &[entry("n", "1")], None).await.unwrap();
-    let resharding = tokio::task::spawn_blocking(move || cluster.reshard(STREAM, 10 * PAUSE));
+    let resharding = tokio::task::spawn_blocking(move || cluster.reshard(STREAM, 4 * PAUSE));
     let error = loop {
         if let Err(error) = backend.add(STREAM, &[entry("n", "1")], None).await {
             break error;

@@ -267,6 +267,11 @@ impl Cluster {
         }
     }
 
+    /// Returns the clients of each node.
+    pub(crate) fn clients(&self) -> Vec<String> {
+        self.nodes.iter().map(|node| node.cli(&["CLIENT", "LIST", "TYPE", "NORMAL"])).collect()
+    }
+
     /// Sends a command to every node, which must reply OK.
     pub(crate) fn cli_all(&self, arguments: &[&str]) {
         self.nodes.iter().for_each(|node| assert_eq!(node.cli(arguments), "OK"));

@@ -1,0 +1,71 @@
+//! Joins the group of a stream: checks permissions, creates the group, and takes over what the previous process with the
+//! same consumer name left.
+
+use std::sync::atomic::Ordering;
+
+use super::consumer_name;
+use super::core::Core;
+use super::recovery;
+use super::subscription::Subscription;
+use crate::backend::{Capability, Error, Start, WorkerAccess};
+use crate::names;
+
+/// Checks that the store allows everything that the worker does with a stream.
+pub(crate) async fn check_access(core: &Core, subscription: &Subscription) -> Result<(), Error> {
+    let Subscription { stream, group, dead_letters, .. } = subscription;
+    let seen = core.settings.dedupe.iter().map(|_| names::seen_key(stream, group, "0-0"));
+    let written_keys: Vec<String> = seen.collect();
+    let mut read_keys = vec![names::redrive_key(stream, group, "0-0", 1)];
+    read_keys.extend(written_keys.iter().cloned());
+    let mut hashes = vec![subscription.retry_key.clone()];
+    hashes.extend(core.settings.heartbeat.iter().map(|_| subscription.workers_key.clone()));
+    let deletes_done = core.settings.delete_done;
+    let access = WorkerAccess { stream, dead_letters, read_keys, written_keys, hashes, deletes_done };
+    core.backend.check_access(&access).await
+}
+
+/// Creates the group, and the stream if it does not exist.
+pub(crate) async fn create_group(core: &Core, subscription: &Subscription) -> Result<(), Error> {
+    check_store(core, subscription).await?;
+    core.backend.create_group(&subscription.stream, &subscription.group, core.settings.start).await?;
+    Ok(())
+}
+
+/// Joins a stream that a pattern has found. Returns false if it does not exist any more.
+pub(crate) async fn join_existing(
+    core: &Core,
+    subscription: &Subscription,
+    start: Start,
+) -> Result<bool, Error> {
+    check_store(core, subscription).await?;
+    if !core.backend.join_group(&subscription.stream, &subscription.group, start).await? {
+        return Ok(false);
+    }
+    claim_name(core, subscription).await?;
+    release_history(core, subscription).await;
+    Ok(true)
+}
+
+/// Learns what the store can do, and checks that the worker can keep its retry records.
+async fn check_store(core: &Core, subscription: &Subscription) -> Result<(), Error> {
+    // If the key holds another type, the worker must not begin: it could settle no message that fails.
+    core.backend.hash_len(&subscription.retry_key).await?;
+    let read_claims = core.backend.supports(Capability::ReadClaims, &subscription.stream).await?;
+    core.read_claims.store(read_claims, Ordering::Relaxed);
+    Ok(())
+}
+
+/// Waits until no other live worker has the worker's consumer name, if the next process can have the same name.
+pub(crate) async fn claim_name(core: &Core, subscription: &Subscription) -> Result<(), Error> {
+    if core.settings.survives_restart && core.settings.heartbeat.is_some() {
+        consumer_name::claim(core, subscription).await?;
+    }
+    Ok(())
+}
+
+/// Releases the entries that the previous process with this consumer name left pending.
+pub(crate) async fn release_history(core: &Core, subscription: &Subscription) {
+    if core.settings.survives_restart {
+        recovery::release_history(core, subscription).await;
+    }
+}
