@@ -18,7 +18,7 @@ const STREAM: &str = "example:produce";
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let backend = fresh::store(STREAM).await?;
-    let orders = Producer::new(backend.clone(), STREAM).trim(Trim::About(1_000_000));
+    let orders = Producer::new(backend.clone(), STREAM).trim(Trim::about(1_000_000).keep_unread());
     orders.send([("order", "1"), ("amount", "17")]).await?;
     orders.send_json(&json!({"order": 2, "amount": 3})).await?;
     let ids = orders.send_all((3..=500).map(|n| [("order", n.to_string())])).await?;

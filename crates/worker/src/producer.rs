@@ -11,7 +11,7 @@
 //! use millstream_worker::producer::Producer;
 //!
 //! let backend = millstream_worker::connect("memory:").await?;
-//! let orders = Producer::new(backend, "orders").trim(Trim::About(1_000_000));
+//! let orders = Producer::new(backend, "orders").trim(Trim::about(1_000_000).keep_unread());
 //! orders.send([("id", "7"), ("amount", "12")]).await?;
 //! orders.send_json(&serde_json::json!({"id": 8, "amount": 3})).await?;
 //! # Ok::<(), millstream_worker::Error>(())

@@ -10,6 +10,10 @@ use super::references::ReferenceView;
 use super::{EntryRef, Group, IdRange, Stream};
 use crate::{BlockLimits, Exactness, References, StreamId, Trim, TrimBy};
 
+/// Number of entries that groups still refer to, after which an approximate trim with ACKED stops. It bounds the cost of
+/// an add that trims while many entries are pending.
+const REFERENCED_VISITS_MAX: u64 = 1000;
+
 /// The outcome of the request to delete one id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deletion {
@@ -120,7 +124,8 @@ impl Stream {
     ///
     /// Even an approximate trim decides for each entry, not for whole blocks. With ACKED, the trim keeps
     /// entries that groups still refer to; to reach MAXLEN, it removes newer entries instead. It stops at the
-    /// smallest position of all groups, because some group has not read the entries after it.
+    /// smallest position of all groups, because some group has not read the entries after it. An approximate trim also
+    /// stops after it has kept 1000 entries.
     ///
     /// The cost is proportional to the number of groups plus the number of entries visited.
     pub fn decide_trim_referenced(
@@ -144,28 +149,31 @@ impl Stream {
         };
         let max_count = self.entries.length.saturating_sub(keep) as usize;
         let mut found = ReferencedTrim::default();
-        let mut has_kept = false;
+        let (mut kept, kept_max) = match trim.exactness {
+            Exactness::Exact => (0, u64::MAX),
+            Exactness::Approximate => (0, REFERENCED_VISITS_MAX),
+        };
         let mut first = self.entries.first_id;
         for block in self.entries.blocks.in_use() {
             let is_over = limit.is_some_and(|limit| found.ids.len() as u64 + block.live() > limit);
-            if found.ids.len() >= max_count || is_over || first > last {
+            if found.ids.len() >= max_count || is_over || first > last || kept >= kept_max {
                 break;
             }
             let block_last = block.last_id();
             let range = IdRange { first, last: block_last.min(last) };
             self.visit_range(range, None, &mut |entry: &EntryRef<'_>| {
-                if found.ids.len() >= max_count {
+                if found.ids.len() >= max_count || kept >= kept_max {
                     return ControlFlow::Break(());
                 }
                 let id = entry.id();
                 if references == References::Acked && view.is_referenced(id) {
-                    has_kept = true;
+                    kept += 1;
                     return ControlFlow::Continue(());
                 }
                 if references == References::Delete && view.is_pending(id) {
                     found.forgotten.push(id);
                 }
-                found.has_gaps |= has_kept;
+                found.has_gaps |= kept > 0;
                 found.ids.push(id);
                 ControlFlow::Continue(())
             });
@@ -183,4 +191,41 @@ fn in_order(ids: &[StreamId]) -> Option<(Vec<usize>, IdRange)> {
     places.sort_by_key(|place| ids[*place]);
     let range = IdRange { first: ids[*places.first()?], last: ids[*places.last()?] };
     Some((places, range))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{StreamEffect, TrimLimit};
+
+    /// All entries are pending, except the one at this position.
+    fn stream_with_one_acknowledged_after(kept: u64) -> Stream {
+        let mut stream = Stream::new();
+        let (limits, group) = (BlockLimits::default(), &b"g"[..]);
+        let last = StreamId::new(kept + 1, 0);
+        for ms in 1..=kept + 1 {
+            stream.apply(&StreamEffect::Append { id: StreamId::new(ms, 0), fields: &[b"n", b"1"] }, limits);
+        }
+        for effect in [
+            StreamEffect::GroupCreate { group, last_id: StreamId::MIN, entries_read: None },
+            StreamEffect::Deliver { group, consumer: b"c", last, count: kept + 1, at_ms: 1, pending: true },
+            StreamEffect::Ack { group, ids: &[last] },
+        ] {
+            stream.apply(&effect, limits);
+        }
+        stream
+    }
+
+    #[test]
+    fn approximate_trim_stops_after_it_has_kept_a_thousand_entries() {
+        let trims = |kept, exactness| {
+            let stream = stream_with_one_acknowledged_after(kept);
+            let trim = Trim { by: TrimBy::MaxLen(0), exactness, limit: TrimLimit::Default };
+            let found = stream.decide_trim_referenced(&trim, References::Acked, BlockLimits::default());
+            found.map_or(0, |found| found.ids.len())
+        };
+        assert_eq!(trims(REFERENCED_VISITS_MAX - 1, Exactness::Approximate), 1);
+        assert_eq!(trims(REFERENCED_VISITS_MAX, Exactness::Approximate), 0);
+        assert_eq!(trims(REFERENCED_VISITS_MAX, Exactness::Exact), 1);
+    }
 }

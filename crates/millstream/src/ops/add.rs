@@ -8,7 +8,9 @@ use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use indicatif::ProgressBar;
 use millstream_worker::Admin;
-use millstream_worker::backend::{AddOutcome, Capability, Fields, Idempotence, NewEntry, StreamId, Trim};
+use millstream_worker::backend::{
+    AddOutcome, Capability, Fields, Idempotence, NewEntry, StreamId, Trim, TrimLimit,
+};
 use millstream_worker::producer::Producer;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -17,6 +19,7 @@ use super::connection::CommonOptions;
 use super::failure::Failure;
 use super::lookup;
 use super::output::{note, print_json, print_line, progress_bar};
+use super::time::{Position, parse_position};
 use super::until_ctrl_c;
 use super::value::{count, counted};
 
@@ -29,7 +32,7 @@ const EXAMPLES: &str = "\
 Examples:
   millstream add orders item=book qty=2
   millstream add orders --data '{\"item\":\"book\",\"qty\":2}'
-  millstream add orders item=book --maxlen 100000
+  millstream add orders item=book --maxlen 100000 --keep-unread
   millstream add orders item=book --producer shop-1 --iid order-17
   millstream add orders 'item=book {i}' --count 1000 --rate 5000
   millstream add orders 'item=book {i}' --count 1000 --producer shop-1
@@ -52,11 +55,17 @@ pub(crate) struct Add {
     #[arg(long, value_name = "JSON")]
     data: Option<String>,
     /// Trim the stream to about the N newest entries
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", group = "limit")]
     maxlen: Option<u64>,
-    /// Make the limit of --maxlen exact
-    #[arg(long, requires = "maxlen")]
+    /// Trim entries before an id, a time, or a duration before now such as 7d
+    #[arg(long, value_name = "POSITION", value_parser = parse_min_id, group = "limit")]
+    minid: Option<StreamId>,
+    /// Make the limit of --maxlen or --minid exact
+    #[arg(long, requires = "limit")]
     exact: bool,
+    /// Trim only entries that every group has acknowledged, even if the stream then exceeds the limit
+    #[arg(long, requires = "limit")]
+    keep_unread: bool,
     /// Producer name, unique per stream: if the connection breaks, messages are sent again, and the stream adds each only once
     #[arg(long, value_name = "NAME")]
     producer: Option<String>,
@@ -130,12 +139,21 @@ impl Add {
     }
 
     fn trim(&self) -> Option<Trim> {
-        self.maxlen.map(|length| if self.exact { Trim::Exactly(length) } else { Trim::About(length) })
+        let limit = self.maxlen.map(TrimLimit::Length).or(self.minid.map(TrimLimit::MinId));
+        limit.map(|limit| Trim { limit, exact: self.exact, keep_unread: self.keep_unread })
     }
 
     fn idempotence(&self) -> Option<Idempotence> {
         let (producer, iid) = (self.producer.clone()?, self.iid.clone()?);
         Some(Idempotence { producer, iid })
+    }
+}
+
+fn parse_min_id(text: &str) -> Result<StreamId, String> {
+    match parse_position(text) {
+        Ok(Position::At(id)) => Ok(id),
+        _ => Err("expected an id, a time such as 2026-11-15T10:30:00Z, or a duration before now such as 7d"
+            .to_owned()),
     }
 }
 

@@ -57,6 +57,32 @@ fn add_with_count_numbers_and_trims_entries() {
 }
 
 #[test]
+fn add_with_keep_unread_trims_only_what_every_group_has_acknowledged() {
+    for store in [Some(TestStore::empty(&[])), TestStore::redis()].into_iter().flatten() {
+        store.run(&["add", "kept", "n=old{i}", "--count", "6"]).ok();
+        store.call(&["XGROUP", "CREATE", "kept", "done", "$"]);
+        store.call(&["XGROUP", "CREATE", "kept", "slow", "0"]);
+        let add = |limit: &[&str]| store.run(&[&["add", "kept", "n=new", "--exact"], limit].concat()).ok();
+        let length = || store.call(&["XLEN", "kept"]);
+        // `slow` has read nothing, so nothing is trimmed.
+        add(&["--maxlen", "3", "--keep-unread"]);
+        add(&["--minid", "0ms", "--keep-unread"]);
+        assert_eq!(length(), "Int(8)");
+        // Both groups have passed the first six entries.
+        store.call(&["XREADGROUP", "GROUP", "slow", "c", "COUNT", "6", "NOACK", "STREAMS", "kept", ">"]);
+        add(&["--maxlen", "3", "--keep-unread"]);
+        assert_eq!(length(), "Int(3)");
+        // Without the option, unread entries go.
+        add(&["--minid", "0ms"]);
+        assert_eq!(length(), "Int(1)");
+    }
+    let store = TestStore::embedded();
+    for wrong in [&["--keep-unread"][..], &["--maxlen", "1", "--minid", "1-1"], &["--minid", "latest"]] {
+        store.run(&[&["add", "s", "n=1"], wrong].concat()).exits(2);
+    }
+}
+
+#[test]
 fn add_with_iid_adds_a_message_once() {
     let add = ["add", "s", "item=book", "--producer", "shop", "--iid", "17"];
     for store in [TestStore::empty(&[]), TestStore::embedded()] {

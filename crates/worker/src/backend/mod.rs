@@ -34,7 +34,7 @@ pub use redis::{Redis, ServerOptions};
 pub use types::{
     Acknowledgement, Capability, Claimed, Consumer, ConsumerInfo, Delivery, Entry, Fields, GroupInfo,
     IdOrder, Idempotence, NewDeadLetter, NewEntry, PendingFilter, PendingRow, PendingSummary, Range, Read,
-    ReadMany, Release, Retry, ServerInfo, Start, StreamInfo, StreamRead, Trim, WorkerAccess,
+    ReadMany, Release, Retry, ServerInfo, Start, StreamInfo, StreamRead, Trim, TrimLimit, WorkerAccess,
 };
 
 /// Number of entries or pending entries to request per call when listing all of them.

@@ -69,13 +69,49 @@ pub struct Idempotence {
     pub iid: String,
 }
 
-/// The maximum length of a stream. Trimming removes the oldest entries.
+/// How an add trims the stream. Trimming removes the oldest entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Trim {
-    /// Keep this number of entries or slightly more. Cheaper than an exact trim.
-    About(u64),
-    /// Keep at most this number of entries.
-    Exactly(u64),
+pub struct Trim {
+    /// Which entries the stream keeps.
+    pub limit: TrimLimit,
+    /// Whether the limit is exact. If not, the stream keeps slightly more, which is cheaper.
+    pub exact: bool,
+    /// Whether the stream also keeps entries beyond the limit that a group has not read or not acknowledged.
+    pub keep_unread: bool,
+}
+
+/// Which entries a trim keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TrimLimit {
+    /// This number of entries: the newest ones.
+    Length(u64),
+    /// The entry with this id and those after it.
+    MinId(StreamId),
+}
+
+impl Trim {
+    /// Keeps this number of entries or slightly more. Cheaper than [`Trim::exactly`].
+    pub fn about(length: u64) -> Trim {
+        Trim { limit: TrimLimit::Length(length), exact: false, keep_unread: false }
+    }
+
+    /// Keeps at most this number of entries.
+    pub fn exactly(length: u64) -> Trim {
+        Trim { exact: true, ..Trim::about(length) }
+    }
+
+    /// Removes most or all entries before this id.
+    pub fn before(id: StreamId) -> Trim {
+        Trim { limit: TrimLimit::MinId(id), exact: false, keep_unread: false }
+    }
+
+    /// Removes only entries that every group has acknowledged. Without groups, this changes nothing.
+    ///
+    /// Otherwise a trim also removes entries that a slow or stopped group has not read yet.
+    #[must_use]
+    pub fn keep_unread(self) -> Trim {
+        Trim { keep_unread: true, ..self }
+    }
 }
 
 /// The position where a group starts to read.

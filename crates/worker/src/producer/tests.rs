@@ -43,7 +43,7 @@ async fn json_is_sent_in_the_field_that_handlers_read() {
 #[tokio::test]
 async fn a_producer_trims_its_stream() {
     let backend = memory();
-    let producer = Producer::new(backend.clone(), "orders").trim(Trim::Exactly(2));
+    let producer = Producer::new(backend.clone(), "orders").trim(Trim::exactly(2));
     producer.send_all((0..5).map(|n| [("n", n.to_string())])).await.unwrap();
     assert_eq!(all(&backend, "orders").await.len(), 2);
 }

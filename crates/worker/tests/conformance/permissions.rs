@@ -4,7 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use millstream_worker::backend::{Error, ErrorKind, IdOrder, Idempotence, NewEntry, Range, Start, StreamId};
+use millstream_worker::backend::{
+    Error, ErrorKind, IdOrder, Idempotence, NewEntry, Range, Start, StreamId, Trim,
+};
 use millstream_worker::heartbeat::{self, Heartbeat};
 use millstream_worker::monitor::{Monitor, retry_records};
 use millstream_worker::names::{dead_letters_of, workers_key};
@@ -22,11 +24,13 @@ const GROUP: &str = "billing";
 
 /// Returns the arguments of the commands on the page that create a user. Roles that need scripts on Redis have two such
 /// commands; the other is for Millstream.
-fn documented(user: &str, uses_scripts: bool) -> Vec<Vec<&'static str>> {
+fn documented(user: &str, uses_scripts: bool, trims_acknowledged: bool) -> Vec<Vec<&'static str>> {
     let lines = PAGE.lines().map(|line| line.split(' ').collect::<Vec<_>>());
     let lines = lines.filter(|words| words.starts_with(&["ACL", "SETUSER", user]));
     let other = if uses_scripts { "+xnack" } else { "+eval" };
-    lines.filter(|words| !words.contains(&other)).collect()
+    // A producer needs a script, and XLEN in it, if the server has no trims that keep unread entries.
+    let other_trim = if trims_acknowledged { "+xlen" } else { "" };
+    lines.filter(|words| !words.contains(&other) && !words.contains(&other_trim)).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -70,7 +74,7 @@ async fn user_names_and_passwords_can_have_special_characters() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn documented_permissions_suffice_on_millstream() {
-    all_roles(&Server::start(Program::Millstream, &[]), false).await;
+    all_roles(&Server::start(Program::Millstream, &[]), false, true).await;
 }
 
 /// A client of a cluster asks for its slots first.
@@ -78,7 +82,9 @@ async fn documented_permissions_suffice_on_millstream() {
 async fn a_cluster_that_denies_its_slots_is_an_error() {
     let Some(server) = Server::redis(&["--cluster-enabled", "yes"]) else { return };
     assert_eq!(server.cli(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]), "OK");
-    assert_eq!(server.cli(&documented("producer", true)[0]), "OK");
+    for command in documented("producer", true, false) {
+        assert_eq!(server.cli(&command), "OK");
+    }
     let url = format!("redis+cluster://producer:secret@127.0.0.1:{}", server.port);
     let Err(error) = connect(&url).await else { panic!("connected") };
     assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
@@ -90,12 +96,12 @@ async fn a_cluster_that_denies_its_slots_is_an_error() {
 
 async fn on_peer(peer: &'static Peer) {
     if let Some(server) = Server::peer(peer, &[]) {
-        all_roles(&server, true).await;
+        all_roles(&server, true, peer.redis_version >= (8, 2)).await;
     }
 }
 
-async fn all_roles(server: &Server, uses_scripts: bool) {
-    let role = |user| Role { server, user, commands: documented(user, uses_scripts) };
+async fn all_roles(server: &Server, uses_scripts: bool, trims_acknowledged: bool) {
+    let role = |user| Role { server, user, commands: documented(user, uses_scripts, trims_acknowledged) };
     role("producer").check(produce).await;
     role("worker").check(work).await;
     role("operator").check(look).await;
@@ -152,13 +158,16 @@ impl Role<'_> {
     }
 }
 
-/// Fills the stream with an entry, and its dead-letter stream with two dead letters of this entry.
+/// Fills the stream with an entry that is pending in another group, and its dead-letter stream with two dead letters of this entry.
 async fn fill(admin: &dyn Admin) {
     for stream in admin.streams("*").await.unwrap() {
         admin.delete_stream(&stream).await.unwrap();
     }
     admin.create_group(STREAM, GROUP, Start::Beginning).await.unwrap();
     let ids = admin.add(STREAM, &[cases::entry("n", "1")], None).await.unwrap();
+    // A second group has a pending entry.
+    admin.create_group(STREAM, "g", Start::Beginning).await.unwrap();
+    admin.read(&cases::reader(STREAM, "c", 1)).await.unwrap();
     let letter = [
         ("n", "1".to_owned()),
         ("dlq.stream", STREAM.to_owned()),
@@ -174,7 +183,11 @@ async fn fill(admin: &dyn Admin) {
 }
 
 async fn produce(backend: Arc<dyn Admin>) -> Result<(), Error> {
-    Producer::new(backend.clone(), STREAM).idempotent("shop").send([("n", "2")]).await?;
+    Producer::new(backend.clone(), STREAM)
+        .idempotent("shop")
+        .trim(Trim::exactly(1).keep_unread())
+        .send([("n", "2")])
+        .await?;
     let idempotence = Idempotence { producer: "shop".into(), iid: "1".into() };
     let once = NewEntry { idempotence: Some(idempotence), ..cases::entry("n", "3") };
     backend.add(STREAM, &[once], None).await.map(drop)

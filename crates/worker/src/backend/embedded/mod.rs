@@ -13,7 +13,7 @@ use millstream_engine::StreamId;
 use millstream_engine::stream::IdRange;
 use millstream_protocol::glob;
 use millstream_store::FolderContents;
-use millstream_store::embedded::{Callable, Millstream, Refusal};
+use millstream_store::embedded::{Callable, Millstream, References, Refusal};
 use millstream_store::verbs::{
     self, Acknowledge, Add, Adopt, Collect, ConsumerPath, DeadLettersRecorded, Delete, DescribeGroup,
     DescribeStream, Exists, Extend, GroupCreate, GroupDestroy, GroupSetId, HashDelete, HashGet, HashGetAll,
@@ -156,6 +156,9 @@ impl Backend for Embedded {
         let mut adds: Vec<Add<_>> = entries.iter().map(|entry| new_entry(stream.clone(), entry)).collect();
         if let Some(last) = adds.last_mut() {
             last.trim = trim.map(values::store_trim);
+            if trim.is_some_and(|trim| trim.keep_unread) {
+                last.references = References::Acked;
+            }
         }
         self.call(adds)
     }
@@ -309,10 +312,11 @@ impl Backend for Embedded {
             let Some(end) = needed.into_iter().min() else { return Ok(0) };
             let mut deleted = 0;
             loop {
-                let trimmed = self.call(values::trim_acknowledged(stream, end)).await?;
+                let trimmed = self.call(values::trim_acknowledged(stream, end, false)).await?;
                 deleted += trimmed;
                 if trimmed == 0 {
-                    return Ok(deleted);
+                    // Few entries are left, between entries that groups still need.
+                    return Ok(deleted + self.call(values::trim_acknowledged(stream, end, true)).await?);
                 }
             }
         })

@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 
 use super::super::{
     ConsumerInfo, Delivery, Entry, Error, ErrorKind, Fields, GroupInfo, NewDeadLetter, NewEntry, PendingRow,
-    Release, Retry, Start, StreamInfo, Trim,
+    Release, Retry, Start, StreamInfo, Trim, TrimLimit,
 };
 
 /// Returns the fields of an entry. All of them share one copy of its bytes.
@@ -128,23 +128,24 @@ pub(super) fn consumer_info(consumer: &verbs::ConsumerInfo) -> ConsumerInfo {
 }
 
 pub(super) fn store_trim(trim: Trim) -> store::Trim {
-    let (length, exactness) = match trim {
-        Trim::About(length) => (length, store::Exactness::Approximate),
-        Trim::Exactly(length) => (length, store::Exactness::Exact),
+    let by = match trim.limit {
+        TrimLimit::Length(length) => store::TrimBy::MaxLen(length),
+        TrimLimit::MinId(id) => store::TrimBy::MinId(id),
     };
-    store::Trim { by: store::TrimBy::MaxLen(length), exactness, limit: store::TrimLimit::Default }
+    let exactness = if trim.exact { store::Exactness::Exact } else { store::Exactness::Approximate };
+    store::Trim { by, exactness, limit: store::TrimLimit::Default }
 }
 
 /// Maximum number of entries that one trim removes, because it locks the stream.
 const ENTRIES_PER_TRIM: u64 = 10_000;
 
-/// Returns a trim of the entries before an id that every group has acknowledged, of limited size.
-pub(super) fn trim_acknowledged(stream: &str, before: StreamId) -> TrimStream<String> {
-    let trim = store::Trim {
-        by: store::TrimBy::MinId(before),
-        exactness: store::Exactness::Approximate,
-        limit: store::TrimLimit::AtMost(ENTRIES_PER_TRIM),
+/// Returns a trim of the entries before an id that every group has acknowledged. Unless it is `exact`, its size is limited.
+pub(super) fn trim_acknowledged(stream: &str, before: StreamId, exact: bool) -> TrimStream<String> {
+    let (exactness, limit) = match exact {
+        true => (store::Exactness::Exact, store::TrimLimit::Default),
+        false => (store::Exactness::Approximate, store::TrimLimit::AtMost(ENTRIES_PER_TRIM)),
     };
+    let trim = store::Trim { by: store::TrimBy::MinId(before), exactness, limit };
     TrimStream { key: stream.to_owned(), trim, references: store::References::Acked }
 }
 

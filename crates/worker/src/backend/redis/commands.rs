@@ -9,6 +9,7 @@ use crate::names::retry_key;
 
 use super::super::{
     Consumer, Fields, IdOrder, Idempotence, PendingFilter, Range, Read, ReadMany, Start, StreamId, Trim,
+    TrimLimit,
 };
 
 /// Maximum value that [`idle_millis`] returns: about 30 years.
@@ -62,21 +63,30 @@ pub(super) use command;
 
 pub(super) fn add(stream: &str, fields: &Fields, once: Option<&Idempotence>, trim: Option<Trim>) -> Cmd {
     let size = fields.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>();
-    let mut command = Cmd::with_capacity(10 + 2 * fields.len(), 64 + stream.len() + size);
+    let mut command = Cmd::with_capacity(11 + 2 * fields.len(), 64 + stream.len() + size);
     command.arg("XADD").arg(stream);
+    if trim.is_some_and(|trim| trim.keep_unread) {
+        command.arg("ACKED");
+    }
     if let Some(once) = once {
         command.arg("IDMP").arg(&once.producer).arg(&once.iid);
     }
-    match trim {
-        Some(Trim::About(length)) => command.arg("MAXLEN").arg("~").arg(length),
-        Some(Trim::Exactly(length)) => command.arg("MAXLEN").arg("=").arg(length),
-        None => &mut command,
-    };
+    if let Some(trim) = trim {
+        let exactness = exactness_sign(trim);
+        match trim.limit {
+            TrimLimit::Length(length) => command.arg("MAXLEN").arg(exactness).arg(length),
+            TrimLimit::MinId(id) => command.arg("MINID").arg(exactness).arg(Id(id)),
+        };
+    }
     command.arg("*");
     for (name, value) in fields {
         command.arg(&**name).arg(&**value);
     }
     command
+}
+
+pub(super) fn exactness_sign(trim: Trim) -> &'static str {
+    if trim.exact { "=" } else { "~" }
 }
 
 pub(super) fn range(stream: &str, range: Range) -> Cmd {

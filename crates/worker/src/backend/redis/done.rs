@@ -1,4 +1,4 @@
-//! Deletes entries that every group has acknowledged.
+//! Deletes entries that every group has acknowledged: all of them, or those beyond the limit of a producer.
 //!
 //! If the server has trims that keep what a group still needs (ACKED), it decides for each entry. On other servers a script
 //! finds the first entry that a group still needs, and trims the entries before it. Both are atomic: a group that is created
@@ -7,7 +7,7 @@
 //! XACKDEL would delete with the acknowledgement. But on Redis 8.2 it takes almost twice as much of the server's time as XACK
 //! and a trim of many entries.
 
-use super::super::{Error, PendingFilter, StreamId};
+use super::super::{Error, PendingFilter, StreamId, Trim, TrimLimit};
 use super::Redis;
 use super::commands::{self, Id, command};
 use super::errors::is_missing_key;
@@ -22,17 +22,10 @@ impl Redis {
     /// Deletes the entries before the first one that a group still needs. With `gaps`, also deletes later ones that every
     /// group has acknowledged, if the server can. Returns the number deleted.
     pub(super) async fn delete_acknowledged(&self, stream: &str, gaps: bool) -> Result<u64, Error> {
-        let mut deleted = 0;
         if !self.has(Feature::AckedTrims, stream).await? {
-            loop {
-                let reply = scripts::TRIM_ACKNOWLEDGED.run(self, &[stream], ENTRIES_PER_TRIM).await?;
-                let trimmed = count(reply)?;
-                deleted += trimmed;
-                if trimmed < ENTRIES_PER_TRIM / 2 {
-                    return Ok(deleted);
-                }
-            }
+            return self.trim_by_script(stream, ("ALL", "", "=")).await;
         }
+        let mut deleted = 0;
         let Some(end) = self.first_needed(stream, gaps).await? else { return Ok(0) };
         loop {
             // Removes whole blocks of entries, which is cheap. The exact trim at the end finds only a few.
@@ -43,6 +36,47 @@ impl Redis {
             if trimmed < ENTRIES_PER_TRIM / 2 {
                 let exact = command!("XTRIM", stream, "MINID", "=", Id(end), "ACKED");
                 return Ok(deleted + count(self.connection.command(stream, exact).await?)?);
+            }
+        }
+    }
+
+    /// Prepares a stream for new entries whose add trims it, and returns the trim that is left for the add.
+    ///
+    /// A trim that keeps unread entries belongs to the add if the server can do so (ACKED). Otherwise a script trims
+    /// first: if it fails, nothing was added yet.
+    pub(super) async fn trim_before_adding(
+        &self,
+        stream: &str,
+        entries: usize,
+        trim: Option<Trim>,
+    ) -> Result<Option<Trim>, Error> {
+        match trim {
+            Some(limit) if limit.keep_unread && !self.has(Feature::AckedTrims, stream).await? => {
+                let exactness = commands::exactness_sign(limit);
+                let trimmed = match limit.limit {
+                    TrimLimit::Length(length) => {
+                        let length = length.saturating_sub(entries as u64).to_string();
+                        self.trim_by_script(stream, ("MAXLEN", &length, exactness)).await
+                    }
+                    TrimLimit::MinId(id) => {
+                        self.trim_by_script(stream, ("MINID", &id.to_string(), exactness)).await
+                    }
+                };
+                trimmed.map(|_| None)
+            }
+            trim => Ok(trim),
+        }
+    }
+
+    /// Trims entries that every group has acknowledged, up to a limit. Returns the number trimmed.
+    async fn trim_by_script(&self, stream: &str, limit: (&str, &str, &str)) -> Result<u64, Error> {
+        let mut total = 0;
+        loop {
+            let arguments = (ENTRIES_PER_TRIM, limit);
+            let trimmed = count(scripts::TRIM_ACKNOWLEDGED.run(self, &[stream], arguments).await?)?;
+            total += trimmed;
+            if trimmed < ENTRIES_PER_TRIM / 2 {
+                return Ok(total);
             }
         }
     }

@@ -261,12 +261,13 @@ end
 return 1",
 );
 
-/// Trims the entries before the smallest id that any group still needs. Returns the number trimmed.
+/// Trims entries before the smallest id that any group still needs. Returns the number trimmed.
 ///
-/// A group needs its first pending entry and what comes after it, and all entries after its position. Without groups,
-/// nothing is trimmed. Ids are compared as text, because a number in Lua has only 53 bits.
+/// A group needs its first pending entry and what comes after it, and all entries after its position. Ids are compared as
+/// text, because a number in Lua has only 53 bits.
 ///
-/// KEYS: stream. ARGV: how many entries to trim at most, in whole blocks.
+/// KEYS: stream. ARGV: how many entries to trim at most; then ALL, or MAXLEN or MINID with its threshold; then `=` for an
+/// exact trim or `~` for one of whole blocks. Without groups, ALL trims nothing, and the others trim as XTRIM does.
 pub(super) static TRIM_ACKNOWLEDGED: Script = Script::new(
     r"
 local function plus_one(number)
@@ -302,9 +303,26 @@ for _, group in ipairs(groups) do
   end
   if not needed or is_less(first, needed) then needed = first end
 end
+local most, kind, threshold, exactness = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4]
+local trimmed = 0
+if kind == 'MAXLEN' and needed then
+  local excess = math.min(redis.call('XLEN', KEYS[1]) - tonumber(threshold), most)
+  if exactness == '~' then
+    if excess <= 0 then return 0 end
+    return redis.call('XTRIM', KEYS[1], 'MINID', '~', needed, 'LIMIT', excess)
+  end
+  while trimmed < excess do
+    local rows = redis.call('XRANGE', KEYS[1], '-', '(' .. needed, 'COUNT', math.min(excess - trimmed, 100))
+    if #rows == 0 then break end
+    trimmed = trimmed + redis.call('XTRIM', KEYS[1], 'MINID', '=', after(rows[#rows][1]))
+  end
+  return trimmed
+end
+if kind == 'MAXLEN' then return redis.call('XTRIM', KEYS[1], 'MAXLEN', exactness, threshold) end
+if kind == 'MINID' and (not needed or is_less(threshold, needed)) then needed = threshold end
 if not needed then return 0 end
-local trimmed = redis.call('XTRIM', KEYS[1], 'MINID', '~', needed, 'LIMIT', ARGV[1])
-if trimmed < tonumber(ARGV[1]) / 2 then
+trimmed = redis.call('XTRIM', KEYS[1], 'MINID', '~', needed, 'LIMIT', most)
+if exactness == '=' and trimmed < most / 2 then
   trimmed = trimmed + redis.call('XTRIM', KEYS[1], 'MINID', '=', needed)
 end
 return trimmed",
@@ -320,7 +338,10 @@ mod tests {
         assert_eq!(commands_of(DEAD_LETTER.code), ["hdel", "hlen", "xack", "xadd", "xpending", "xrange"]);
         assert_eq!(commands_of(RELEASE.code), ["hlen", "hset", "time", "xclaim", "xpending", "xrange"]);
         assert_eq!(commands_of(REMOVE_EMPTY_CONSUMER.hash()), ["xgroup|delconsumer", "xpending"]);
-        assert_eq!(commands_of(TRIM_ACKNOWLEDGED.hash()), ["xinfo|groups", "xpending", "xtrim"]);
+        assert_eq!(
+            commands_of(TRIM_ACKNOWLEDGED.hash()),
+            ["xinfo|groups", "xlen", "xpending", "xrange", "xtrim"]
+        );
         assert_eq!(commands_of("return 1"), [""; 0]);
     }
 }

@@ -67,6 +67,7 @@ impl Backend for Redis {
             super::super::check_fields(entries.iter().map(|entry| &entry.fields))?;
             let once_only = entries.iter().any(|entry| entry.idempotence.is_some())
                 && self.has(Feature::Idempotence, stream).await?;
+            let trim = self.trim_before_adding(stream, entries.len(), trim).await?;
             let add = |(at, entry): (usize, &NewEntry)| {
                 let once = entry.idempotence.as_ref().filter(|_| once_only);
                 commands::add(stream, &entry.fields, once, trim.filter(|_| at + 1 == entries.len()))

@@ -3,15 +3,16 @@
 use bytes::Bytes;
 use millstream_worker::Admin;
 use millstream_worker::backend::{
-    Capability, ErrorKind, IdOrder, Idempotence, NewEntry, Range, StreamId, Trim,
+    Capability, ErrorKind, IdOrder, Idempotence, NewEntry, Range, Start, StreamId, Trim,
 };
 
-use super::{entry, fields, kind, make_a_string};
+use super::{done, entry, fields, ids_of, kind, make_a_string, pending, reader};
 
 pub(crate) async fn all(backend: &dyn Admin) {
     batches(backend).await;
     add_arbitrary_bytes(backend).await;
     add_with_trim(backend).await;
+    add_with_trim_that_keeps_unread_entries(backend).await;
     refusals(backend).await;
     once(backend).await;
     deletion(backend).await;
@@ -63,11 +64,63 @@ async fn add_arbitrary_bytes(backend: &dyn Admin) {
 async fn add_with_trim(backend: &dyn Admin) {
     let stream = "producing:add_with_trim";
     let batch: Vec<NewEntry> = (0..300).map(|n| entry("n", &n.to_string())).collect();
-    backend.add(stream, &batch, Some(Trim::Exactly(10))).await.unwrap();
+    backend.add(stream, &batch, Some(Trim::exactly(10))).await.unwrap();
     assert_eq!(backend.stream(stream).await.unwrap().unwrap().length, 10);
-    backend.add(stream, &batch, Some(Trim::About(50))).await.unwrap();
+    backend.add(stream, &batch, Some(Trim::about(50))).await.unwrap();
     let about = backend.stream(stream).await.unwrap().unwrap().length;
     assert!((50..=200).contains(&about), "{about}");
+    assert!(backend.delete_stream(stream).await.unwrap());
+}
+
+async fn add_with_trim_that_keeps_unread_entries(backend: &dyn Admin) {
+    let stream = "producing:keep_unread";
+    backend.delete_stream(stream).await.unwrap();
+    let length = || async { backend.stream(stream).await.unwrap().unwrap().length };
+    let add = |trim: Trim| async move {
+        backend.add(stream, &[entry("n", "1")], Some(trim.keep_unread())).await.unwrap()[0]
+    };
+    // Without groups, the trim is like any other.
+    for _ in 0..5 {
+        add(Trim::exactly(3)).await;
+    }
+    assert_eq!(length().await, 3);
+    let last = add(Trim::exactly(3)).await;
+    let exactly_before = |id| Trim { exact: true, ..Trim::before(id) };
+    add(exactly_before(last)).await;
+    assert_eq!(length().await, 2);
+    // A group that has read nothing keeps everything.
+    backend.create_group(stream, "g", Start::Beginning).await.unwrap();
+    let last = add(Trim::exactly(1)).await;
+    add(exactly_before(last)).await;
+    add(Trim::about(1)).await;
+    assert_eq!(length().await, 5);
+    // So does a pending entry. What is before it goes, down to the limit.
+    let read = ids_of(&backend.read(&reader(stream, "a", 9)).await.unwrap());
+    assert_eq!(read.len(), 5);
+    backend.acknowledge(stream, "g", &done(&read[..3])).await.unwrap();
+    add(Trim::exactly(4)).await;
+    assert_eq!(length().await, 4);
+    add(Trim::exactly(2)).await;
+    assert_eq!(length().await, 4, "two are pending, and two are unread");
+    // Many entries, all of them acknowledged. Other groups count too.
+    let batch: Vec<NewEntry> = (0..300).map(|n| entry("n", &n.to_string())).collect();
+    let ids = backend.add(stream, &batch, None).await.unwrap();
+    backend.create_group(stream, "h", Start::After(ids[99])).await.unwrap();
+    let read = ids_of(&backend.read(&reader(stream, "a", 999)).await.unwrap());
+    backend.acknowledge(stream, "g", &done(&read)).await.unwrap();
+    let pending: Vec<StreamId> = pending(backend, stream).await.iter().map(|row| row.id).collect();
+    backend.acknowledge(stream, "g", &done(&pending)).await.unwrap();
+    add(Trim::exactly(10)).await;
+    assert_eq!(length().await, 201, "h has not read the last 201");
+    backend.move_group(stream, "h", Start::End).await.unwrap();
+    backend.move_group(stream, "g", Start::End).await.unwrap();
+    add(Trim::about(50)).await;
+    let about = length().await;
+    assert!((50..=202).contains(&about), "{about}");
+    add(Trim::exactly(10)).await;
+    assert_eq!(length().await, 10);
+    add(exactly_before(StreamId::MAX)).await;
+    assert_eq!(length().await, 3, "no group has read the last three");
     assert!(backend.delete_stream(stream).await.unwrap());
 }
 
