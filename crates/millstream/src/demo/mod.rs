@@ -18,7 +18,7 @@ use millstream_worker::names::dead_letters_of;
 use millstream_worker::producer::Producer;
 use millstream_worker::redrive::{Filter, Redrive, redrive};
 use millstream_worker::{
-    Admin, Autoscale, Backoff, HandlerError, Message, Report, Worker, WorkerHandle, WorkerName,
+    Admin, Autoscale, Backoff, HandlerError, Message, Reason, Report, Worker, WorkerHandle, WorkerName,
 };
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
@@ -307,10 +307,15 @@ impl DemoRun {
         let entries = self.backend.all_entries(&dead_letters_of(STREAM)).await?;
         let mut errors: BTreeMap<(String, u64), u64> = BTreeMap::new();
         for dead_letter in entries.iter().filter_map(DeadLetter::read) {
-            *errors.entry((dead_letter.error, dead_letter.deliveries)).or_default() += 1;
+            // The killed worker may have had the order too, but gave no answer.
+            let attempts = match dead_letter.reason {
+                Some(Reason::MaxAttempts) => MAX_ATTEMPTS,
+                _ => dead_letter.deliveries,
+            };
+            *errors.entry((dead_letter.error, attempts)).or_default() += 1;
         }
-        for ((error, deliveries), number) in errors {
-            let attempts = counted(deliveries, "attempt", "attempts");
+        for ((error, attempts), number) in errors {
+            let attempts = counted(attempts, "attempt", "attempts");
             self.display.detail(&format!("{} after {attempts}: {error}", counted(number, "order", "orders")));
         }
         Ok(())

@@ -40,10 +40,9 @@ pub(crate) async fn admit(
     let added = subscription.in_flight.add(sent_at, messages);
     let mut jobs = Vec::with_capacity(deliveries.len());
     let mut finished = Vec::new();
-    let (mut claimed, mut redelivered) = (Vec::new(), 0);
+    let mut claimed = Vec::new();
     for (delivery, added) in deliveries.into_iter().zip(added) {
         let Some((tag, cancelled)) = added else { continue };
-        redelivered += u64::from(delivery.claimed);
         let is_gone = delivery.fields.is_none();
         let job = Job {
             origin: Arc::clone(&subscription.origin),
@@ -58,8 +57,9 @@ pub(crate) async fn admit(
         };
         if delivery.claimed { claimed.push((job, is_gone)) } else { jobs.push(job) }
     }
-    core.counters.received(subscription, (jobs.len() + claimed.len()) as u64, redelivered);
+    core.counters.received(subscription, (jobs.len() + claimed.len()) as u64);
     for (job, is_gone) in with_records(core, subscription, claimed).await {
+        core.counters.redelivered(u64::from(job.attempt().number() > 1));
         if is_gone {
             finished.push(FinishedJob::without_handler(job, JobResult::PayloadGone));
         } else if job.delivery > core.settings.max_deliveries {

@@ -98,11 +98,15 @@ fn add(counter: &AtomicU64, count: u64) {
 }
 
 impl Counters {
-    /// Counts messages that were received, and how many of them were delivered before.
-    pub(crate) fn received(&self, subscription: &Subscription, count: u64, redelivered: u64) {
+    /// Counts messages that were received.
+    pub(crate) fn received(&self, subscription: &Subscription, count: u64) {
         add(&self.received, count);
-        add(&self.redelivered, redelivered);
         subscription.metrics.received.add(count);
+    }
+
+    /// Counts messages that were received and that a handler may have seen before.
+    pub(crate) fn redelivered(&self, count: u64) {
+        add(&self.redelivered, count);
     }
 
     /// Counts finished jobs, before they are settled.
