@@ -56,7 +56,7 @@ use crate::ops::value::counted;
 
 /// Default timeout of `--http`. Without a timeout, an endpoint that never responds would occupy a slot forever.
 const HTTP_TIMEOUT: Duration = Duration::from_secs(30);
-/// Longest wait that a handler can request before a retry. During the wait, the worker keeps the message and its lease.
+/// Longest wait that a handler can request before a retry.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// Maximum time to release messages after the second signal.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -93,7 +93,7 @@ Messages are JSON objects: {\"id\",\"stream\",\"group\",\"attempt\",\"fields\":{
     65, 100  reject: the message becomes a dead letter immediately
     other    retry, also if a signal kills the command
   If the first runs end with 126 or 127 (cannot execute, not found), the command
-  is broken: the worker stops with exit code 7, and no message is spent.
+  is broken: the worker stops with exit code 7, and no attempt counts.
   The last line of standard error becomes the error of the dead letter.
   With --batch, standard input has one line per message, MILLSTREAM_COUNT is
   the number of messages, and the exit code applies to all of them. A message
@@ -189,7 +189,7 @@ impl Work {
         }
         if let Some(error) = broken_command {
             return Err(Failure::BrokenCommand(format!(
-                "the command of the handler cannot run: {error}\ncorrect --exec or --child; no message was spent"
+                "the command of the handler cannot run: {error}\ncorrect --exec or --child; all messages are kept, and no attempt counts"
             )));
         }
         if let Some(open) = open_breaker {

@@ -1,4 +1,4 @@
-//! The circuit breaker of `millstream work`: an endpoint that is away costs no message.
+//! The circuit breaker of `millstream work`: while an endpoint is down, no message is dead-lettered.
 //!
 //! `MILLSTREAM_LONG_OUTAGE=1` also waits until `--until-empty` gives up, which takes half a minute.
 
@@ -15,7 +15,7 @@ fn free_address() -> String {
 }
 
 #[test]
-fn an_endpoint_that_is_away_costs_no_message() {
+fn no_message_is_dead_lettered_while_an_endpoint_is_down() {
     let stores = [Some(TestStore::server()), Some(TestStore::embedded()), TestStore::redis()];
     std::thread::scope(|scope| {
         for store in stores.into_iter().flatten() {

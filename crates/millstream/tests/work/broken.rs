@@ -6,7 +6,7 @@ use crate::test_store::TestStore;
 const FIRST_ATTEMPT: &str = "test $MILLSTREAM_ATTEMPT = 1";
 
 #[test]
-fn a_command_that_cannot_run_stops_the_worker_and_spends_no_message() {
+fn a_command_that_cannot_run_stops_the_worker_and_no_attempt_counts() {
     let handlers = [
         (&["--exec", "./chrage.sh"][..], "./chrage.sh: not found"),
         (&["--exec", "./data.txt"], "./data.txt: Permission denied"),
@@ -22,7 +22,12 @@ fn a_command_that_cannot_run_stops_the_worker_and_spends_no_message() {
                 store.start(&[arguments, &["--json", "--max-attempts", "1"][..]].concat()).wait().exits(7);
             assert_eq!(run.report(["acknowledged", "dead", "unsettled"]), [0, 0, 0], "{arguments:?}");
             let run = run.stderr_contains("the command of the handler cannot run: ").stderr_contains(error);
-            assert!(run.err.ends_with("correct --exec or --child; no message was spent\n"), "{}", run.err);
+            assert!(
+                run.err
+                    .ends_with("correct --exec or --child; all messages are kept, and no attempt counts\n"),
+                "{}",
+                run.err
+            );
             let (unread, pending) = store.lag_and_pending();
             assert_eq!(unread + pending, 50, "{arguments:?}");
         }

@@ -25,7 +25,7 @@ fn every_failed_attempt_and_every_dead_letter_has_a_line() {
     for (attempt, line) in (1..).zip(failed) {
         let fields = format!(
             "stream=\"orders\" group=\"billing\" attempt={attempt} outcome=\"failed\" \
-             error=\"500 Internal Server Error: the bank is closed\" next_try_in_s=0."
+             error=\"500 Internal Server Error: the bank is closed\" next_attempt_in_s=0."
         );
         assert!(line.contains(&fields), "{line}");
     }
@@ -95,8 +95,8 @@ fn with_log_format_json_every_line_is_an_object() {
     let stderr = with(error);
     assert_eq!((&stderr["id"], &stderr["source"]), (&"7-1".into(), &"stderr".into()));
     let mut failed = with("attempt failed");
-    assert!(failed["next_try_in_s"].as_f64().is_some_and(|seconds| seconds <= 0.1), "{failed}");
-    for name in ["time", "next_try_in_s"] {
+    assert!(failed["next_attempt_in_s"].as_f64().is_some_and(|seconds| seconds <= 0.1), "{failed}");
+    for name in ["time", "next_attempt_in_s"] {
         failed.as_object_mut().unwrap().remove(name);
     }
     assert_eq!(

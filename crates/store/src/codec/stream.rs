@@ -22,7 +22,7 @@
 //! each. Consumers and producers are numbered in the order of their names. A released entry has no owner: its consumer
 //! number is the one after the last consumer, and its time is that of the row before it.
 //!
-//! Settings are parts of a stream or a group that most have not. They are encoded with their tags in ascending order.
+//! Settings are optional parts of a stream or a group. They are encoded with their tags in ascending order.
 //! A group has one setting, `waiting` with tag 1, if released entries wait for due times: it has the due times of the
 //! last released entries. A stream has no settings yet. The reader refuses unknown tags: a newer version wrote them, and
 //! a stream without its settings would behave differently.

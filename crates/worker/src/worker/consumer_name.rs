@@ -9,13 +9,13 @@
 //! | its process ran on this machine and has ended | starts |
 //! | its heartbeat does not change for two intervals and a second: it crashed | waits that long, then starts |
 //! | drains | waits |
-//! | works, and so does this for longer than the maximum wait | ends with an error |
+//! | still works after the maximum wait | ends with an error |
 //!
 //! A worker counts as silent by watching its heartbeat, not by the age of the heartbeat. After an outage of the store all
 //! heartbeats are old, and their workers may still live.
 //!
 //! Two workers that start at the same time each publish their heartbeat first and then look for the other's. At least
-//! one of them sees the other, and withdraws for a random time. So never do both start.
+//! one of them sees the other, and withdraws for a random time. So at most one of them starts.
 //!
 //! A worker that was frozen for so long that another one has taken its name over finds its heartbeat removed. It drops its
 //! messages, which belong to the other worker now, and ends with an error.

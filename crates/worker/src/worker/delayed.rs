@@ -1,5 +1,5 @@
-//! Messages in flight with which the worker has something to do later. Retries are not among them: a message that backs
-//! off waits in the store.
+//! Messages in flight that the worker handles again later: possible duplicates, and dead letters that the store has
+//! refused. Retries are not among them: a message that backs off waits in the store.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::job::{DeadLettering, Job};
 
-/// A message with something to do later.
+/// A message in flight that the worker handles again later.
 #[derive(Debug)]
 pub(crate) enum DelayedJob {
     /// Check the message for duplicates again: a message with the same deduplication key was in flight.

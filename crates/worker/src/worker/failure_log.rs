@@ -36,13 +36,13 @@ pub(crate) struct FailureLog {
 }
 
 impl FailureLog {
-    /// Logs a failed attempt. The message is tried again after `next_try_in`.
+    /// Logs a failed attempt. The next attempt is due after `next_attempt_in`.
     pub(crate) fn attempt_failed(
         &self,
         subscription: &Subscription,
         job: &Job,
         result: &JobResult,
-        next_try_in: Duration,
+        next_attempt_in: Duration,
     ) {
         let outcome = match result {
             JobResult::Outcome(outcome) | JobResult::Uncounted(outcome) => Some(outcome),
@@ -63,7 +63,7 @@ impl FailureLog {
             attempt = job.attempt().number(),
             outcome = kind,
             error = &*cut(error, ERROR_CHARS_MAX),
-            next_try_in_s = (next_try_in.as_secs_f64() * 10.0).round() / 10.0,
+            next_attempt_in_s = (next_attempt_in.as_secs_f64() * 10.0).round() / 10.0,
             "attempt failed"
         );
     }

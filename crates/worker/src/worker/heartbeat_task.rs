@@ -1,6 +1,6 @@
 //! The task that sends the heartbeats of a worker for one stream, and removes those of crashed workers.
 //!
-//! A heartbeat is never worth more than the messages. If the store refuses it, the worker logs one warning and goes on.
+//! A worker does not depend on its heartbeats. If the store refuses them, the worker logs one warning and goes on.
 
 use std::time::Duration;
 
@@ -81,7 +81,7 @@ fn report_failure(subscription: &Subscription, error: &Error, is_failing: bool) 
         warn!(
             stream = &*subscription.stream,
             %error,
-            "cannot publish a heartbeat: the tools do not show this worker, and do not notice another one with its name"
+            "cannot publish a heartbeat: tools do not show this worker, and no worker notices another one with its name"
         );
     }
     true

@@ -8,6 +8,7 @@ mod builder;
 mod consumer_name;
 mod core;
 mod delayed;
+mod delayed_task;
 mod delete_done;
 mod discovery;
 mod failure_log;
@@ -30,7 +31,6 @@ mod read_plan;
 mod records;
 mod recovery;
 mod report;
-mod retry;
 mod run;
 mod settlement;
 mod settler;
@@ -65,8 +65,8 @@ use crate::metrics::Registry;
 /// * **No order.** Handlers start as slots become free, and retries run later than other messages.
 /// * **It recovers by itself.** After a lost connection or during a failover the worker retries until the store is
 ///   reachable, and it recreates a deleted group. It logs one warning when an outage begins and one line when it ends.
-/// * **An outage of what handlers depend on costs no message.** If every handler call fails, the circuit breaker opens:
-///   the worker stops reading, and probes with one message at a time until a handler succeeds.
+/// * **An outage of a service that handlers need dead-letters no message.** If every handler call fails, the circuit
+///   breaker opens: the worker stops reading, and probes with one message at a time until a handler succeeds.
 ///
 /// ## How to use it
 ///

@@ -25,6 +25,7 @@ use tracing::{info, warn};
 
 use super::autoscaler::autoscale;
 use super::core::Core;
+use super::delayed_task;
 use super::delete_done::{delete_done, delete_last};
 use super::discovery;
 use super::fetcher::fetch;
@@ -38,7 +39,6 @@ use super::probing;
 use super::records;
 use super::recovery;
 use super::report::Report;
-use super::retry;
 use super::subscription::Subscription;
 use super::subscriptions::for_each;
 
@@ -190,7 +190,7 @@ async fn begin(core: &Core, subscription: &Subscription) -> Result<(), Error> {
 
 /// The tasks of a worker other than its slots.
 struct Tasks {
-    /// Tasks that read, claim and retry messages, and scale the pool. They end when the worker drains.
+    /// Tasks that read and claim messages, handle delayed ones, and scale the pool. They end when the worker drains.
     readers: JoinSet<()>,
     /// Tasks that settle messages. Each ends when its outbox is closed and empty.
     settlers: JoinSet<()>,
@@ -231,7 +231,7 @@ impl Tasks {
     fn start_for(&mut self, core: &Arc<Core>, subscription: &Arc<Subscription>) {
         spawn!(self.settlers, core, subscription, settle);
         spawn!(self.lease_keepers, core, subscription, lease::keep);
-        spawn!(self.readers, core, subscription, retry::handle_delayed);
+        spawn!(self.readers, core, subscription, delayed_task::handle_delayed);
         spawn!(self.readers, core, subscription, recovery::recover);
         if core.settings.delete_done {
             spawn!(self.readers, core, subscription, delete_done);
@@ -338,7 +338,7 @@ async fn drain(core: &Arc<Core>, tasks: &mut Tasks, slots: &mut SlotTasks) {
         tasks.readers.abort_all();
     }
     let subscriptions = core.subscriptions.all();
-    subscriptions.iter().for_each(|subscription| retry::release_delayed(core, subscription));
+    subscriptions.iter().for_each(|subscription| delayed_task::release_delayed(core, subscription));
     subscriptions.iter().for_each(|subscription| subscription.outbox.close());
     if timeout(FINAL_SETTLE_TIMEOUT, join_all(&mut tasks.settlers)).await.is_err() {
         core.giving_up.cancel();

@@ -42,7 +42,7 @@ pub(crate) struct Subscription {
     pub(crate) metrics: Arc<WorkerMetrics>,
     /// Locked by the task that recreates a deleted group.
     pub(crate) group_recreation: tokio::sync::Mutex<()>,
-    /// Messages in flight that have something to do later.
+    /// Messages in flight that the worker handles again later.
     pub(crate) delayed: Mutex<Delayed<DelayedJob>>,
     /// Notified when a job is added to `delayed`.
     pub(crate) delayed_added: Notify,

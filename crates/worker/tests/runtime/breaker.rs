@@ -1,4 +1,4 @@
-//! The circuit breaker: an endpoint that is away costs no message.
+//! The circuit breaker: while an endpoint is down, no message is dead-lettered.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -17,7 +17,7 @@ async fn free_address() -> String {
     listener.local_addr().unwrap().to_string()
 }
 
-/// A handler that connects to an endpoint: it fails while the endpoint is away.
+/// A handler that connects to an endpoint: it fails while the endpoint is down.
 async fn call(message: Message, address: Data<String>, handled: Data<Handled>) -> Result<(), HandlerError> {
     TcpStream::connect(address.as_str()).await.map_err(HandlerError::retry)?;
     handled.count(number(&message));
@@ -32,7 +32,7 @@ fn scaled(worker: WorkerBuilder) -> WorkerBuilder {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_endpoint_that_is_away_for_an_hour_costs_no_message() {
+async fn no_message_is_dead_lettered_while_an_endpoint_is_down_for_an_hour() {
     let (backend, handled, address) = (store().await, Handled::default(), free_address().await);
     add(&backend, 0..200).await;
     let worker = scaled(worker(&backend)).handler(call).state(address.clone()).state(handled.clone());

@@ -1,5 +1,5 @@
-//! Handles messages in flight that have something to do later: possible duplicates, and dead letters that the store has
-//! refused.
+//! The task that handles delayed messages when they are due: it checks possible duplicates again, and dead-letters again
+//! what the store has refused.
 
 use tokio::time::Instant;
 
