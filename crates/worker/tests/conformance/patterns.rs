@@ -4,12 +4,12 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use millstream_worker::backend::NewEntry;
-use millstream_worker::{Admin, Backoff, Message, Worker, WorkerHandle, connect};
+use millstream_worker::backend::{ErrorKind, NewEntry};
+use millstream_worker::{Admin, Backoff, Message, Worker, WorkerBuilder, WorkerHandle, connect};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use super::cases::{entry, wait_until};
+use super::cases::{self, entry, wait_until};
 use super::peers::{REDIS_7_0, VALKEY_9_1};
 use super::servers::{Cluster, Program, Server};
 
@@ -38,6 +38,10 @@ struct Running {
 }
 
 fn start(backend: &Arc<dyn Admin>) -> Running {
+    start_with(backend, |worker| worker)
+}
+
+fn start_with(backend: &Arc<dyn Admin>, options: impl FnOnce(WorkerBuilder) -> WorkerBuilder) -> Running {
     let handled = Handled::default();
     let counted = handled.clone();
     let handler = move |message: Message| {
@@ -49,9 +53,8 @@ fn start(backend: &Arc<dyn Admin>) -> Running {
         .group("g")
         .handler(handler)
         .concurrency(8)
-        .retry(Backoff::fixed(Duration::from_millis(10)))
-        .build()
-        .unwrap();
+        .retry(Backoff::fixed(Duration::from_millis(10)));
+    let worker = options(worker).build().unwrap();
     let handle = worker.handle();
     let (drain, drained) = oneshot::channel::<()>();
     let task =
@@ -108,6 +111,10 @@ async fn many_streams(backend: Arc<dyn Admin>, count: usize, check: impl Fn(&str
     wait_until(|| async { handled.count(&name(3)) == 3 }).await;
     assert_eq!(handle.streams().len(), count + 1 - 9);
     assert!(backend.streams("orders:1").await.unwrap().is_empty(), "the worker made a deleted stream again");
+    // A deleted group is created again.
+    assert!(backend.delete_group(&name(30), "g").await.unwrap());
+    add(&*backend, &name(30), 1).await;
+    wait_until(|| async { handled.count(&name(30)) == 3 }).await;
     let text = handle.metrics_text().await;
     let streams = format!("millstream_streams{{stream=\"orders:*\",group=\"g\"}} {}\n", count + 1 - 9);
     assert!(text.contains(&streams), "{text}");
@@ -152,10 +159,67 @@ async fn on_server(server: &Server) {
 async fn a_worker_reads_the_streams_of_all_nodes_of_a_cluster() {
     let Some(cluster) = Cluster::start(&VALKEY_9_1) else { return };
     let backend = connect(&cluster.url()).await.unwrap();
+    let (backend, cluster) = follow_a_moving_slot(backend, cluster).await;
     many_streams(backend, 300, |when| {
         for clients in cluster.clients() {
-            assert!(clients.lines().count() <= 2, "{when}: {clients}");
+            // One shared connection, and that of redis-cli. Nodes that move keys have some of their own.
+            let ours = clients.lines().filter(|client| !client.contains("cmd=restore"));
+            assert!(ours.count() <= 2, "{when}: {clients}");
         }
     })
     .await;
+}
+
+/// The slot of a stream moves twice while messages are added to it.
+async fn follow_a_moving_slot(backend: Arc<dyn Admin>, cluster: Cluster) -> (Arc<dyn Admin>, Cluster) {
+    let stream = "orders:moving";
+    add(&*backend, stream, 1).await;
+    let running = start(&backend);
+    wait_until(|| async { running.handled.count(stream) == 1 }).await;
+    let moving = tokio::task::spawn_blocking(move || {
+        (0..2).for_each(|_| cluster.reshard(stream, Duration::from_millis(50)));
+        cluster
+    });
+    let mut added = 1;
+    while !moving.is_finished() {
+        add(&*backend, stream, 1).await;
+        added += 1;
+    }
+    let cluster = moving.await.unwrap();
+    wait_until(|| async { running.handled.count(stream) >= added }).await;
+    drop(running.drain);
+    let report = running.task.await.unwrap();
+    assert_eq!((report.acknowledged as usize, running.handled.count(stream)), (added, added), "{report}");
+    assert!(backend.delete_stream(stream).await.unwrap());
+    (backend, cluster)
+}
+
+/// A message that another consumer has read and not acknowledged is taken over.
+#[tokio::test(flavor = "multi_thread")]
+async fn messages_of_crashed_workers_are_taken_over() {
+    let server = Server::redis(&[]);
+    let url = server.as_ref().map_or("memory:".to_owned(), Server::url);
+    for url in [&*url, "memory:"] {
+        let backend = connect(url).await.unwrap();
+        for stream in ["orders:1", "orders:2"] {
+            cases::reading::make_stream(&*backend, stream, 2).await;
+            assert_eq!(backend.read(&cases::reader(stream, "crashed", 1)).await.unwrap().len(), 1);
+        }
+        let running = start_with(&backend, |worker| worker.lease(Duration::from_millis(200)));
+        let count = || ["orders:1", "orders:2"].map(|stream| running.handled.count(stream));
+        wait_until(|| async { count() == [2, 2] }).await;
+        drop(running.drain);
+        assert_eq!(running.task.await.unwrap().acknowledged, 4, "{url}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_user_who_may_not_list_streams_learns_which_permission_is_missing() {
+    let Some(server) = Server::redis(&[]) else { return };
+    assert_eq!(server.cli(&["ACL", "SETUSER", "bob", "on", ">secret", "~*", "+@all", "-scan"]), "OK");
+    let backend = connect(&server.url().replace("//", "//bob:secret@")).await.unwrap();
+    let worker = Worker::builder(backend).streams_matching("orders:*").group("g");
+    let error = worker.handler(|_: Message| async {}).build().unwrap().run().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
+    assert!(error.to_string().ends_with("ACL SETUSER bob +scan"), "{error}");
 }
