@@ -189,9 +189,7 @@ impl GroupManager {
     }
 
     async fn delete_hash(&self, key: &str) -> Result<(), Error> {
-        let fields = self.backend.hash_get_all(key).await?;
-        let names: Vec<String> = fields.into_iter().map(|(name, _)| name).collect();
-        for page in names.chunks(FIELDS_PER_DELETE) {
+        for page in self.backend.hash_fields(key).await?.chunks(FIELDS_PER_DELETE) {
             self.backend.hash_delete(key, page).await?;
         }
         Ok(())

@@ -205,6 +205,7 @@ impl Backend for Recording {
         hash_get(key: &'a str, fields: &'a [String]) -> Vec<Option<Bytes>>;
         hash_len(key: &'a str) -> u64;
         hash_get_all(key: &'a str) -> Vec<(String, Bytes)>;
+        hash_fields(key: &'a str) -> Vec<String>;
         hash_set(key: &'a str, pairs: &'a [(String, Bytes)]) -> ();
         hash_delete(key: &'a str, fields: &'a [String]) -> u64;
         create_group(stream: &'a str, group: &'a str, start: Start) -> bool;

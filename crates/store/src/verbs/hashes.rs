@@ -77,6 +77,31 @@ impl<B: AsRef<[u8]>> Verb for HashGetAll<B> {
     }
 }
 
+/// Returns the names of all fields.
+#[derive(Clone, Copy, Debug)]
+pub struct HashFields<B = Vec<u8>> {
+    /// The hash.
+    pub key: B,
+}
+
+impl<B: AsRef<[u8]>> Verb for HashFields<B> {
+    type Output = Vec<Vec<u8>>;
+    const CHANGES: bool = false;
+
+    fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        iter::once(self.key.as_ref())
+    }
+
+    fn run(&mut self, txn: &mut Txn<'_>) -> Result<Self::Output, Refusal> {
+        let mut fields = Vec::new();
+        if let Some(hash) = txn.hash(self.key.as_ref())? {
+            fields.reserve(hash.len());
+            hash.visit(|field, _| fields.push(field.to_vec()));
+        }
+        Ok(fields)
+    }
+}
+
 /// Sets fields to values. Creates the hash if it does not exist.
 #[derive(Clone, Debug)]
 pub struct HashSet<B = Vec<u8>> {

@@ -40,7 +40,7 @@ pub use entries::{
 pub use groups::{
     Adopt, ConsumerCreate, ConsumerDelete, GroupCreate, GroupDestroy, GroupSetId, RemoveEmptyConsumer,
 };
-pub use hashes::{HashDelete, HashGet, HashGetAll, HashLength, HashSet};
+pub use hashes::{HashDelete, HashFields, HashGet, HashGetAll, HashLength, HashSet};
 pub use idempotence::{ConfigureIdempotence, IdempotenceChange, RecordIdempotence};
 pub use info::{
     ConsumerInfo, DescribeGroup, DescribeStream, GroupInfo, GroupView, ListStreams, StreamInfo, StreamView,

@@ -184,6 +184,9 @@ pub trait Backend: Send + Sync + 'static {
     /// Returns all fields of a hash with their values, in any order. Empty if the hash does not exist.
     fn hash_get_all<'a>(&'a self, key: &'a str) -> BackendFuture<'a, Vec<(String, Bytes)>>;
 
+    /// Returns the names of all fields of a hash, in any order. Empty if the hash does not exist.
+    fn hash_fields<'a>(&'a self, key: &'a str) -> BackendFuture<'a, Vec<String>>;
+
     /// Sets fields of a hash. Creates the hash if it does not exist.
     fn hash_set<'a>(&'a self, key: &'a str, pairs: &'a [(String, Bytes)]) -> BackendFuture<'a, ()>;
 

@@ -380,7 +380,7 @@ impl Core {
     /// Makes the messages that waited for their next attempt pending again, unless a group that starts here reads them.
     async fn restore_waiting(&self, subscription: &Subscription, start: Start) -> Result<(), Error> {
         let (Some(admin), false) = (&self.admin, start == Start::Beginning) else { return Ok(()) };
-        for (field, _) in admin.hash_get_all(&subscription.retry_key).await? {
+        for field in admin.hash_fields(&subscription.retry_key).await? {
             let Ok(id) = parse_id(field.as_bytes()) else { continue };
             if !matches!(start, Start::After(last) if id > last) {
                 admin.restore(&subscription.stream, &subscription.group, id).await?;

@@ -7,7 +7,7 @@ use super::consumer_name;
 use super::core::Core;
 use super::recovery;
 use super::subscription::Subscription;
-use crate::backend::{Capability, Error, Start, WorkerAccess};
+use crate::backend::{Capability, Error, ErrorKind, Start, WorkerAccess};
 use crate::names;
 
 /// Checks that the store allows everything that the worker does with a stream.
@@ -49,10 +49,22 @@ pub(crate) async fn join_existing(
 /// Learns what the store can do, and checks that the worker can keep its retry records.
 async fn check_store(core: &Core, subscription: &Subscription) -> Result<(), Error> {
     // If the key holds another type, the worker must not begin: it could settle no message that fails.
-    core.backend.hash_len(&subscription.retry_key).await?;
+    core.backend.hash_len(&subscription.retry_key).await.map_err(|error| not_a_hash(subscription, error))?;
     let read_claims = core.backend.supports(Capability::ReadClaims, &subscription.stream).await?;
     core.read_claims.store(read_claims, Ordering::Relaxed);
     Ok(())
+}
+
+/// Says which key has the wrong type, if this is the error.
+fn not_a_hash(subscription: &Subscription, error: Error) -> Error {
+    if error.kind() != ErrorKind::WrongType {
+        return error;
+    }
+    let key = &subscription.retry_key;
+    let message = format!(
+        "cannot keep retry records in {key}: the key exists and is not a hash; delete or rename it ({error})"
+    );
+    Error::new(ErrorKind::WrongType, message).with_source(error)
 }
 
 /// Waits until no other live worker has the worker's consumer name, if the next process can have the same name.

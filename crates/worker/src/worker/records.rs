@@ -42,9 +42,9 @@ async fn search_orphaned(admin: &dyn Admin, stream: &str, group: &str) -> Result
     if count == 0 {
         return Ok(0);
     }
-    let records = admin.hash_get_all(key).await?.into_iter();
-    let mut unsure: Vec<StreamId> =
-        records.filter_map(|(field, _)| parse_id(field.as_bytes()).ok()).collect();
+    // Only the names of the fields: the records of many messages would take much memory.
+    let records = admin.hash_fields(key).await?.into_iter();
+    let mut unsure: Vec<StreamId> = records.filter_map(|field| parse_id(field.as_bytes()).ok()).collect();
     unsure.sort_unstable();
     let mut orphaned: Vec<String> = Vec::new();
     while let (Some(&first), Some(&last)) = (unsure.first(), unsure.last()) {

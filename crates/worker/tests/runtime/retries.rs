@@ -195,7 +195,9 @@ async fn a_retry_key_of_another_type_fails_the_start() {
     backend.add(&retry_key(STREAM, GROUP), &[entry()], None).await.unwrap();
     let worker = worker(&backend).handler(async |_: Raw| {}).build().unwrap();
     let error = worker.run().await.unwrap_err();
-    assert!(error.to_string().contains(&retry_key(STREAM, GROUP)), "{error}");
+    let expected =
+        format!("{}: the key exists and is not a hash; delete or rename it", retry_key(STREAM, GROUP));
+    assert!(error.to_string().contains(&expected), "{error}");
 }
 
 fn entry() -> millstream_worker::backend::NewEntry {

@@ -16,9 +16,10 @@ use millstream_store::FolderContents;
 use millstream_store::embedded::{Callable, Millstream, References, Refusal};
 use millstream_store::verbs::{
     self, Acknowledge, Add, Adopt, Collect, ConsumerPath, DeadLettersRecorded, Delete, DescribeGroup,
-    DescribeStream, Exists, Extend, GroupCreate, GroupDestroy, GroupSetId, HashDelete, HashGet, HashGetAll,
-    HashLength, HashSet, ListStreams, OwnPending, Pending, PendingRows, Ping, ReadBatch, ReadFrom, ReadGroup,
-    ReleaseRecorded, Remember, RemoveEmptyConsumer, RemoveStream, Restore, StreamBatch, WalkIdle,
+    DescribeStream, Exists, Extend, GroupCreate, GroupDestroy, GroupSetId, HashDelete, HashFields, HashGet,
+    HashGetAll, HashLength, HashSet, ListStreams, OwnPending, Pending, PendingRows, Ping, ReadBatch,
+    ReadFrom, ReadGroup, ReleaseRecorded, Remember, RemoveEmptyConsumer, RemoveStream, Restore, StreamBatch,
+    WalkIdle,
 };
 
 use super::{
@@ -382,6 +383,12 @@ impl Backend for Embedded {
     fn hash_get_all<'a>(&'a self, key: &'a str) -> BackendFuture<'a, Vec<(String, Bytes)>> {
         self.call_then(HashGetAll { key: key.to_owned() }, |all| {
             all.into_iter().map(|(field, value)| (text(&field), value.into())).collect()
+        })
+    }
+
+    fn hash_fields<'a>(&'a self, key: &'a str) -> BackendFuture<'a, Vec<String>> {
+        self.call_then(HashFields { key: key.to_owned() }, |fields| {
+            fields.iter().map(|field| text(field)).collect()
         })
     }
 

@@ -192,6 +192,7 @@ fn worker_commands(access: &WorkerAccess<'_>) -> Vec<Cmd> {
         commands.push(command!("HLEN", hash));
         commands.push(command!("HMGET", hash, PROBE_GROUP));
         commands.push(command!("HGETALL", hash));
+        commands.push(command!("HKEYS", hash));
         commands.push(command!("HSET", hash, PROBE_GROUP, 1));
         commands.push(command!("HDEL", hash, PROBE_GROUP));
     }

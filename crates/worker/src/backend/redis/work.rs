@@ -326,6 +326,13 @@ impl Backend for Redis {
         })
     }
 
+    fn hash_fields<'a>(&'a self, key: &'a str) -> BackendFuture<'a, Vec<String>> {
+        Box::pin(async move {
+            let reply = self.connection.command(key, command!("HKEYS", key)).await?;
+            array(reply)?.into_iter().map(text).collect()
+        })
+    }
+
     fn hash_set<'a>(&'a self, key: &'a str, pairs: &'a [(String, Bytes)]) -> BackendFuture<'a, ()> {
         Box::pin(async move {
             if pairs.is_empty() {

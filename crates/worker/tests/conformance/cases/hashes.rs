@@ -44,11 +44,15 @@ async fn set_get_and_delete_fields(backend: &dyn Admin) {
     expected.sort_unstable();
     assert_eq!(all, expected);
     assert_eq!(backend.hash_len(key).await.unwrap(), 2003);
+    let mut fields = backend.hash_fields(key).await.unwrap();
+    fields.sort_unstable();
+    assert!(fields.iter().eq(expected.iter().map(|(field, _)| field)));
 
     let fields: Vec<String> = many.into_iter().map(|(field, _)| field).collect();
     assert_eq!(backend.hash_delete(key, &fields).await.unwrap(), 2000);
     assert_eq!(backend.hash_delete(key, &names(&["a", "none", "b", "c"])).await.unwrap(), 3);
     assert_eq!(backend.hash_get_all(key).await.unwrap(), []);
+    assert_eq!(backend.hash_fields(key).await.unwrap(), [""; 0]);
 }
 
 async fn refuse_other_types(backend: &dyn Admin) {
@@ -57,6 +61,7 @@ async fn refuse_other_types(backend: &dyn Admin) {
     let wrong = Some(ErrorKind::WrongType);
     assert_eq!(kind(backend.hash_get(key, &names(&["a"])).await), wrong);
     assert_eq!(kind(backend.hash_get_all(key).await), wrong);
+    assert_eq!(kind(backend.hash_fields(key).await), wrong);
     assert_eq!(kind(backend.hash_len(key).await), wrong);
     assert_eq!(kind(backend.hash_set(key, &[pair("a", b"1")]).await), wrong);
     assert_eq!(kind(backend.hash_delete(key, &names(&["a"])).await), wrong);
