@@ -61,10 +61,10 @@ pub enum StreamEffect<'a> {
     /// Trims every entry up to and including `last`. Does not change `max_deleted_id`, which the lag estimate
     /// uses.
     TrimThrough { last: StreamId },
-    /// Trims these entries, all of which exist. Used by trims that keep some older entries. Does not change
+    /// Trims these entries, all of which exist, in ascending order. Used by trims that keep some older entries. Does not change
     /// `max_deleted_id`, which the lag estimate uses.
     TrimEntries { ids: &'a [StreamId] },
-    /// Deletes these entries, all of which exist.
+    /// Deletes these entries, all of which exist, in ascending order.
     DeleteEntries { ids: &'a [StreamId] },
     /// Removes the pending entries with these ids from every group.
     Forget { ids: &'a [StreamId] },

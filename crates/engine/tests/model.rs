@@ -215,7 +215,8 @@ impl Run {
             (true, 1..4) => {
                 let last_id = self.id();
                 self.apply(StreamEffect::GroupSetId { group, last_id, entries_read: None });
-                self.naive.groups.get_mut(group).unwrap().last_id = last_id;
+                let group = self.naive.groups.get_mut(group).unwrap();
+                (group.last_id, group.missed) = (last_id, (0, StreamId::MIN));
             }
             (true, 4..6) => {
                 self.apply(StreamEffect::ConsumerDelete { group, consumer });
@@ -502,6 +503,12 @@ impl Run {
             let expected = &naive.groups[name];
             assert_eq!(group.last_id(), expected.last_id);
             assert_eq!(stream.query_lag_exact(group), naive.lag(name));
+            let missed = group.missed();
+            assert_eq!(missed.count, expected.missed.0);
+            assert!(missed.through >= expected.missed.1);
+            // A trim by id can end between two entries. But it ends before the next one.
+            let later = naive.entries.range(expected.missed.1..).next();
+            assert!(missed.count == 0 || later.is_none_or(|(id, _)| missed.through < *id));
             let consumers: Vec<_> =
                 group.consumers().map(|(name, _, c)| (name.to_vec(), c.pending)).collect();
             assert_eq!(consumers, expected.consumer_counts());

@@ -101,6 +101,11 @@ fn put_stream(out: &mut String, stream: &Stream) {
         put_text(out, name);
         put_id(out, group.last_id());
         put_optional(out, group.entries_read());
+        if group.missed().count > 0 {
+            out.push_str("missed ");
+            put_number(out, group.missed().count);
+            put_id(out, group.missed().through);
+        }
         for (name, _, consumer) in group.consumers() {
             out.push_str("consumer ");
             put_text(out, name);

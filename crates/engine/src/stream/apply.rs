@@ -10,6 +10,7 @@ use super::claim::DELIVERIES_MAX;
 use super::deliver::{AcceptThrough, Recipient};
 use super::group::Group;
 use super::idempotence::IdempotenceLimits;
+use super::missed::MissedEntries;
 use crate::pending::{ConsumerHandle, Filter, PendingEntry};
 use crate::{BlockLimits, ClaimedRow, StreamEffect, StreamId};
 
@@ -23,9 +24,18 @@ impl Stream {
             StreamEffect::Append { id, fields } => {
                 self.entries.append(id, fields, limits);
             }
-            StreamEffect::TrimThrough { last } => self.entries.trim_through(last),
-            StreamEffect::TrimEntries { ids } => self.entries.trim(ids),
-            StreamEffect::DeleteEntries { ids } => self.entries.delete(ids),
+            StreamEffect::TrimThrough { last } => {
+                self.miss_through(last);
+                self.entries.trim_through(last);
+            }
+            StreamEffect::TrimEntries { ids } => {
+                self.miss(ids);
+                self.entries.trim(ids);
+            }
+            StreamEffect::DeleteEntries { ids } => {
+                self.miss(ids);
+                self.entries.delete(ids);
+            }
             StreamEffect::Forget { ids } => self.groups.values_mut().for_each(|group| group.forget(ids)),
             StreamEffect::SetId { last_id, entries_added, max_deleted_id } => {
                 let entries = &mut self.entries;
@@ -71,6 +81,7 @@ impl Stream {
             StreamEffect::GroupSetId { group, last_id, entries_read } => self.with_group(group, |group| {
                 group.last_id = last_id;
                 group.entries_read = entries_read;
+                group.missed = MissedEntries::default();
                 group.cursor = None;
             }),
             StreamEffect::ConsumerCreate { group, consumer, at_ms } => self.with_group(group, |group| {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::blocks::Cursor;
+use super::missed::MissedEntries;
 use crate::bytes::short;
 use crate::pending::{ConsumerHandle, PendingEntry, PendingList};
 use crate::{ReleasedRow, StreamId};
@@ -12,6 +13,7 @@ use crate::{ReleasedRow, StreamId};
 pub struct Group {
     pub(super) last_id: StreamId,
     pub(super) entries_read: Option<u64>,
+    pub(super) missed: MissedEntries,
     pub(super) pending: PendingList,
     pub(super) consumers: Consumers,
     /// The position of the entry after `last_id`, if it is known.
@@ -23,6 +25,7 @@ impl Group {
         Group {
             last_id,
             entries_read,
+            missed: MissedEntries::default(),
             pending: PendingList::default(),
             consumers: Consumers::default(),
             cursor: None,

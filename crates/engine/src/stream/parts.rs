@@ -13,6 +13,7 @@ use std::fmt;
 use super::block::Block;
 use super::blocks::AnyBlock;
 use super::idempotence::{HistoryCounters, HistoryItem};
+use super::missed::MissedEntries;
 use super::visit::IdRange;
 use super::{Group, Stream};
 use crate::pending::{NOT_BEFORE_MS_MAX, PendingEntry};
@@ -213,6 +214,18 @@ impl StreamBuilder {
         for (not_before_ms, PendingEntry { id, deliveries, .. }) in rows {
             group.release_pending(&ReleasedRow { id, deliveries, not_before_ms });
         }
+        Ok(())
+    }
+
+    /// Sets the entries that the current group has missed.
+    pub fn missed(&mut self, missed: MissedEntries) -> Result<(), InvalidPart> {
+        let Some((_, group)) = &mut self.group else {
+            return Err(InvalidPart("missed entries come before their group"));
+        };
+        if !(1..=COUNT_MAX).contains(&missed.count) {
+            return Err(InvalidPart("the number of missed entries is out of range"));
+        }
+        group.missed = missed;
         Ok(())
     }
 

@@ -36,6 +36,8 @@ pub(crate) struct NaiveProducerHistory {
 #[derive(Default)]
 pub(crate) struct NaiveGroup {
     pub(crate) last_id: StreamId,
+    /// Entries that were removed before the group read them, and the greatest id among them.
+    pub(crate) missed: (u64, StreamId),
     pub(crate) consumers: BTreeSet<Vec<u8>>,
     pub(crate) pending: BTreeMap<StreamId, NaiveRow>,
     /// Released ids, in the order of their release.
@@ -111,15 +113,24 @@ impl NaiveStream {
     }
 
     pub(crate) fn trim_through(&mut self, last: StreamId) -> u64 {
-        let before = self.entries.len();
-        self.entries.retain(|id, _| *id > last);
-        (before - self.entries.len()) as u64
+        let gone: Vec<StreamId> = self.entries.range(..=last).map(|(id, _)| *id).collect();
+        gone.iter().for_each(|id| _ = self.remove(id));
+        gone.len() as u64
+    }
+
+    /// Removes an entry. A group that has not read it misses it.
+    pub(crate) fn remove(&mut self, id: &StreamId) -> bool {
+        let exists = self.entries.remove(id).is_some();
+        for group in self.groups.values_mut().filter(|group| exists && group.last_id < *id) {
+            group.missed = (group.missed.0 + 1, group.missed.1.max(*id));
+        }
+        exists
     }
 
     pub(crate) fn delete(&mut self, ids: &[StreamId]) -> usize {
         let mut count = 0;
         for id in ids {
-            if self.entries.remove(id).is_some() {
+            if self.remove(id) {
                 self.max_deleted = self.max_deleted.max(*id);
                 count += 1;
             }

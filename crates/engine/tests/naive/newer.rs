@@ -76,7 +76,7 @@ impl NaiveStream {
             if references == References::Delete {
                 self.forget(&id);
             }
-            self.entries.remove(&id);
+            self.remove(&id);
             gone.push(id);
         }
         gone

@@ -9,7 +9,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use serde_json::Value;
 
 use crate::support::peers::{PEERS, Peer};
-use crate::support::process::Server;
+use crate::support::process::{Server, ServerKind};
 use crate::support::run::{Run, new_folder};
 
 /// Id of the first entry of `orders`. The stream has five entries, a millisecond apart.
@@ -129,6 +129,11 @@ impl TestStore {
     pub(crate) fn call(&self, argv: &[&str]) -> String {
         let server = self.server.as_ref().expect("this store has no server");
         format!("{:?}", server.client().call(argv))
+    }
+
+    /// Whether the store is a Millstream server.
+    pub(crate) fn is_millstream(&self) -> bool {
+        self.server.as_ref().is_some_and(|server| server.kind == ServerKind::Millstream)
     }
 
     /// Whether the store counts the entries ever added. Redis 6.2 does not.

@@ -89,6 +89,9 @@ Here, *since* is the version of Millstream that introduced the command.
   claimed in the meantime.
 - `XADOPT` is for replacing a worker that is gone for good. It returns the number of entries moved. `XGROUP
   DELCONSUMER` would discard these entries.
+- `XINFO MISSED` returns, for each group, how many entries were trimmed or deleted before the group read them, since the
+  group was created or `XGROUP SETID` moved it. No missed entry has a greater id than `missed-through`: if that is greater
+  than the group's last delivered id, the group has not read on yet.
 
 | command | since | description |
 |---|---|---|

@@ -138,6 +138,7 @@ const ADDED_LATER: &[&str] = &[
 const OWN: &[&str] = &[
     "xadopt 5 1/1/1 0.1.0 stream write write,stream,slow - RW,update@1:0/1/0",
     "xextend -7 1/1/1 0.1.0 stream write,fast write,stream,fast - RW,update@1:0/1/0",
+    "xinfo|missed 3 2/2/1 0.1.0 stream readonly read,stream,slow - RO,access@2:0/1/0",
 ];
 
 #[test]
@@ -263,7 +264,7 @@ fn command_docs_skip_unknown_commands() {
                  $6 stream $10 complexity $4 O(1) $9 arguments *1 %3 $4 name $3 key $4 type $3 key \
                  $14 key_spec_index :0 "
     );
-    assert!(rendered(false, "COMMAND DOCS XINFO").contains("$11 subcommands *8 $15 xinfo|consumers *10 "));
+    assert!(rendered(false, "COMMAND DOCS XINFO").contains("$11 subcommands *10 $15 xinfo|consumers *10 "));
 }
 
 #[test]
@@ -315,9 +316,10 @@ fn help_is_an_array_of_simple_strings() {
     let help = rendered(false, "XINFO HELP");
     assert_eq!(
         help,
-        "*9 +XINFO <subcommand> [<arg> [value] [opt] ...]. Subcommands are: \
+        "*11 +XINFO <subcommand> [<arg> [value] [opt] ...]. Subcommands are: \
          +CONSUMERS key group +    Lists the consumers of a group. \
                   +GROUPS key +    Lists the groups of a stream and their lag. \
+                  +MISSED key +    Counts the entries that were removed before each group read them. \
                   +STREAM key [FULL [COUNT count]] \
                   +    Returns information about a stream; with FULL also its entries, groups and pending entries. \
                   +HELP +    Lists the subcommands. "

@@ -13,6 +13,7 @@
 //! history  := duration_s:number  max_size:number  added:number  duplicates:number
 //!             count:number  producer:text…   count:number  kept…
 //! waiting  := due_ms:number, relative to the one before it; the first to 0…
+//! missed   := count:number  through:id
 //! kept     := producer:number  iid:text  entry:id  since_ms:signed, relative to the entry's milliseconds
 //! head     := ms-step:5 bits | delivered-once:1 | same-time:1 | same-consumer:1     ms-step 31: [ms] has the step
 //! ```
@@ -23,9 +24,10 @@
 //! number is the one after the last consumer, and its time is that of the row before it.
 //!
 //! Settings are optional parts of a stream or a group. They are encoded with their tags in ascending order.
-//! A group has one setting, `waiting` with tag 1, if released entries wait for due times: it has the due times of the
-//! last released entries. A stream has no settings yet. The reader refuses unknown tags: a newer version wrote them, and
-//! a stream without its settings would behave differently.
+//! A group has the setting `waiting` with tag 1 if released entries wait for due times: it has the due times of the last
+//! released entries. It has the setting `missed` with tag 2 if entries were removed before the group read them: it has
+//! their number, and an id that none of them exceeds. A stream has no settings yet. The reader refuses unknown tags: a
+//! newer version wrote them, and a stream without its settings would behave differently.
 //!
 //! Snapshots of version 1 have streams without settings, and some of these also lack released entries and the producer
 //! history: see [`StreamKind`].
@@ -34,7 +36,8 @@ use std::ops::ControlFlow;
 
 use millstream_engine::pending::{ConsumerHandle, PendingEntry};
 use millstream_engine::stream::{
-    BlockParts, Counters, Group, HistoryCounters, HistoryItem, IdempotenceLimits, InvalidPart, StreamBuilder,
+    BlockParts, Counters, Group, HistoryCounters, HistoryItem, IdempotenceLimits, InvalidPart, MissedEntries,
+    StreamBuilder,
 };
 use millstream_engine::{Stream, StreamId};
 
@@ -64,6 +67,9 @@ const NO_SETTINGS: &[u8] = &[];
 
 /// The setting of a group with the due times of its released entries that wait.
 const WAITING: u64 = 1;
+
+/// The setting of a group with the entries that were removed before the group read them.
+const MISSED: u64 = 2;
 
 /// The row that the first row is encoded relative to.
 const BEFORE_ROWS: Row = Row { id: StreamId::MIN, consumer: 0, delivered_at_ms: 0, deliveries: 0 };
@@ -126,6 +132,14 @@ fn group_settings(group: &Group) -> Vec<u8> {
     if !waiting.is_empty() {
         put_number(&mut settings, WAITING);
         put_text(&mut settings, &waiting);
+    }
+    let missed = group.missed();
+    if missed.count > 0 {
+        let mut value = Vec::new();
+        put_number(&mut value, missed.count);
+        put_id(&mut value, missed.through);
+        put_number(&mut settings, MISSED);
+        put_text(&mut settings, &value);
     }
     settings
 }
@@ -253,24 +267,56 @@ pub(super) fn read_stream(reader: &mut ByteReader<'_>, kind: StreamKind) -> Resu
 
 /// Reads the settings of a group.
 fn read_group_settings(reader: &mut ByteReader<'_>, builder: &mut StreamBuilder) -> Result<(), CodecError> {
-    let settings = reader.text()?;
-    if settings.is_empty() {
-        return Ok(());
+    let mut settings = ByteReader::new(reader.text()?);
+    let mut last_tag = 0;
+    while settings.left() > 0 {
+        let setting = group_setting(&mut settings, last_tag).map_err(|error| reader.error(error.what))?;
+        last_tag = setting.tag();
+        let part = match setting {
+            GroupSetting::Waiting(due_times_ms) => builder.waiting(&due_times_ms),
+            GroupSetting::Missed(missed) => builder.missed(missed),
+        };
+        at(reader, part)?;
     }
-    let due_times_ms = due_times(settings).map_err(|error| reader.error(error.what))?;
-    at(reader, builder.waiting(&due_times_ms))
+    Ok(())
 }
 
-/// Decodes settings that are not empty. There is one setting: the due times of released entries.
-fn due_times(settings: &[u8]) -> Result<Vec<u64>, CodecError> {
-    let mut settings = ByteReader::new(settings);
-    if settings.number()? != WAITING {
-        return Err(settings.error(UNKNOWN_SETTING));
+/// A setting of a group.
+enum GroupSetting {
+    /// The due times of released entries that wait.
+    Waiting(Vec<u64>),
+    /// The entries that were removed before the group read them.
+    Missed(MissedEntries),
+}
+
+impl GroupSetting {
+    fn tag(&self) -> u64 {
+        match self {
+            GroupSetting::Waiting(_) => WAITING,
+            GroupSetting::Missed(_) => MISSED,
+        }
     }
-    let mut waiting = ByteReader::new(settings.text()?);
-    if settings.left() > 0 {
-        return Err(settings.error(UNKNOWN_SETTING));
+}
+
+/// Decodes the next setting of a group. Its tag is greater than the one before it.
+fn group_setting(settings: &mut ByteReader<'_>, last_tag: u64) -> Result<GroupSetting, CodecError> {
+    let tag = settings.number()?;
+    if tag <= last_tag {
+        return Err(settings.error("the settings of a group are not in the order of their tags"));
     }
+    let mut value = ByteReader::new(settings.text()?);
+    let setting = match tag {
+        WAITING => GroupSetting::Waiting(due_times(&mut value)?),
+        MISSED => GroupSetting::Missed(MissedEntries { count: value.number()?, through: value.id()? }),
+        _ => return Err(settings.error(UNKNOWN_SETTING)),
+    };
+    match value.left() {
+        0 => Ok(setting),
+        _ => Err(value.error("a setting of a group is longer than its value")),
+    }
+}
+
+fn due_times(waiting: &mut ByteReader<'_>) -> Result<Vec<u64>, CodecError> {
     let (mut due_times_ms, mut before_ms) = (Vec::new(), 0u64);
     while waiting.left() > 0 {
         let due_ms = before_ms.checked_add(waiting.number()?);

@@ -4,7 +4,7 @@ use std::iter;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use millstream_engine::stream::{Group, IdRange, IdempotenceInfo};
+use millstream_engine::stream::{Group, IdRange, IdempotenceInfo, MissedEntries};
 use millstream_engine::{Refusal, Stream, StreamId, Value};
 
 use super::{Entry, EntrySelection, Verb};
@@ -70,6 +70,8 @@ pub struct GroupInfo {
     /// Number of entries that the group has not delivered yet. `None` only if the setting `exact_lag` is off and
     /// Redis would not know the number.
     pub lag: Option<u64>,
+    /// The entries that were trimmed or deleted before the group read them.
+    pub missed: MissedEntries,
     /// Number of entries that are delivered and not acknowledged.
     pub pending: u64,
     /// Number of pending entries that were released and belong to no consumer.
@@ -206,6 +208,7 @@ impl<'t> GroupView<'t> {
             last_id: self.group.last_id(),
             entries_read: self.group.entries_read(),
             lag: self.lag,
+            missed: self.group.missed(),
             pending: self.group.pending().len(),
             released: self.group.pending().released_len(),
             consumers: consumers.collect(),

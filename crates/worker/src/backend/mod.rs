@@ -33,8 +33,9 @@ pub use millstream_engine::StreamId;
 pub use redis::{Redis, ServerOptions};
 pub use types::{
     Acknowledgement, Capability, Claimed, Consumer, ConsumerInfo, Delivery, Entry, Fields, GroupInfo,
-    IdOrder, Idempotence, NewDeadLetter, NewEntry, PendingFilter, PendingRow, PendingSummary, Range, Read,
-    ReadMany, Release, Retry, ServerInfo, Start, StreamInfo, StreamRead, Trim, TrimLimit, WorkerAccess,
+    GroupMissed, IdOrder, Idempotence, NewDeadLetter, NewEntry, PendingFilter, PendingRow, PendingSummary,
+    Range, Read, ReadMany, Release, Retry, ServerInfo, Start, StreamInfo, StreamRead, Trim, TrimLimit,
+    WorkerAccess,
 };
 
 /// Number of entries or pending entries to request per call when listing all of them.
@@ -248,6 +249,12 @@ pub trait Admin: Backend {
 
     /// Returns the groups of a stream, sorted by name. Empty if the stream does not exist.
     fn groups<'a>(&'a self, stream: &'a str) -> BackendFuture<'a, Vec<GroupInfo>>;
+
+    /// Returns the entries that each group of a stream missed. Empty if the store does not count them, or if the user may
+    /// not know.
+    fn missed<'a>(&'a self, _stream: &'a str) -> BackendFuture<'a, Vec<GroupMissed>> {
+        Box::pin(async { Ok(Vec::new()) })
+    }
 
     /// Moves the group's position forwards or backwards.
     fn move_group<'a>(&'a self, stream: &'a str, group: &'a str, start: Start) -> BackendFuture<'a, ()>;

@@ -384,6 +384,17 @@ pub struct GroupInfo {
     pub lag: Option<u64>,
 }
 
+/// The entries that were trimmed or deleted before a group read them, as the store counts them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GroupMissed {
+    /// The name of the group.
+    pub group: String,
+    /// Number of entries, since the group was created or moved.
+    pub count: u64,
+    /// No missed entry has a greater id. If the group's position is less, the group has not read on yet.
+    pub through: StreamId,
+}
+
 /// The properties of a consumer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ConsumerInfo {

@@ -6,7 +6,9 @@ use std::time::{Duration, SystemTime};
 use super::missed::{Missed, unread};
 use super::retries::known_records;
 use super::snapshot::{GroupSnapshot, Lag, LagAccuracy, OldestEntry, PendingScan, StreamSnapshot};
-use crate::backend::{Admin, Error, GroupInfo, PendingFilter, PendingRow, Range, StreamId, StreamInfo};
+use crate::backend::{
+    Admin, Error, GroupInfo, GroupMissed, PendingFilter, PendingRow, Range, StreamId, StreamInfo,
+};
 use crate::heartbeat::known_workers;
 use crate::message::age_of;
 use crate::names::dead_letters_of;
@@ -65,8 +67,11 @@ impl Monitor {
         let Some(info) = self.backend.stream(name).await? else { return Ok(None) };
         let (dead_letters, dead_letters_length) = self.dead_letters(name).await?;
         let mut groups = Vec::new();
+        // Before the groups, as the stream: see `Missed::of`.
+        let missed = self.backend.missed(name).await?;
         for group in self.backend.groups(name).await? {
-            groups.push(self.snapshot(name, &info, group, dead_letters_length).await?);
+            let missed = missed.iter().find(|missed| missed.group == group.name);
+            groups.push(self.snapshot(name, &info, missed, group, dead_letters_length).await?);
         }
         let (name, at) = (name.to_owned(), SystemTime::now());
         Ok(Some(StreamSnapshot { name, at, info, groups, dead_letters, dead_letters_length }))
@@ -75,10 +80,12 @@ impl Monitor {
     /// Returns a snapshot of a group, or `None` if the group does not exist.
     pub async fn group(&self, stream: &str, group: &str) -> Result<Option<GroupSnapshot>, Error> {
         let Some(info) = self.backend.stream(stream).await? else { return Ok(None) };
+        let missed = self.backend.missed(stream).await?;
         let groups = self.backend.groups(stream).await?;
         let Some(group) = groups.into_iter().find(|found| found.name == group) else { return Ok(None) };
         let (_, dead_letters_length) = self.dead_letters(stream).await?;
-        self.snapshot(stream, &info, group, dead_letters_length).await.map(Some)
+        let missed = missed.iter().find(|missed| missed.group == group.name);
+        self.snapshot(stream, &info, missed, group, dead_letters_length).await.map(Some)
     }
 
     /// Returns the lag of a group and its oldest unread entry, or `None` if the group does not exist.
@@ -107,6 +114,7 @@ impl Monitor {
         &self,
         stream: &str,
         info: &StreamInfo,
+        missed: Option<&GroupMissed>,
         group: GroupInfo,
         dead_letters_length: u64,
     ) -> Result<GroupSnapshot, Error> {
@@ -118,7 +126,10 @@ impl Monitor {
         let workers = known_workers(&*self.backend, stream, &group.name).await?;
         Ok(GroupSnapshot {
             stream: stream.to_owned(),
-            missed: Missed::of(info, &group),
+            missed: missed.map_or_else(
+                || Missed::of(info, &group),
+                |missed| Missed::counted(missed, group.last_delivered),
+            ),
             name: group.name,
             at,
             stream_length: info.length,

@@ -1,6 +1,6 @@
 //! Counts the entries that a group missed: they were trimmed or deleted before the group read them.
 //!
-//! No store reports this number, but most report what is needed to compute it. The number of removed entries is the
+//! Millstream and the embedded store count them. Other stores do not, but most report what is needed to compute them. The number of removed entries is the
 //! number of entries ever added minus the length of the stream. If the group's position is before the oldest entry, all
 //! removed entries that the group has not read were missed:
 //!
@@ -14,11 +14,12 @@
 //!
 //! | store | what is known |
 //! |---|---|
+//! | Millstream, embedded | all missed entries since the group was created or moved |
 //! | Redis 7.0 | all missed entries, if the group's position is before the oldest entry or at the end; else a lower bound |
-//! | Redis 7.2 and later, Valkey, Millstream | those after the group's position |
+//! | Redis 7.2 and later, Valkey | those after the group's position |
 //! | Redis 6.2 | whether there can be some after the group's position |
 
-use crate::backend::{GroupInfo, StreamId, StreamInfo};
+use crate::backend::{GroupInfo, GroupMissed, StreamId, StreamInfo};
 
 /// The entries that were trimmed or deleted before the group read them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -52,7 +53,13 @@ impl Missed {
         self.accuracy == MissedAccuracy::Exact
     }
 
-    /// Computes the missed entries of a group.
+    /// Returns the missed entries that the store counted for a group at this position.
+    pub(super) fn counted(missed: &GroupMissed, position: StreamId) -> Missed {
+        let is_ahead = missed.count > 0 && missed.through > position;
+        Missed { count: missed.count, accuracy: MissedAccuracy::Exact, is_ahead }
+    }
+
+    /// Computes the missed entries of a group from what every store reports.
     ///
     /// `info` must be older than `group`. Otherwise entries that the group has read in between would count as missed.
     pub(super) fn of(info: &StreamInfo, group: &GroupInfo) -> Missed {

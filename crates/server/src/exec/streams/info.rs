@@ -32,6 +32,13 @@ pub(crate) fn xinfo_groups(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_
     DONE
 }
 
+/// The entries that groups missed are not fields of XINFO GROUPS, because some clients fail on a field that they do not know.
+pub(crate) fn xinfo_missed(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+    let [key] = Args::of_subcommand(argv).exactly()?;
+    write_missed(out, &DescribeStream { key }.view(txn)?);
+    DONE
+}
+
 pub(crate) fn xinfo_consumers(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
     let [key, group] = Args::of_subcommand(argv).exactly()?;
     let view = DescribeStream { key }.view(txn)?;
@@ -148,6 +155,18 @@ fn write_groups(out: &mut Writer, view: &StreamView<'_>) {
         id_pair(out, "last-delivered-id", view.group.last_id());
         optional_pair(out, "entries-read", view.group.entries_read());
         optional_pair(out, "lag", view.lag);
+    }
+}
+
+fn write_missed(out: &mut Writer, view: &StreamView<'_>) {
+    let groups = view.groups();
+    out.array(groups.len());
+    for view in groups {
+        let missed = view.group.missed();
+        out.map(3);
+        bulk_pair(out, "name", view.name);
+        uint_pair(out, "missed", missed.count);
+        id_pair(out, "missed-through", missed.through);
     }
 }
 

@@ -141,6 +141,11 @@ pub(in crate::table) const COMMANDS: &[CommandSpec] = &[
         )
         .text("XINFO GROUPS key", "Lists the groups of a stream and their lag."),
     stream_help("xinfo|help", "5.0.0", "XINFO HELP"),
+    stream("xinfo|missed", "0.1.0", 3, READ, Data(info::xinfo_missed))
+        .own()
+        .keys(&[key("RO access", 2)])
+        .complexity("O(N), N being the groups of the stream")
+        .text("XINFO MISSED key", "Counts the entries that were removed before each group read them."),
     stream("xinfo|stream", "5.0.0", -3, READ, Data(info::xinfo_stream))
         .keys(&[key("RO access", 2)])
         .note("`radix-tree-keys` and `radix-tree-nodes` count blocks of entries; there is no radix tree")

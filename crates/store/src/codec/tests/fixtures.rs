@@ -190,12 +190,13 @@ fn stream_with_everything() -> Value {
         append(3),
         append(4),
         StreamEffect::GroupCreate { group, last_id: StreamId::MIN, entries_read: Some(0) },
-        StreamEffect::GroupCreate { group: b"", last_id: ID, entries_read: None },
         StreamEffect::ConsumerCreate { group, consumer: b"idle", at_ms },
         deliver(b"me", ids[1], at_ms),
         deliver(b"a", ids[3], at_ms + 1),
         StreamEffect::Claim { group, consumer: b"me", rows: &claimed, at_ms: at_ms + 2 },
         StreamEffect::DeleteEntries { ids: &ids[1..2] },
+        // Created last: it has missed no entry.
+        StreamEffect::GroupCreate { group: b"", last_id: ID, entries_read: None },
     ];
     value_of(&effects.map(Effect::Stream))
 }
@@ -243,6 +244,24 @@ fn stream_with_waiting_entries() -> Value {
     value_of(&effects.map(Effect::Stream))
 }
 
+/// A group that missed an entry, and has another one that waits for its due time.
+fn stream_with_missed_entries() -> Value {
+    let ids: Vec<StreamId> = (0..3).map(|n| StreamId::new(ID.ms + n, n)).collect();
+    let (group, at_ms) = (&b"group"[..], ID.ms + 500);
+    let append = |n: usize| StreamEffect::Append { id: ids[n], fields: &[b"a", b"1"] };
+    let released = [ReleasedRow { id: ids[0], deliveries: 1, not_before_ms: at_ms + 10 }];
+    let effects = [
+        append(0),
+        append(1),
+        append(2),
+        StreamEffect::GroupCreate { group, last_id: StreamId::MIN, entries_read: None },
+        StreamEffect::Deliver { group, consumer: b"me", last: ids[0], count: 1, at_ms, pending: true },
+        StreamEffect::ReleaseUntil { group, rows: &released, at_ms },
+        StreamEffect::TrimThrough { last: ids[1] },
+    ];
+    value_of(&effects.map(Effect::Stream))
+}
+
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -269,6 +288,7 @@ fn written() -> String {
         out += &format!("change {name} {}\n", hex(&bytes));
     }
     out += &value_line("stream-waiting", &stream_with_waiting_entries());
+    out += &value_line("stream-missed", &stream_with_missed_entries());
     out
 }
 

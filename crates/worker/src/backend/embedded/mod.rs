@@ -24,13 +24,13 @@ use millstream_store::verbs::{
 
 use super::{
     Acknowledgement, Admin, Backend, BackendFuture, Capability, Claimed, Consumer, ConsumerInfo, Delivery,
-    Entry, Error, ErrorKind, GroupInfo, IdOrder, NewDeadLetter, NewEntry, PendingFilter, PendingRow,
-    PendingSummary, Range, Read, ReadMany, Release, Start, StreamInfo, StreamRead, Trim,
+    Entry, Error, ErrorKind, GroupInfo, GroupMissed, IdOrder, NewDeadLetter, NewEntry, PendingFilter,
+    PendingRow, PendingSummary, Range, Read, ReadMany, Release, Start, StreamInfo, StreamRead, Trim,
 };
 use crate::names::retry_key;
 use values::{
-    all_claimed, consumer_info, error, group_info, group_start, millis, new_dead_letter, new_entry,
-    own_release, pending_row, stream_info, text,
+    all_claimed, consumer_info, error, group_info, group_missed, group_start, millis, new_dead_letter,
+    new_entry, own_release, pending_row, stream_info, text,
 };
 
 /// The embedded store as a backend.
@@ -448,6 +448,13 @@ impl Admin for Embedded {
         let verb = DescribeStream { key: stream.to_owned() };
         self.call_unless(Refusal::NoSuchKey, verb, |found| {
             found.map_or_else(Vec::new, |found| found.groups.iter().map(group_info).collect())
+        })
+    }
+
+    fn missed<'a>(&'a self, stream: &'a str) -> BackendFuture<'a, Vec<GroupMissed>> {
+        let verb = DescribeStream { key: stream.to_owned() };
+        self.call_unless(Refusal::NoSuchKey, verb, |found| {
+            found.map_or_else(Vec::new, |found| found.groups.iter().map(group_missed).collect())
         })
     }
 

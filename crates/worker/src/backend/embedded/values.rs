@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use millstream_engine::bytes::number::IntegerText;
-use millstream_engine::stream::{EntryRef, OwnRelease, ValueRef};
+use millstream_engine::stream::{EntryRef, MissedEntries, OwnRelease, ValueRef};
 use millstream_engine::{GroupStart, StreamId};
 use millstream_store::embedded as store;
 use millstream_store::embedded::Refusal;
@@ -13,8 +13,8 @@ use millstream_store::verbs::{self, Add, FromReturned, IdempotencyKey, ReturnedE
 use smallvec::SmallVec;
 
 use super::super::{
-    ConsumerInfo, Delivery, Entry, Error, ErrorKind, Fields, GroupInfo, NewDeadLetter, NewEntry, PendingRow,
-    Release, Retry, Start, StreamInfo, Trim, TrimLimit,
+    ConsumerInfo, Delivery, Entry, Error, ErrorKind, Fields, GroupInfo, GroupMissed, NewDeadLetter, NewEntry,
+    PendingRow, Release, Retry, Start, StreamInfo, Trim, TrimLimit,
 };
 
 /// Returns the fields of an entry. All of them share one copy of its bytes.
@@ -120,6 +120,11 @@ pub(super) fn group_info(group: &verbs::GroupInfo) -> GroupInfo {
         entries_read: group.entries_read,
         lag: group.lag,
     }
+}
+
+pub(super) fn group_missed(group: &verbs::GroupInfo) -> GroupMissed {
+    let MissedEntries { count, through } = group.missed;
+    GroupMissed { group: text(&group.name), count, through }
 }
 
 pub(super) fn consumer_info(consumer: &verbs::ConsumerInfo) -> ConsumerInfo {

@@ -6,8 +6,8 @@ use std::time::Duration;
 use redis::{Cmd, Value};
 
 use super::super::{
-    Admin, BackendFuture, Consumer, ConsumerInfo, Entry, Error, ErrorKind, GroupInfo, PendingFilter,
-    PendingRow, PendingSummary, Range, ServerInfo, Start, StreamId,
+    Admin, BackendFuture, Consumer, ConsumerInfo, Entry, Error, ErrorKind, GroupInfo, GroupMissed,
+    PendingFilter, PendingRow, PendingSummary, Range, ServerInfo, Start, StreamId,
 };
 use super::commands::{self, Id, Ids, command};
 use super::connection::{Link, NoReply};
@@ -15,7 +15,8 @@ use super::errors::{from_redis, is_missing_key, missing_key_is_no_group};
 use super::nodes::Node;
 use super::probe::Feature;
 use super::reply::{
-    array, consumer_info, count, entries, group_info, id, integer, pairs, pending_row, text, tuple,
+    array, consumer_info, count, entries, group_info, group_missed, id, integer, pairs, pending_row, text,
+    tuple,
 };
 use super::{RELEASED_CONSUMER, Redis, scripts};
 
@@ -131,6 +132,26 @@ impl Admin for Redis {
                 }
             }
             Ok(groups)
+        })
+    }
+
+    fn missed<'a>(&'a self, stream: &'a str) -> BackendFuture<'a, Vec<GroupMissed>> {
+        Box::pin(async move {
+            match self.has(Feature::Missed, stream).await {
+                Ok(true) => {}
+                Ok(false) => return Ok(Vec::new()),
+                // The number is only for information. Do not ask again: the server logs denied commands.
+                Err(error) if error.kind() == ErrorKind::Denied => {
+                    self.probe.assume(Feature::Missed, false);
+                    return Ok(Vec::new());
+                }
+                Err(error) => return Err(error),
+            }
+            match self.connection.command(stream, command!("XINFO", "MISSED", stream)).await {
+                Ok(reply) => array(reply)?.into_iter().map(group_missed).collect(),
+                Err(error) if is_missing_key(&error) || error.kind() == ErrorKind::Denied => Ok(Vec::new()),
+                Err(error) => Err(error),
+            }
         })
     }
 

@@ -15,6 +15,7 @@ use redis::{Cmd, Value};
 use super::super::{Consumer, Error, ErrorKind, Read, StreamId};
 use super::commands::{self, command};
 use super::connection::Connection;
+use super::errors::is_missing_key;
 use super::reply::{array, text};
 
 /// The group that probes name. It never exists.
@@ -35,6 +36,8 @@ pub(super) enum Feature {
     Adopt,
     /// Trims with ACKED, which keep what a group still needs.
     AckedTrims,
+    /// XINFO MISSED.
+    Missed,
     /// `XADD … IDMP`.
     Idempotence,
     /// `XREADGROUP … MAXCOUNT`.
@@ -73,10 +76,15 @@ impl FeatureProbe {
         self.known.read()[feature as usize]
     }
 
+    /// Stores whether the server has a feature.
+    pub(super) fn assume(&self, feature: Feature, has: bool) {
+        self.known.write()[feature as usize] = Some(has);
+    }
+
     /// Stores what the reply to a feature's probe shows.
     pub(super) fn learn(&self, feature: Feature, reply: Result<Value, Error>) -> Result<bool, Error> {
         let has = feature.is_shown_by(reply)?;
-        self.known.write()[feature as usize] = Some(has);
+        self.assume(feature, has);
         Ok(has)
     }
 }
@@ -104,6 +112,7 @@ impl Feature {
             Feature::Adopt => commands::adopt(consumer, "d"),
             // No entry has an id before 0-0, so the command removes nothing.
             Feature::AckedTrims => command!("XTRIM", stream, "MINID", "=", "0-0", "ACKED"),
+            Feature::Missed => command!("XINFO", "MISSED", stream),
             // Every server rejects the id 0-0, so the command adds nothing.
             Feature::Idempotence => command!("XADD", stream, "IDMP", "p", "i", "0-0", "f", "v"),
             Feature::Scripts => command!("EVAL", "return 1", 0),
@@ -123,6 +132,10 @@ impl Feature {
             // A server without the feature takes IDMP for an invalid id.
             Feature::Idempotence => reply.is_err_and(|error| error.to_string().contains("IDMP")),
             Feature::NackDelay => reply.is_err_and(|error| error.to_string().contains("DELAY value")),
+            Feature::Missed => match reply {
+                Ok(_) => true,
+                Err(error) => is_missing_key(&error) || error.kind() == ErrorKind::WrongType,
+            },
             Feature::Scripts => reply.is_ok(),
             Feature::ExactLag => is_yes(reply),
             // A server that looks for the group has accepted the command and its options.

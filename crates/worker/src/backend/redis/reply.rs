@@ -8,7 +8,7 @@ use millstream_protocol::ids::parse_id;
 use redis::Value;
 
 use super::super::{
-    ConsumerInfo, Delivery, Entry, Error, Fields, GroupInfo, PendingRow, StreamId, StreamInfo,
+    ConsumerInfo, Delivery, Entry, Error, Fields, GroupInfo, GroupMissed, PendingRow, StreamId, StreamInfo,
 };
 use super::RELEASED_CONSUMER;
 use super::errors::{from_server, unexpected_reply};
@@ -221,6 +221,20 @@ pub(super) fn group_info(value: Value) -> Result<GroupInfo, Error> {
         }
     }
     Ok(group)
+}
+
+/// Parses a group of the reply of XINFO MISSED.
+pub(super) fn group_missed(value: Value) -> Result<GroupMissed, Error> {
+    let mut missed = GroupMissed::default();
+    for (name, value) in pairs(value)? {
+        match &*text(name)? {
+            "name" => missed.group = text(value)?,
+            "missed" => missed.count = count(value)?,
+            "missed-through" => missed.through = id(value)?,
+            _ => {}
+        }
+    }
+    Ok(missed)
 }
 
 pub(super) fn consumer_info(value: Value) -> Result<ConsumerInfo, Error> {
