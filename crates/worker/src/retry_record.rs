@@ -45,6 +45,9 @@ pub struct RetryRecord {
     /// For a message that may crash workers: how often a handler has begun with it since the last answer.
     #[serde(skip_serializing_if = "is_zero")]
     pub begun: u64,
+    /// The delivery count of the delivery in which the last of these handlers began.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub begun_delivery: u64,
     /// Whether no other handler of the worker ran when the last of these handlers began.
     #[serde(skip_serializing_if = "is_false")]
     pub alone: bool,

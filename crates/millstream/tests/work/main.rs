@@ -16,6 +16,7 @@ mod names;
 mod options;
 mod patterns;
 mod pipeline;
+mod poison;
 mod retries;
 #[expect(dead_code, reason = "other suites use the rest")]
 #[path = "../support/mod.rs"]

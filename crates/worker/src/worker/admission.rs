@@ -2,14 +2,15 @@
 //!
 //! 1. The message becomes in-flight, unless it already is.
 //! 2. If the message was claimed, the worker reads its retry record. New messages have none.
-//! 3. The entry must still exist, and its delivery count must not exceed the limit. This check runs before a handler
-//!    sees the delivery, so it also stops a message that crashes workers.
+//! 3. The entry must still exist. A message that may have crashed its worker becomes a suspect; one that certainly did
+//!    is dead-lettered before a handler sees it again (see `suspects.rs`).
 //! 4. With deduplication: the message must not have been processed before.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::core::Core;
@@ -20,6 +21,7 @@ use super::lease::extend;
 use super::outage::Operation;
 use super::settlement::JobResult;
 use super::subscription::Subscription;
+use super::suspects::{Verdict, forget_given_back};
 use crate::backend::Delivery;
 use crate::dedupe::Dedupe;
 use crate::retry_record::RetryRecord;
@@ -54,6 +56,7 @@ pub(crate) async fn admit(
             cancelled,
             key: None,
             is_probe: false,
+            suspect_level: None,
         };
         if delivery.claimed { claimed.push((job, is_gone)) } else { jobs.push(job) }
     }
@@ -62,10 +65,12 @@ pub(crate) async fn admit(
         core.counters.redelivered(u64::from(job.attempt().number() > 1));
         if is_gone {
             finished.push(FinishedJob::without_handler(job, JobResult::PayloadGone));
-        } else if job.delivery > core.settings.max_deliveries {
-            finished.push(FinishedJob::without_handler(job, JobResult::TooManyDeliveries));
-        } else {
-            jobs.push(job);
+            continue;
+        }
+        match core.suspects.judge(job.delivery, job.record.as_deref()) {
+            Verdict::Clear => jobs.push(job),
+            Verdict::Suspect(level) => jobs.push(Job { suspect_level: Some(level), ..job }),
+            Verdict::Guilty => finished.push(FinishedJob::without_handler(job, JobResult::TooManyDeliveries)),
         }
     }
     core.send_to_settlers(&mut finished);
@@ -93,8 +98,19 @@ async fn with_records(
         core.release_unstarted(claimed.into_iter().map(|(job, _)| job));
         return Vec::new();
     };
-    for ((job, _), record) in claimed.iter_mut().zip(records) {
+    let mut corrected: Vec<(String, Bytes)> = Vec::new();
+    for (((job, _), record), field) in claimed.iter_mut().zip(records).zip(fields) {
         job.record = record.map(|json| Box::new(RetryRecord::parse(&json)));
+        if let Some(record) = &mut job.record
+            && forget_given_back(record, job.delivery)
+        {
+            corrected.push((field, record.to_json().into()));
+        }
+    }
+    let call = || core.backend.hash_set(&subscription.retry_key, &corrected);
+    if !corrected.is_empty() && core.call_until_ok(subscription, Operation::Claiming, call).await.is_none() {
+        core.release_unstarted(claimed.into_iter().map(|(job, _)| job));
+        return Vec::new();
     }
     claimed
 }

@@ -15,6 +15,7 @@ use super::pattern::Pattern;
 use super::queue::Queue;
 use super::subscription::Subscription;
 use super::subscriptions::Subscriptions;
+use super::suspects::Suspects;
 use crate::autoscale::Autoscale;
 use crate::backend::{Backend, Start};
 use crate::backoff::Backoff;
@@ -436,7 +437,7 @@ impl WorkerBuilder {
         settings.handler_name = self.handler_name;
         settings.survives_restart = self.name.survives_restart();
         settings.reap_after = settings.reap_after.map(|time| time.max(settings.lease * 3));
-        let queue = Queue::new(batch, self.prefetch.max(batch));
+        let queue = Queue::new(batch, self.prefetch.max(batch), Suspects::new(settings.max_deliveries));
         let core =
             Core::new(self.backend, settings, metrics, pattern, subscriptions, queue, self.concurrency);
         if core.settings.autoscale.is_some() && core.admin.is_none() {

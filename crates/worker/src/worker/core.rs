@@ -23,6 +23,7 @@ use super::report::Counters;
 use super::settlement::JobResult;
 use super::subscription::{Subscription, Trouble};
 use super::subscriptions::Subscriptions;
+use super::suspects::Suspects;
 use crate::autoscale::{Autoscale, Decision};
 use crate::backend::{Admin, Backend, BackendFuture, Error, ErrorKind, Start, StreamId};
 use crate::backoff::Backoff;
@@ -125,6 +126,7 @@ pub(crate) struct Core {
     pub(crate) subscriptions: Subscriptions,
     pub(crate) queue: Queue,
     pub(crate) breaker: SharedBreaker,
+    pub(crate) suspects: Suspects,
     pub(crate) counters: Counters,
     pub(crate) failure_log: FailureLog,
     pub(crate) keys_in_flight: KeysInFlight,
@@ -200,6 +202,7 @@ impl Core {
             admin: Arc::clone(&backend).admin(),
             backend,
             breaker: SharedBreaker::new(settings.breaker.clone()),
+            suspects: Suspects::new(settings.max_deliveries),
             settings,
             instance: WorkerName::unique().to_string(),
             created_at: Instant::now(),

@@ -12,6 +12,7 @@ use tracing::{Instrument, debug_span};
 use super::admission::admit;
 use super::core::Core;
 use super::outage::{Operation, StoreBackoff};
+use super::queue::Room;
 use super::recovery;
 use super::subscription::Subscription;
 use crate::backend::{Error, ErrorKind, Read};
@@ -44,12 +45,12 @@ pub(crate) async fn fetch(core: &Core, subscription: &Subscription) {
     }
 }
 
-async fn read(core: &Core, subscription: &Subscription, room: usize) -> Result<(), Error> {
+async fn read(core: &Core, subscription: &Subscription, room: Room) -> Result<(), Error> {
     let settings = &core.settings;
     let read = Read {
         block: Some(settings.block_time()),
-        claim_idle: core.read_claims().then_some(settings.lease),
-        ..subscription.read(room)
+        claim_idle: (core.read_claims() && room.may_claim).then_some(settings.lease),
+        ..subscription.read(room.count)
     };
     // The store delivers the messages after this moment, so each lease lasts at least until one lease after it.
     let sent_at = Instant::now();

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use millstream_store::SecretState;
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -23,6 +24,8 @@ use crate::backend::{Release, Retry, StreamId};
 #[derive(Debug, Default)]
 pub(crate) struct InFlight {
     state: Mutex<InFlightState>,
+    /// Notified when messages are settled, or are no longer in flight for another reason.
+    settled: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -56,6 +59,7 @@ impl Drop for Releasing<'_> {
     fn drop(&mut self) {
         let mut released: HashSet<StreamId> = self.releases.iter().map(|release| release.id).collect();
         self.in_flight.state.lock().releasing.retain(|id| !released.remove(id));
+        self.in_flight.settled.notify_waiters();
     }
 }
 
@@ -131,8 +135,27 @@ impl InFlight {
 
     /// Removes messages. Returns how many of them were in flight.
     pub(crate) fn remove(&self, ids: impl Iterator<Item = (StreamId, DeliveryTag)>) -> usize {
-        let mut state = self.state.lock();
-        ids.filter_map(|(id, tag)| state.remove(id, tag)).count()
+        let removed = {
+            let mut state = self.state.lock();
+            ids.filter_map(|(id, tag)| state.remove(id, tag)).count()
+        };
+        self.settled.notify_waiters();
+        removed
+    }
+
+    /// Waits until a message is settled, or is no longer in flight for another reason.
+    pub(crate) async fn until_settled(&self, id: StreamId, tag: DeliveryTag) {
+        loop {
+            let mut settled = std::pin::pin!(self.settled.notified());
+            settled.as_mut().enable();
+            {
+                let state = self.state.lock();
+                if !state.contains(id, tag) && !state.releasing.contains(&id) {
+                    return;
+                }
+            }
+            settled.await;
+        }
     }
 
     /// Removes messages in order to release them, each with the delivery count that the store should set, and how it
@@ -190,6 +213,8 @@ impl InFlight {
                 lost += 1;
             }
         }
+        drop(state);
+        self.settled.notify_waiters();
         lost
     }
 
@@ -302,6 +327,24 @@ mod tests {
         assert_eq!(releasing.not_redelivered(), [Release::counted(ONE, 1)]);
         drop(releasing);
         assert_eq!(in_flight.smallest_id(), Some(TWO));
+    }
+
+    #[tokio::test]
+    async fn a_message_is_settled_when_the_store_has_replied() {
+        let (in_flight, tags, _) = in_flight();
+        let is_settled = async |n: usize| {
+            let (id, tag) = tags[n];
+            tokio::time::timeout(Duration::ZERO, in_flight.until_settled(id, tag)).await.is_ok()
+        };
+        assert!(!is_settled(0).await && !is_settled(1).await);
+        let releasing = in_flight.remove_for_release([(tags[0], 0, None)].into_iter());
+        assert!(!is_settled(0).await, "the store has not replied");
+        let ((id, tag), settled) = (tags[0], in_flight.settled.notified());
+        drop(releasing);
+        settled.await;
+        in_flight.until_settled(id, tag).await;
+        in_flight.remove(tags[1..].iter().copied());
+        assert!(is_settled(1).await);
     }
 
     #[test]

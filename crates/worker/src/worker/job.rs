@@ -51,6 +51,8 @@ pub(crate) struct Job {
     pub(crate) key: Option<Arc<str>>,
     /// Whether it runs although the circuit breaker is open.
     pub(crate) is_probe: bool,
+    /// Its level as a suspect (see `suspects.rs`). `None` if it is not suspected to crash workers.
+    pub(crate) suspect_level: Option<u64>,
 }
 
 impl Job {

@@ -16,6 +16,7 @@ mod fetcher;
 mod heartbeat;
 mod heartbeat_task;
 mod in_flight;
+mod isolation;
 mod job;
 mod joining;
 mod lease;
@@ -37,6 +38,7 @@ mod settler;
 mod status;
 mod subscription;
 mod subscriptions;
+mod suspects;
 
 use std::fmt;
 use std::future::Future;
@@ -60,8 +62,8 @@ use crate::metrics::Registry;
 ///   message still belongs to this worker. A message can be delivered again after a crash, a lost lease, a retry, a
 ///   drain or an outage. The [`Report`] and the metrics count each of these.
 /// * **No message blocks the others.** A message that backs off waits in the store, not in a worker. Its attempts and
-///   the time of its next attempt survive restarts and crashes. The store counts a delivery before a handler sees the
-///   message, so a message that crashes workers is dead-lettered.
+///   the time of its next attempt survive restarts and crashes. A message that crashes its worker again and again runs
+///   alone at last, and is then dead-lettered. The messages around it are not.
 /// * **No order.** Handlers start as slots become free, and retries run later than other messages.
 /// * **It recovers by itself.** After a lost connection or during a failover the worker retries until the store is
 ///   reachable, and it recreates a deleted group. It logs one warning when an outage begins and one line when it ends.

@@ -13,6 +13,7 @@ use super::admission::admit;
 use super::core::Core;
 use super::outage::{Operation, StoreBackoff};
 use super::pattern::Pattern;
+use super::queue::Room;
 use super::read_plan::{PlannedRead, ReadPlan};
 use super::subscription::{Subscription, Trouble};
 use crate::backend::{Error, ErrorKind, ReadMany, StreamRead};
@@ -27,7 +28,7 @@ pub(crate) async fn fetch(core: &Core) {
         if streams.update(core, pattern) {
             plan.set_streams(streams.by_name.keys().cloned().collect());
         }
-        let Some(read) = plan.next(room, Instant::now()) else {
+        let Some(read) = plan.next(room.count, Instant::now()) else {
             tokio::select! {
                 () = pattern.changed() => continue,
                 () = core.draining.cancelled() => return,
@@ -44,7 +45,7 @@ pub(crate) async fn fetch(core: &Core) {
                 backoff.reset();
                 let found = streams.sort_out(core, pattern, &read, found);
                 let counts: Vec<(usize, usize)> = found.iter().map(|found| found.count()).collect();
-                plan.record(&read, &counts, room, Instant::now());
+                plan.record(&read, &counts, room.count, Instant::now());
                 for Found { subscription, deliveries, .. } in found {
                     admit(core, &subscription, deliveries, sent_at).await;
                 }
@@ -64,16 +65,16 @@ pub(crate) async fn fetch(core: &Core) {
     }
 }
 
-async fn send(core: &Core, read: &PlannedRead, room: usize) -> Result<Vec<StreamRead>, Error> {
+async fn send(core: &Core, read: &PlannedRead, room: Room) -> Result<Vec<StreamRead>, Error> {
     let settings = &core.settings;
     let request = ReadMany {
         streams: &read.streams,
         group: &settings.group,
         consumer: &settings.consumer,
         count: read.count,
-        max: room.max(read.count),
+        max: room.count.max(read.count),
         block: read.block.then(|| settings.block_time().mul_f64(read.share)),
-        claim_idle: core.read_claims().then_some(settings.lease),
+        claim_idle: (core.read_claims() && room.may_claim).then_some(settings.lease),
     };
     core.backend.read_many(&request).await
 }

@@ -17,6 +17,7 @@ use tower::Service;
 use tracing::{Instrument, Span, info_span};
 
 use super::core::Core;
+use super::isolation::begin;
 use super::job::{FinishedJob, Job};
 use super::settlement::JobResult;
 use crate::handler::{BatchService, HandlerService, MessageService};
@@ -44,10 +45,14 @@ async fn run_each(core: &Core, slot: usize, mut service: MessageService) {
     let mut take_count = 1;
     while core.queue.take(slot, take_count, &mut jobs).await {
         let busy_slot = core.occupy_slot();
+        let suspects = if has_suspects(&jobs) { Some(begin(core, &mut jobs).await) } else { None };
         let started = Instant::now();
         let waited = run_taken(core, &mut service, &mut jobs, &mut finished).await;
         core.send_to_settlers(&mut finished);
         drop(busy_slot);
+        if let Some(suspects) = suspects {
+            suspects.until_settled(core).await;
+        }
         take_count = match waited {
             true => 1,
             false if started.elapsed() < TAKE_TIME_MAX => (take_count * 2).min(TAKE_MAX),
@@ -101,6 +106,11 @@ async fn run_taken(
     false
 }
 
+/// Whether these jobs are suspects. A slot takes either only suspects or none.
+fn has_suspects(jobs: &[Job]) -> bool {
+    jobs.first().is_some_and(|job| job.suspect_level.is_some())
+}
+
 fn put_back(core: &Core, jobs: impl DoubleEndedIterator<Item = Job>) {
     let refused = core.queue.put_back(jobs);
     core.release_unstarted(refused);
@@ -109,7 +119,7 @@ fn put_back(core: &Core, jobs: impl DoubleEndedIterator<Item = Job>) {
 async fn run_batches(core: &Core, slot: usize, mut service: BatchService, size: usize, linger: Duration) {
     let mut jobs = Vec::new();
     while core.queue.take(slot, size, &mut jobs).await {
-        if !jobs.iter().any(|job| job.is_probe) {
+        if !has_suspects(&jobs) && !jobs.iter().any(|job| job.is_probe) {
             core.queue.fill_up(size, Instant::now() + linger, &mut jobs).await;
         }
         // Release the messages that must not start any more: the queue was closed or paused, the circuit breaker has
@@ -117,13 +127,17 @@ async fn run_batches(core: &Core, slot: usize, mut service: BatchService, size: 
         core.release_unstarted(
             jobs.extract_if(.., |job| !core.queue.lets_start(job) || job.cancelled.is_cancelled()),
         );
+        let busy_slot = core.occupy_slot();
+        let suspects = if has_suspects(&jobs) { Some(begin(core, &mut jobs).await) } else { None };
         if jobs.is_empty() {
             continue;
         }
-        let busy_slot = core.occupy_slot();
         let mut finished = run_batch(core, &mut service, std::mem::take(&mut jobs)).await;
         core.send_to_settlers(&mut finished);
         drop(busy_slot);
+        if let Some(suspects) = suspects {
+            suspects.until_settled(core).await;
+        }
         tokio::task::consume_budget().await;
     }
 }

@@ -4,23 +4,29 @@
 //! All slots and fetchers of a worker share the queue. It knows the target number of slots, so that a slot finds
 //! out under the same lock whether there is a message for it and whether it is surplus.
 //!
-//! The number of prefetched messages follows the speed of the handlers: about as many as they take in 100 ms, at
-//! least one (or one batch) for each slot, at most `prefetch`. So a worker with slow handlers leaves messages to other
-//! workers, and a worker with fast handlers reads many messages in one call.
+//! Suspects have a queue of their own, in order of their levels. A slot takes a suspect if the rules of `suspects.rs`
+//! allow another one, and any other message otherwise. If the next suspect must run alone, slots take nothing until no
+//! handler runs.
 
-use std::collections::VecDeque;
-use std::time::Duration;
+mod alone;
+mod prefetch;
+mod probe;
+mod slots;
+#[cfg(test)]
+mod tests;
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, VecDeque};
 
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use self::prefetch::PrefetchBudget;
+use self::probe::Probe;
+use self::slots::{Slots, Work};
 use super::job::Job;
-
-/// How long the prefetched messages should last.
-const PREFETCH_TIME: Duration = Duration::from_millis(100);
-/// Minimum time over which the speed of the handlers is measured.
-const MEASURE_TIME_MIN: Duration = Duration::from_millis(10);
+use super::suspects::Suspects;
 
 /// Prefetched messages, shared by all slots and fetchers of a worker.
 #[derive(Debug)]
@@ -32,19 +38,28 @@ pub(crate) struct Queue {
     room: Notify,
     /// Wakes the task that probes: the probe has ended.
     probe_ended: Notify,
+    /// Wakes the task that limits how long a suspect waits to run alone.
+    alone_waits: Notify,
 }
 
 #[derive(Debug)]
 struct QueueState {
+    /// Jobs that are not suspects.
     jobs: VecDeque<Job>,
+    /// Suspects by level, the highest first, and then in the order in which they were added.
+    suspects: BTreeMap<(Reverse<u64>, u64), Job>,
+    /// Number of suspects added so far.
+    suspects_added: u64,
+    rules: Suspects,
+    /// Since when the first suspect waits to run alone.
+    alone_since: Option<Instant>,
     mode: QueueMode,
     /// Whether the circuit breaker is open: only a probe is accepted and handed out.
     on_hold: bool,
     probe: Probe,
     /// Target number of slots.
     target: usize,
-    /// For each slot, whether its task runs.
-    alive: Vec<bool>,
+    slots: Slots,
     /// Number of slots that wait for a job.
     idle: usize,
     budget: PrefetchBudget,
@@ -59,15 +74,22 @@ enum QueueMode {
     Closed,
 }
 
-/// The message that probes whether handlers succeed again.
-#[derive(Debug)]
-enum Probe {
-    None,
-    /// The next job becomes the probe.
-    Expected,
-    Queued(Job),
-    /// This slot runs it.
-    Running(usize),
+/// What a slot can take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    Nothing,
+    Probe,
+    /// This number of suspects.
+    Suspects(usize),
+    Jobs,
+}
+
+/// How many messages the worker should read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Room {
+    pub(crate) count: usize,
+    /// Whether it should also claim pending messages, which can be suspects.
+    pub(crate) may_claim: bool,
 }
 
 impl QueueState {
@@ -76,30 +98,64 @@ impl QueueState {
         self.mode == QueueMode::Open && !self.on_hold
     }
 
-    /// Whether a slot can take a job.
-    fn has_job(&self) -> bool {
-        let has_probe = self.mode == QueueMode::Open && matches!(self.probe, Probe::Queued(_));
-        has_probe || (self.is_open() && !self.jobs.is_empty())
+    /// Maximum number of messages that handlers run at the same time.
+    fn width(&self) -> usize {
+        self.target.saturating_mul(self.budget.batch)
     }
 
-    /// Accepts the first job as the probe, if one is expected. Returns the others.
-    fn accept_probe(&mut self, mut jobs: Vec<Job>) -> Vec<Job> {
-        if self.mode == QueueMode::Open && matches!(self.probe, Probe::Expected) && !jobs.is_empty() {
-            self.probe = Probe::Queued(Job { is_probe: true, ..jobs.remove(0) });
+    /// Level of the next suspect.
+    fn next_level(&self) -> Option<u64> {
+        self.suspects.first_key_value().map(|((Reverse(level), _), _)| *level)
+    }
+
+    /// Returns what a slot can take now.
+    fn next(&self) -> Next {
+        if self.mode != QueueMode::Open || self.alone_is_running() {
+            return Next::Nothing;
         }
-        jobs
+        if let Probe::Queued(_) = self.probe {
+            return Next::Probe;
+        }
+        if self.on_hold {
+            return Next::Nothing;
+        }
+        if let Some(level) = self.next_level() {
+            if self.rules.runs_alone(level) {
+                return if self.slots.busy() == 0 { Next::Suspects(1) } else { Next::Nothing };
+            }
+            let limit = self.rules.limit(level.max(self.slots.highest_level()), self.width());
+            let count = limit.saturating_sub(self.slots.suspects()).min(self.budget.batch);
+            if count > 0 {
+                return Next::Suspects(count);
+            }
+        }
+        if self.jobs.is_empty() { Next::Nothing } else { Next::Jobs }
+    }
+
+    fn add(&mut self, job: Job) {
+        match job.suspect_level {
+            None => self.jobs.push_back(job),
+            Some(level) => {
+                self.suspects_added += 1;
+                self.suspects.insert((Reverse(level), self.suspects_added), job);
+            }
+        }
     }
 }
 
 impl Queue {
-    pub(crate) fn new(batch: usize, prefetch: usize) -> Queue {
+    pub(crate) fn new(batch: usize, prefetch: usize, rules: Suspects) -> Queue {
         let state = QueueState {
             jobs: VecDeque::new(),
+            suspects: BTreeMap::new(),
+            suspects_added: 0,
+            rules,
+            alone_since: None,
             mode: QueueMode::Open,
             on_hold: false,
             probe: Probe::None,
             target: 0,
-            alive: Vec::new(),
+            slots: Slots::default(),
             idle: 0,
             budget: PrefetchBudget::new(batch, prefetch, Instant::now()),
         };
@@ -108,6 +164,7 @@ impl Queue {
             job_added: Notify::new(),
             room: Notify::new(),
             probe_ended: Notify::new(),
+            alone_waits: Notify::new(),
         }
     }
 
@@ -115,7 +172,8 @@ impl Queue {
     pub(crate) fn put(&self, jobs: Vec<Job>) -> Vec<Job> {
         let mut state = self.state.lock();
         let refused = if state.is_open() {
-            state.jobs.extend(jobs);
+            jobs.into_iter().for_each(|job| state.add(job));
+            self.measure_alone_wait(&mut state);
             Vec::new()
         } else {
             state.accept_probe(jobs)
@@ -124,7 +182,8 @@ impl Queue {
         refused
     }
 
-    /// Puts jobs that were taken and not started back to the front. Returns them if the queue is not open.
+    /// Puts jobs that were taken and not started back to the front. Returns them if the queue is not open. They are not
+    /// suspects, because a slot takes only as many suspects as it runs in one call.
     pub(crate) fn put_back(&self, jobs: impl DoubleEndedIterator<Item = Job>) -> Vec<Job> {
         let mut state = self.state.lock();
         if !state.is_open() {
@@ -146,14 +205,15 @@ impl Queue {
             added.as_mut().enable();
             {
                 let mut state = self.state.lock();
+                state.slots.set_work(slot, Work::Nothing);
                 self.end_probe_of(&mut state, slot);
                 if state.mode == QueueMode::Closed || slot >= state.target {
-                    state.alive[slot] = false;
+                    state.slots.end(slot);
                     // This slot may have consumed a wake-up that another slot needs.
                     self.wake_one(&state);
                     return false;
                 }
-                if self.take_probe(&mut state, slot, jobs) || self.take_now(&mut state, max, jobs) {
+                if self.take_next(&mut state, slot, max, jobs) {
                     return true;
                 }
                 state.idle += 1;
@@ -163,17 +223,40 @@ impl Queue {
         }
     }
 
-    /// Takes more jobs until `jobs` contains `size` of them. Waits for them until `by` at most.
+    fn take_next(&self, state: &mut QueueState, slot: usize, max: usize, jobs: &mut Vec<Job>) -> bool {
+        let work = match state.next() {
+            Next::Nothing => return false,
+            Next::Probe => self.take_probe(state, slot, jobs),
+            Next::Suspects(count) => {
+                let work = state.take_suspects(count, jobs);
+                // The next suspect gets the full time to wait.
+                state.alone_since = None;
+                self.measure_alone_wait(state);
+                self.room.notify_waiters();
+                work
+            }
+            Next::Jobs => {
+                self.take_jobs(state, max, jobs);
+                Work::Messages
+            }
+        };
+        state.slots.set_work(slot, work);
+        self.wake_one(state);
+        true
+    }
+
+    /// Takes more jobs that are not suspects until `jobs` contains `size` of them. Waits for them until `by` at most.
     pub(crate) async fn fill_up(&self, size: usize, by: Instant, jobs: &mut Vec<Job>) {
         while jobs.len() < size {
             let mut added = std::pin::pin!(self.job_added.notified());
             added.as_mut().enable();
             {
                 let mut state = self.state.lock();
-                let missing = size - jobs.len();
-                if state.mode == QueueMode::Closed
-                    || (self.take_now(&mut state, missing, jobs) && jobs.len() >= size)
-                {
+                if state.is_open() && !state.alone_is_waiting() {
+                    self.take_jobs(&mut state, size - jobs.len(), jobs);
+                    self.wake_one(&state);
+                }
+                if state.mode == QueueMode::Closed || jobs.len() >= size {
                     return;
                 }
                 state.idle += 1;
@@ -186,33 +269,38 @@ impl Queue {
         }
     }
 
-    fn take_now(&self, state: &mut QueueState, max: usize, jobs: &mut Vec<Job>) -> bool {
+    fn take_jobs(&self, state: &mut QueueState, max: usize, jobs: &mut Vec<Job>) {
         let count = state.jobs.len().min(max);
-        if !state.is_open() || count == 0 {
-            return false;
-        }
         jobs.extend(state.jobs.drain(..count));
         state.budget.taken += count as u64;
         if state.jobs.len() <= state.budget.low_mark(state.target) {
             self.room.notify_waiters();
         }
-        self.wake_one(state);
-        true
     }
 
     /// Wakes one slot if jobs are left. Each slot that takes a job wakes the next, so no more slots wake than there
     /// are jobs.
     fn wake_one(&self, state: &QueueState) {
-        if state.idle > 0 && state.has_job() {
+        if state.idle > 0 && state.next() != Next::Nothing {
             self.job_added.notify_one();
         }
     }
 
     /// Waits until the queue has room. Returns how many messages to read, or `None` if the queue is closed.
-    pub(crate) async fn wait_for_room(&self) -> Option<usize> {
+    pub(crate) async fn wait_for_room(&self) -> Option<Room> {
+        self.wait_for(|_| true).await
+    }
+
+    /// Waits until the queue has room for messages that are claimed. Returns how many to claim, or `None` if the queue is
+    /// closed.
+    pub(crate) async fn wait_for_room_to_claim(&self) -> Option<usize> {
+        self.wait_for(|room| room.may_claim).await.map(|room| room.count)
+    }
+
+    async fn wait_for(&self, is_enough: impl Fn(Room) -> bool) -> Option<Room> {
         loop {
-            let mut room = std::pin::pin!(self.room.notified());
-            room.as_mut().enable();
+            let mut changed = std::pin::pin!(self.room.notified());
+            changed.as_mut().enable();
             {
                 let mut state = self.state.lock();
                 if state.mode == QueueMode::Closed {
@@ -221,10 +309,15 @@ impl Queue {
                 let (target, queued) = (state.target, state.jobs.len());
                 if state.is_open() && queued <= state.budget.low_mark(target) {
                     let budget = state.budget.now(target, Instant::now());
-                    return Some(budget.saturating_sub(queued).max(1));
+                    // With one suspect for each message that can run, no slot waits for suspects.
+                    let may_claim = state.suspects.len() < state.width().max(1);
+                    let room = Room { count: budget.saturating_sub(queued).max(1), may_claim };
+                    if is_enough(room) {
+                        return Some(room);
+                    }
                 }
             }
-            room.await;
+            changed.await;
         }
     }
 
@@ -232,13 +325,8 @@ impl Queue {
     pub(crate) fn resize(&self, slots: usize) -> Vec<usize> {
         let mut state = self.state.lock();
         state.target = slots;
-        if state.alive.len() < slots {
-            state.alive.resize(slots, false);
-        }
-        let new = (0..slots).filter(|slot| !std::mem::replace(&mut state.alive[*slot], true)).collect();
-        drop(state);
-        self.job_added.notify_waiters();
-        self.room.notify_waiters();
+        let new = state.slots.start(slots);
+        self.wake_all(state);
         new
     }
 
@@ -285,6 +373,8 @@ impl Queue {
 
     fn take_all(&self, state: &mut QueueState) -> Vec<Job> {
         let mut queued = Vec::from(std::mem::take(&mut state.jobs));
+        queued.extend(std::mem::take(&mut state.suspects).into_values());
+        state.alone_since = None;
         if let Probe::Queued(_) = state.probe
             && let Probe::Queued(job) = std::mem::replace(&mut state.probe, Probe::None)
         {
@@ -298,60 +388,6 @@ impl Queue {
         drop(state);
         self.job_added.notify_waiters();
         self.room.notify_waiters();
-    }
-
-    /// Lets the next job in as a probe, although the queue is on hold. Returns false if the queue is paused or closed.
-    pub(crate) fn expect_probe(&self) -> bool {
-        let mut state = self.state.lock();
-        let accepts = state.mode == QueueMode::Open && matches!(state.probe, Probe::None);
-        if accepts {
-            state.probe = Probe::Expected;
-        }
-        accepts
-    }
-
-    /// Whether no job has become the probe yet.
-    pub(crate) fn expects_probe(&self) -> bool {
-        matches!(self.state.lock().probe, Probe::Expected)
-    }
-
-    /// Takes back `expect_probe`, unless a job has become the probe.
-    pub(crate) fn stop_expecting_probe(&self) {
-        let mut state = self.state.lock();
-        if let Probe::Expected = state.probe {
-            state.probe = Probe::None;
-        }
-    }
-
-    /// Waits until there is no probe.
-    pub(crate) async fn probe_ended(&self) {
-        loop {
-            let mut ended = std::pin::pin!(self.probe_ended.notified());
-            ended.as_mut().enable();
-            if let Probe::None = self.state.lock().probe {
-                return;
-            }
-            ended.await;
-        }
-    }
-
-    fn take_probe(&self, state: &mut QueueState, slot: usize, jobs: &mut Vec<Job>) -> bool {
-        if state.mode != QueueMode::Open || !matches!(state.probe, Probe::Queued(_)) {
-            return false;
-        }
-        if let Probe::Queued(job) = std::mem::replace(&mut state.probe, Probe::Running(slot)) {
-            jobs.push(job);
-        }
-        self.wake_one(state);
-        true
-    }
-
-    /// Ends the probe if this slot ran it.
-    fn end_probe_of(&self, state: &mut QueueState, slot: usize) {
-        if matches!(state.probe, Probe::Running(running) if running == slot) {
-            state.probe = Probe::None;
-            self.probe_ended.notify_waiters();
-        }
     }
 
     /// Whether the queue accepts jobs.
@@ -368,181 +404,6 @@ impl Queue {
     /// Returns the number of prefetched messages.
     pub(crate) fn len(&self) -> usize {
         let state = self.state.lock();
-        state.jobs.len() + usize::from(matches!(state.probe, Probe::Queued(_)))
-    }
-}
-
-/// Computes how many messages may be prefetched.
-#[derive(Debug)]
-struct PrefetchBudget {
-    /// Number of messages in one handler call.
-    batch: usize,
-    /// Maximum number of prefetched messages.
-    max: usize,
-    /// Number of messages that handlers take in `PREFETCH_TIME`, as last measured.
-    measured: usize,
-    /// Number of messages taken since the last measurement.
-    taken: u64,
-    /// Time of the last measurement.
-    since: Instant,
-}
-
-impl PrefetchBudget {
-    fn new(batch: usize, max: usize, now: Instant) -> PrefetchBudget {
-        PrefetchBudget { batch, max, measured: 0, taken: 0, since: now }
-    }
-
-    /// Returns how many messages may be prefetched, after a new measurement if it is time for one.
-    fn now(&mut self, slots: usize, now: Instant) -> usize {
-        let elapsed = now.duration_since(self.since);
-        if elapsed >= MEASURE_TIME_MIN {
-            let worth = self.taken as f64 * PREFETCH_TIME.as_secs_f64() / elapsed.as_secs_f64();
-            self.measured = worth as usize;
-            self.taken = 0;
-            self.since = now;
-        }
-        self.bounded(slots)
-    }
-
-    fn bounded(&self, slots: usize) -> usize {
-        self.measured.max(slots * self.batch).min(self.max).max(1)
-    }
-
-    /// Number of prefetched messages at which the fetcher reads more.
-    fn low_mark(&self, slots: usize) -> usize {
-        self.bounded(slots) / 2
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use super::*;
-    use crate::backend::StreamId;
-    use crate::worker::in_flight::InFlight;
-    use crate::worker::job::{Origin, SubscriptionId};
-
-    #[test]
-    fn the_number_of_prefetched_messages_follows_the_speed_of_handlers() {
-        let start = Instant::now();
-        let mut budget = PrefetchBudget::new(1, 1000, start);
-        assert_eq!(budget.now(8, start), 8, "one for each slot at first");
-        budget.taken = 5;
-        assert_eq!(budget.now(8, start + Duration::from_secs(1)), 8, "slow handlers: one for each slot");
-        budget.taken = 2_000;
-        assert_eq!(budget.now(8, start + Duration::from_secs(2)), 200, "as many as handlers take in 100 ms");
-        budget.taken = 1_000_000;
-        assert_eq!(budget.now(8, start + Duration::from_secs(3)), 1000, "limited to `max`");
-        assert_eq!(budget.low_mark(8), 500);
-    }
-
-    #[test]
-    fn the_budget_fits_one_batch_for_each_slot() {
-        let mut budget = PrefetchBudget::new(50, 1000, Instant::now());
-        assert_eq!(budget.now(4, Instant::now()), 200);
-    }
-
-    #[tokio::test]
-    async fn surplus_slots_end_and_start_again() {
-        let queue = Queue::new(1, 100);
-        assert_eq!(queue.resize(3), [0, 1, 2]);
-        assert!(queue.resize(1).is_empty());
-        assert!(!queue.take(2, 1, &mut Vec::new()).await);
-        // Slot 1 has not noticed that it was surplus and stays. Only slot 2 is started again.
-        assert_eq!(queue.resize(3), [2]);
-    }
-
-    fn job(ms: u64) -> Job {
-        let id = StreamId::new(ms, 0);
-        let taken = InFlight::default().add(Instant::now(), std::iter::once((id, 1))).remove(0);
-        let (tag, cancelled) = taken.expect("the message was not in flight");
-        Job {
-            origin: Arc::new(Origin {
-                subscription: SubscriptionId::new(),
-                stream: "s".into(),
-                group: "g".into(),
-                consumer: "c".into(),
-            }),
-            tag,
-            id,
-            delivery: 1,
-            record: None,
-            fields: Arc::default(),
-            cancelled,
-            key: None,
-            is_probe: false,
-        }
-    }
-
-    #[tokio::test]
-    async fn jobs_that_are_put_back_come_first_again_even_after_a_measurement() {
-        let queue = Queue::new(1, 100);
-        queue.resize(1);
-        assert!(queue.put((1..=3).map(job).collect()).is_empty());
-        let mut taken = Vec::new();
-        assert!(queue.take(0, 2, &mut taken).await);
-        queue.state.lock().budget.now(1, Instant::now() + MEASURE_TIME_MIN);
-        assert!(queue.put_back(taken.drain(..)).is_empty());
-        assert!(queue.take(0, 3, &mut taken).await);
-        let order: Vec<u64> = taken.iter().map(|job| job.id.ms).collect();
-        assert_eq!(order, [1, 2, 3]);
-    }
-
-    #[tokio::test]
-    async fn a_paused_queue_returns_its_jobs_and_refuses_new_ones() {
-        let queue = Queue::new(1, 100);
-        assert!(queue.put(vec![job(1)]).is_empty());
-        assert_eq!(queue.pause().len(), 1);
-        assert_eq!(queue.put(vec![job(2)]).len(), 1);
-        assert_eq!(queue.put_back([job(3)].into_iter()).len(), 1);
-        queue.resume();
-        assert!(queue.put(vec![job(4)]).is_empty());
-    }
-
-    #[tokio::test]
-    async fn a_queue_on_hold_hands_out_one_probe_and_nothing_else() {
-        let queue = Queue::new(1, 100);
-        queue.resize(2);
-        assert!(queue.put(vec![job(1)]).is_empty());
-        assert_eq!(queue.hold().len(), 1);
-        assert_eq!(queue.put(vec![job(2)]).len(), 1, "no probe is expected");
-        assert!(queue.expect_probe() && !queue.expect_probe());
-        assert_eq!(queue.put(vec![job(3), job(4), job(5)]).len(), 2);
-        assert!(!queue.expects_probe());
-        let mut taken = Vec::new();
-        assert!(queue.take(1, 64, &mut taken).await);
-        assert_eq!((taken.len(), taken[0].id.ms, taken[0].is_probe), (1, 3, true));
-        assert!(queue.lets_start(&taken[0]) && !queue.lets_start(&job(6)));
-        assert!(!queue.expect_probe(), "one probe at a time");
-        // The slot asks for its next job: the probe has ended.
-        let asked = tokio::time::timeout(Duration::ZERO, queue.take(1, 64, &mut taken)).await;
-        assert!(asked.is_err());
-        queue.probe_ended().await;
-        queue.end_hold();
-        assert!(queue.put(vec![job(7)]).is_empty());
-    }
-
-    #[tokio::test]
-    async fn a_paused_queue_returns_its_probe_and_expects_none() {
-        let queue = Queue::new(1, 100);
-        queue.hold();
-        assert!(queue.expect_probe() && queue.put(vec![job(1)]).is_empty());
-        assert_eq!((queue.len(), queue.pause().len()), (1, 1));
-        queue.probe_ended().await;
-        assert!(!queue.expect_probe());
-        queue.resume();
-        assert!(!queue.is_open(), "the hold is still on");
-        assert!(queue.expect_probe());
-    }
-
-    #[tokio::test]
-    async fn a_closed_queue_ends_slots_and_fetchers() {
-        let queue = Queue::new(1, 100);
-        queue.resize(1);
-        assert_eq!(queue.wait_for_room().await, Some(1));
-        assert!(queue.close().is_empty());
-        assert_eq!(queue.wait_for_room().await, None);
-        assert!(!queue.take(0, 1, &mut Vec::new()).await);
+        state.jobs.len() + state.suspects.len() + usize::from(matches!(state.probe, Probe::Queued(_)))
     }
 }

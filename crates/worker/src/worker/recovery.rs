@@ -64,7 +64,7 @@ pub(crate) async fn recover(core: &Core, subscription: &Subscription) {
 /// Claims all idle messages of the group.
 pub(crate) async fn claim_all_idle(core: &Core, subscription: &Subscription) -> Result<Found, Error> {
     let mut found = Found::default();
-    while let Some(room) = core.queue.wait_for_room().await {
+    while let Some(room) = core.queue.wait_for_room_to_claim().await {
         let page = claim(core, subscription, room.min(PAGE_ROWS), found.next).await?;
         subscription.metrics.reclaimed.add(page.count);
         found.count += page.count;

@@ -31,6 +31,7 @@ use super::discovery;
 use super::fetcher::fetch;
 use super::heartbeat;
 use super::heartbeat_task::beat;
+use super::isolation;
 use super::joining;
 use super::lease;
 use super::pattern_fetcher;
@@ -215,6 +216,8 @@ impl Tasks {
             readers.spawn(async move { pattern_fetcher::fetch(&fetching).await });
             readers.spawn(discovery::discover(Arc::clone(core), joined_sender));
         }
+        let isolating = Arc::clone(core);
+        readers.spawn(async move { isolation::release_blocked(&isolating).await });
         if core.settings.breaker.is_some() {
             let (probing, reminding) = (Arc::clone(core), Arc::clone(core));
             readers.spawn(async move { probing::probe(&probing).await });

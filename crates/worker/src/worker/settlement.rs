@@ -1,9 +1,14 @@
 //! Decides how a message is settled, from the result of its job. A pure function.
 
+use std::time::Duration;
+
 use crate::backend::Retry;
 use crate::backoff::Backoff;
 use crate::outcome::{Failure, Outcome, Reason};
 use crate::retry_record::RetryRecord;
+
+/// How long a message waits that must run alone and could not.
+const ALONE_DELAY: Duration = Duration::from_secs(5 * 60);
 
 /// How the job of a message ended in this worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,8 +25,10 @@ pub(crate) enum JobResult {
     Duplicate,
     /// The entry was deleted or trimmed while it was pending.
     PayloadGone,
-    /// The delivery exceeds the delivery limit, so no handler saw it.
+    /// The message has reached the delivery limit: it crashed its worker while it ran alone. No handler saw this delivery.
     TooManyDeliveries,
+    /// The message must run alone, but other handlers kept running. No handler saw this delivery.
+    CannotRunAlone,
 }
 
 /// How a message is settled, or when it is retried.
@@ -35,6 +42,8 @@ pub(crate) enum Settlement {
     DeadLetter(Failure, u64),
     /// Release the message. The number is the delivery count that the store should set.
     Release(u64),
+    /// Release the message so that it waits, although no attempt has failed.
+    Postpone(Retry, u64),
 }
 
 /// What is known about a message that was delivered.
@@ -116,6 +125,10 @@ pub(crate) fn decide_settlement(
         }
         // No handler ran, or the worker stopped it because the worker ends.
         JobResult::NotStarted | JobResult::Cancelled => Settlement::Release(earlier),
+        JobResult::CannotRunAlone => {
+            let record = attempt.record.cloned().unwrap_or_default();
+            Settlement::Postpone(Retry { after: ALONE_DELAY, record }, earlier)
+        }
         // The store does not count a delivery without payload.
         JobResult::PayloadGone => {
             let error = "the entry was deleted or trimmed while it was pending";
@@ -153,8 +166,6 @@ fn exhausted(failure: Option<&Failure>, attempts: u64) -> Failure {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     const MAX_ATTEMPTS: u64 = 3;
@@ -276,6 +287,12 @@ mod tests {
         let rejected = JobResult::Outcome(Outcome::reject("no"));
         assert_eq!(reason_of(&settlement_at(rejected, 0, 1)), Reason::Rejected);
         assert_eq!(reason_of(&settlement_at(JobResult::PayloadGone, 0, 1)), Reason::PayloadGone);
+    }
+
+    #[test]
+    fn a_message_that_cannot_run_alone_waits_without_a_failed_attempt() {
+        let Settlement::Postpone(retry, 2) = settlement_at(JobResult::CannotRunAlone, 2, 3) else { panic!() };
+        assert_eq!((retry.after, retry.record.attempts, &*retry.record.error), (ALONE_DELAY, 2, ""));
     }
 
     #[test]

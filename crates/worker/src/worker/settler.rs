@@ -78,6 +78,7 @@ fn group_by_settlement(
                 grouped.dead_letter.push(DeadLettering { job, failure, deliveries })
             }
             Settlement::Release(deliveries) => grouped.release.push((job, deliveries, None)),
+            Settlement::Postpone(retry, deliveries) => grouped.release.push((job, deliveries, Some(retry))),
             Settlement::Retry(retry, deliveries) => grouped.retry.push((job, deliveries, Some(retry))),
         }
     }

@@ -165,7 +165,7 @@ async fn a_worker_with_a_stable_name_resumes_its_pending_messages() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn messages_claimed_at_the_start_are_not_resumed_as_own_messages() {
-    let (backend, gate) = (store().await, Arc::new(Gate::default()));
+    let (backend, handled) = (store().await, Handled::default());
     add(&backend, 0..1100).await;
     // The worker's own pending messages take several calls. After them come released messages, which it claims at its
     // start.
@@ -177,17 +177,16 @@ async fn messages_claimed_at_the_start_are_not_resumed_as_own_messages() {
         .lease(Duration::from_secs(3600))
         .concurrency(1100)
         .consumer_name("name")
-        .state(gate.clone())
-        .handler(async |_: Raw, gate: Data<Arc<Gate>>| gate.pass().await));
-    wait_until("all started", async || gate.started() == 1100).await;
-    let rows = pending(&backend).await;
-    gate.open();
-    running.drain().await;
-    assert_eq!(rows.len(), 1100);
-    assert!(
-        rows.iter().all(|row| row.deliveries == 2),
-        "a message was delivered more than once after the start"
-    );
+        .state(handled.clone())
+        .handler(async |message: Message, handled: Data<Handled>| {
+            if message.attempt == 2 {
+                handled.count(number(&message));
+            }
+        }));
+    wait_until("all done", async || all_done(&backend).await).await;
+    let report = running.drain().await;
+    assert_eq!((report.received, report.acknowledged, handled.len()), (1100, 1100, 1100), "{report}");
+    assert!(handled.all_handled_once(), "a message was delivered more than once after the start");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

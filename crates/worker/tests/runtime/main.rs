@@ -9,3 +9,4 @@ mod outcomes;
 mod retries;
 mod scaling;
 mod support;
+mod suspects;

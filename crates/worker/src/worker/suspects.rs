@@ -1,0 +1,191 @@
+//! Suspects: messages that were in hand when their worker died, was frozen, or lost its lease. One of them may crash
+//! workers. These are the rules by which workers find it. They are pure functions; the queue applies them.
+//!
+//! A suspect has a level: 2, plus the number of times that a handler has begun with it since its last answer. The
+//! higher the level, the fewer suspects run at the same time. At the highest level, which is the delivery limit, a
+//! suspect runs alone: no other handler of the process runs.
+//!
+//! ```text
+//! 1,000 messages at a time, limit of 5 deliveries        level  2    3    4   5
+//!                                           suspects at a time  178  32   6   alone
+//! ```
+//!
+//! Any answer of a handler clears the suspect. If the worker dies again, the suspects that had begun reach the next
+//! level, in a smaller group. So each crash leaves fewer of them, and only a message that crashed its worker while it
+//! ran alone is dead-lettered. A message that was only read ahead never reaches the next level.
+
+use crate::retry_record::RetryRecord;
+
+/// The level of a message that is suspect for the first time.
+const FIRST_LEVEL: u64 = 2;
+
+/// Decides about suspects, from the delivery limit.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Suspects {
+    /// The level at which a suspect runs alone.
+    highest: u64,
+}
+
+/// The decision about a message that was claimed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// Every earlier delivery was answered or given back.
+    Clear,
+    /// Its worker may have died because of it. The number is its level.
+    Suspect(u64),
+    /// Its worker died while it ran alone.
+    Guilty,
+}
+
+impl Suspects {
+    /// Returns the rules for this delivery limit. With a limit of 1, a message that was in hand when its worker died
+    /// is still delivered once more, alone: otherwise the messages around it would be dead-lettered with it.
+    pub(crate) fn new(max_deliveries: u64) -> Suspects {
+        Suspects { highest: max_deliveries.max(FIRST_LEVEL) }
+    }
+
+    /// Decides about a message with this delivery count and this record.
+    pub(crate) fn judge(self, delivery: u64, record: Option<&RetryRecord>) -> Verdict {
+        if delivery < 2 {
+            return Verdict::Clear;
+        }
+        let (begun, alone) = record.map_or((0, false), |record| (record.begun, record.alone));
+        if alone && begun.saturating_add(1) >= self.highest {
+            return Verdict::Guilty;
+        }
+        Verdict::Suspect(begun.saturating_add(FIRST_LEVEL))
+    }
+
+    /// Records that a handler begins with a suspect of this level, in the delivery with this count.
+    pub(crate) fn begin(self, record: &mut RetryRecord, level: u64, delivery: u64) {
+        record.begun = record.begun.saturating_add(1);
+        record.begun_delivery = delivery;
+        record.alone = self.runs_alone(level);
+    }
+
+    /// Whether a suspect of this level runs alone.
+    pub(crate) fn runs_alone(self, level: u64) -> bool {
+        level >= self.highest
+    }
+
+    /// Returns how many suspects run at the same time if the highest of their levels is this one, in a worker that
+    /// handles `width` messages at the same time.
+    pub(crate) fn limit(self, level: u64, width: usize) -> usize {
+        let steps_left = self.highest.saturating_sub(level) as f64;
+        let share = steps_left / (self.highest - 1) as f64;
+        // The power of a whole number can be slightly too large, and would be rounded up to the next number.
+        ((width as f64).powf(share) - 1e-9).ceil().max(1.0) as usize
+    }
+}
+
+/// Corrects the record of a message whose last delivery was given back: a handler had begun with it, but its worker
+/// did not die. It may have drained. Returns whether the record has changed.
+///
+/// A delivery that was given back has the same count as the next one.
+pub(crate) fn forget_given_back(record: &mut RetryRecord, delivery: u64) -> bool {
+    let was_given_back = record.begun > 0 && record.begun_delivery >= delivery;
+    if was_given_back {
+        record.begun -= 1;
+        (record.begun_delivery, record.alone) = (0, false);
+    }
+    was_given_back
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(begun: u64, alone: bool) -> RetryRecord {
+        RetryRecord { begun, alone, ..RetryRecord::default() }
+    }
+
+    #[test]
+    fn a_message_in_hand_of_a_dead_worker_is_a_suspect() {
+        let suspects = Suspects::new(5);
+        assert_eq!(suspects.judge(1, None), Verdict::Clear);
+        assert_eq!(suspects.judge(1, Some(&record(4, true))), Verdict::Clear, "the delivery was given back");
+        assert_eq!(suspects.judge(2, None), Verdict::Suspect(2));
+        assert_eq!(suspects.judge(99, None), Verdict::Suspect(2), "it was only read ahead");
+        assert_eq!(suspects.judge(3, Some(&record(1, false))), Verdict::Suspect(3));
+        assert_eq!(suspects.judge(5, Some(&record(4, false))), Verdict::Suspect(6), "it was never alone");
+        assert_eq!(suspects.judge(2, Some(&record(4, true))), Verdict::Guilty);
+    }
+
+    #[test]
+    fn a_message_that_always_crashes_its_worker_has_max_deliveries() {
+        for (max_deliveries, deliveries) in [(1, 2), (2, 2), (3, 3), (5, 5), (8, 8)] {
+            let suspects = Suspects::new(max_deliveries);
+            let (mut begun, mut alone, mut delivery) = (0, false, 1);
+            while let Verdict::Suspect(level) = suspects.judge(delivery + 1, Some(&record(begun, alone))) {
+                (begun, alone) = (begun + 1, suspects.runs_alone(level));
+                delivery += 1;
+            }
+            assert_eq!(delivery, deliveries, "limit {max_deliveries}");
+            assert!(alone);
+        }
+    }
+
+    #[test]
+    fn a_delivery_that_was_given_back_is_no_evidence() {
+        let suspects = Suspects::new(2);
+        let mut begun = RetryRecord::default();
+        suspects.begin(&mut begun, 2, 7);
+        assert_eq!((begun.begun, begun.begun_delivery, begun.alone), (1, 7, true));
+        assert_eq!(suspects.judge(8, Some(&begun)), Verdict::Guilty);
+        assert!(!forget_given_back(&mut begun.clone(), 8), "the worker died");
+        assert!(forget_given_back(&mut begun, 7));
+        assert_eq!(begun, RetryRecord::default());
+        assert_eq!(suspects.judge(7, Some(&begun)), Verdict::Suspect(2));
+        assert!(!forget_given_back(&mut begun, 7));
+    }
+
+    #[test]
+    fn fewer_suspects_run_at_the_same_time_at_higher_levels() {
+        let limits = |max_deliveries, width| {
+            let suspects = Suspects::new(max_deliveries);
+            (2..=suspects.highest + 1).map(move |level| suspects.limit(level, width)).collect::<Vec<_>>()
+        };
+        assert_eq!(limits(5, 1000), [178, 32, 6, 1, 1]);
+        assert_eq!(limits(5, 8), [5, 3, 2, 1, 1]);
+        assert_eq!(limits(3, 16), [4, 1, 1]);
+        assert_eq!(limits(2, 1000), [1, 1]);
+        assert_eq!(limits(1, 1000), [1, 1]);
+        assert_eq!(limits(4, 1), [1, 1, 1, 1]);
+        assert!(Suspects::new(u64::MAX).limit(2, 1000) <= 1000);
+    }
+
+    /// One of 1,000 messages in hand crashes its worker. Counts the rounds in which handlers of the same duration run
+    /// until every message but that one is done.
+    fn rounds(max_deliveries: u64, width: usize, culprit: usize) -> usize {
+        let suspects = Suspects::new(max_deliveries);
+        let mut waiting: Vec<(usize, u64, bool)> = (0..width).map(|message| (message, 0, false)).collect();
+        for round in 0.. {
+            let level = |(_, begun, _): &(usize, u64, bool)| begun + FIRST_LEVEL;
+            waiting.retain(|(_, begun, alone)| {
+                suspects.judge(2, Some(&record(*begun, *alone))) != Verdict::Guilty
+            });
+            waiting.sort_by_key(|suspect| std::cmp::Reverse(level(suspect)));
+            let Some(highest) = waiting.first().map(level) else { return round };
+            let count = suspects.limit(highest, width).min(waiting.len());
+            if waiting[..count].iter().any(|(message, ..)| *message == culprit) {
+                for suspect in &mut waiting[..count] {
+                    *suspect = (suspect.0, suspect.1 + 1, suspects.runs_alone(highest));
+                }
+            } else {
+                waiting.drain(..count);
+            }
+        }
+        unreachable!()
+    }
+
+    #[test]
+    fn a_thousand_suspects_are_done_within_sixty_rounds() {
+        for culprit in [0, 1, 177, 178, 500, 999] {
+            let rounds = rounds(5, 1000, culprit);
+            assert!(rounds <= 30, "culprit {culprit}: {rounds} rounds");
+        }
+        assert!(rounds(8, 1000, 999) <= 60, "{}", rounds(8, 1000, 999));
+        // Nobody is guilty.
+        assert_eq!(rounds(5, 1000, usize::MAX), 6);
+    }
+}
