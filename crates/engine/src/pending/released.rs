@@ -62,6 +62,8 @@ impl Released {
 
     /// Removes the row that stores `time` in place of its delivery time: it was claimed, acknowledged or released
     /// again.
+    #[cold]
+    #[inline(never)]
     pub(super) fn remove(&mut self, id: StreamId, time: u64) {
         let removed = match time.checked_sub(WAITS) {
             Some(not_before_ms) => self.waiting.remove(&(not_before_ms, id)),
