@@ -1,7 +1,7 @@
 //! A cluster whose slots move and whose nodes fail while producers and workers use it: every add and acknowledgement
 //! happens exactly once, or the error says which ones may have happened.
 //!
-//! `MILLSTREAM_RESHARDINGS` sets how often the slot moves.
+//! `MILLSTREAM_RESHARDINGS` sets how often the slot moves in a long run, which also includes Valkey.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use millstream_worker::backend::{Acknowledgement, AddOutcome, ErrorKind, NewEntr
 use millstream_worker::{Admin, connect};
 
 use super::cases::{self, consumer, dead_letter, entry, reader};
-use super::peers::{Peer, REDIS_7_0, VALKEY_9_1};
+use super::peers::{REDIS_7_0, VALKEY_9_1};
 use super::servers::Cluster;
 
 const STREAM: &str = "resharded";
@@ -21,19 +21,25 @@ const PRODUCERS: usize = 3;
 /// How long each step of every second resharding takes. Meanwhile the slot is half moved.
 const PAUSE: Duration = Duration::from_millis(60);
 
+/// How often the slot moves in a long run.
+fn long_run() -> Option<u32> {
+    std::env::var("MILLSTREAM_RESHARDINGS").ok().map(|moves| moves.parse().expect("a number"))
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn resharding_redis_neither_loses_nor_duplicates() {
-    reshard(&REDIS_7_0).await;
+    let Some(cluster) = Cluster::start(&REDIS_7_0) else { return };
+    let cluster = reshard(cluster, long_run().unwrap_or(6)).await;
+    deny_asking(cluster).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn resharding_valkey_neither_loses_nor_duplicates() {
-    reshard(&VALKEY_9_1).await;
+    let (Some(moves), Some(cluster)) = (long_run(), Cluster::start(&VALKEY_9_1)) else { return };
+    reshard(cluster, moves).await;
 }
 
-async fn reshard(peer: &'static Peer) {
-    let Some(cluster) = Cluster::start(peer) else { return };
-    let moves = std::env::var("MILLSTREAM_RESHARDINGS").map_or(6, |moves| moves.parse().expect("a number"));
+async fn reshard(cluster: Cluster, moves: u32) -> Cluster {
     let backend = connect(&cluster.url()).await.unwrap();
     backend.create_group(STREAM, "g", Start::Beginning).await.unwrap();
     let end = Arc::new(AtomicBool::new(false));
@@ -48,7 +54,7 @@ async fn reshard(peer: &'static Peer) {
         }
         cluster
     });
-    let _cluster = resharding.await.unwrap();
+    let cluster = resharding.await.unwrap();
     end.store(true, Ordering::Relaxed);
     let mut sent = 0;
     for producer in producers {
@@ -70,12 +76,12 @@ async fn reshard(peer: &'static Peer) {
     let dead_letters = backend.stream(DEAD_LETTERS).await.unwrap().map_or(0, |info| info.length);
     assert_eq!(dead_letters, dead);
     assert_eq!(backend.pending_summary(STREAM, "g").await.unwrap().total, 0);
-    println!("{peer:?}: {moves} moves, {sent} added, {acknowledged} acknowledged, {dead} dead-lettered");
+    println!("{moves} moves, {sent} added, {acknowledged} acknowledged, {dead} dead-lettered");
+    cluster
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_user_without_asking_learns_which_permission_is_missing() {
-    let Some(cluster) = Cluster::start(&REDIS_7_0) else { return };
+/// A user who may not send ASKING learns which permission is missing.
+async fn deny_asking(cluster: Cluster) {
     let user = ["ACL", "SETUSER", "limited", "on", ">secret", "~*", "+ping", "+cluster|slots", "+xadd"];
     cluster.cli_all(&user);
     let backend = connect(&cluster.url().replace("//", "//limited:secret@")).await.unwrap();
