@@ -12,6 +12,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt;
 
+use millstream_worker::Reason;
 use millstream_worker::backend::StreamId;
 use serde_json::{Value, json};
 
@@ -27,6 +28,7 @@ use crate::steps::POISON_EXIT;
 pub(crate) struct Limits {
     pub lease_ms: u64,
     pub max_deliveries: u64,
+    pub max_attempts: u64,
     /// Whether a worker lost leases without recording which messages they belonged to.
     pub unknown_lost_leases: bool,
 }
@@ -44,8 +46,8 @@ pub(crate) struct Account {
     pub lost: u64,
     /// Dead letters by reason.
     pub reasons: BTreeMap<String, u64>,
-    /// Number of messages that a handler could finish, but that are dead because too many workers died with them.
-    pub worn_out: u64,
+    /// Number of messages that a handler could finish, but that are dead.
+    pub good_dead: u64,
     /// Number of messages that a handler finished and that are dead nevertheless.
     pub dead_though_done: u64,
     /// Number of repeated completions, by cause.
@@ -85,15 +87,16 @@ impl Account {
             matches!(kind, Some(MessageKind::Killing | MessageKind::Exiting))
         };
         for (id, runs) in runs.by_id.iter().filter(|(id, _)| kills(id)) {
-            if runs.len() as u64 > limits.max_deliveries {
-                account.violations.push(format!("{id} was started {} times", runs.len()));
+            let unanswered = runs.iter().rev().take_while(|run| !run.answered).count();
+            if unanswered as u64 > limits.max_deliveries {
+                account.violations.push(format!("{id} was started {unanswered} times without an answer"));
             }
         }
         account
     }
 
     fn count_faults(&mut self, lines: &[Line]) {
-        const FAULTS: [&str; 8] = [
+        const FAULTS: [&str; 9] = [
             "killed",
             "frozen",
             "draining",
@@ -102,6 +105,7 @@ impl Account {
             "cut-in-a-reply",
             "half-open",
             "stalled",
+            "outage",
         ];
         for line in lines {
             if FAULTS.contains(&&*line.event) {
@@ -173,8 +177,12 @@ impl Account {
             match dead_letter.reason {
                 Some(reason) if message.kind.may_die_of(reason) => {
                     *self.reasons.entry(reason.to_string()).or_default() += 1;
-                    let too_few = dead_letter.deliveries < limits.max_deliveries;
-                    if reason == millstream_worker::Reason::MaxDeliveries && too_few {
+                    let least = match reason {
+                        Reason::MaxDeliveries => limits.max_deliveries,
+                        Reason::MaxAttempts => limits.max_attempts,
+                        _ => 1,
+                    };
+                    if dead_letter.deliveries < least {
                         let what = format!("has only {} deliveries", dead_letter.deliveries);
                         self.violations.push(format!("the dead letter of {origin} {what}"));
                     }
@@ -183,7 +191,7 @@ impl Account {
                     wrong(&format!("gives {reason:?} as the reason for a message that is {:?}", message.kind))
                 }
             }
-            self.worn_out += u64::from(message.kind.can_be_done());
+            self.good_dead += u64::from(message.kind.can_be_done());
             let was_done =
                 runs.by_id.get(&origin).is_some_and(|runs| runs.iter().any(|run| run.done.is_some()));
             self.dead_though_done += u64::from(was_done);
@@ -241,7 +249,7 @@ impl Account {
             "pending": self.pending,
             "lost": self.lost,
             "reasons": self.reasons,
-            "worn_out": self.worn_out,
+            "good_dead": self.good_dead,
             "dead_though_done": self.dead_though_done,
             "duplicates": duplicates,
             "faults": self.faults,
@@ -261,8 +269,8 @@ impl fmt::Display for Account {
         )?;
         writeln!(
             f,
-            "  dead: {:?}, {} killed too often, {} although done",
-            self.reasons, self.worn_out, self.dead_though_done
+            "  dead: {:?}, {} good, {} although done",
+            self.reasons, self.good_dead, self.dead_though_done
         )?;
         let causes: Vec<String> =
             self.duplicates.iter().map(|(cause, count)| format!("{count} {cause}")).collect();

@@ -25,7 +25,9 @@ use crate::store::{self, Store};
 
 /// Lease of the workers.
 const LEASE: Duration = Duration::from_millis(1500);
-const MAX_DELIVERIES: u64 = 6;
+/// Many enough that a good message does not reach it, although workers die of other causes all the time.
+const MAX_DELIVERIES: u64 = 8;
+const MAX_ATTEMPTS: u64 = 12;
 /// Number of worker processes on a server.
 const WORKERS: u64 = 4;
 /// Number of producer processes on a server.
@@ -35,6 +37,8 @@ const PRODUCERS: u64 = 2;
 const DELAYED_MESSAGES: u64 = 5;
 /// Number of messages per round of faults.
 const MESSAGES_PER_ROUND: u64 = 200;
+/// How long all handlers fail in an outage of what they depend on.
+const OUTAGE: Duration = Duration::from_secs(3);
 /// Interval at which the supervisor checks its processes.
 const TICK: Duration = Duration::from_millis(20);
 /// Longest time to finish all messages after the last fault. The machine may be slow.
@@ -66,6 +70,7 @@ pub(crate) struct Campaign {
     starts: u64,
     server_back_at: Option<Instant>,
     stall_ends_at: Option<Instant>,
+    outage_ends_at: Option<Instant>,
     runtime: Runtime,
 }
 
@@ -90,7 +95,7 @@ impl Campaign {
         let journal_file = folder.join("journal");
         let store = Store::start(kind, folder);
         let acknowledges_early = program == Program::AcknowledgesEarly;
-        let proxy = store.has_server().then(|| Proxy::start(store.port));
+        let proxy = store.only_port().map(Proxy::start);
         let mut campaign = Campaign {
             seed,
             size,
@@ -106,6 +111,7 @@ impl Campaign {
             starts: 0,
             server_back_at: None,
             stall_ends_at: None,
+            outage_ends_at: None,
             runtime: tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime"),
         };
         campaign.processes = campaign
@@ -118,10 +124,11 @@ impl Campaign {
 
     /// Returns the role of each process.
     fn roles(&self, acknowledges_early: bool) -> Vec<Role> {
-        let port = self.proxy.as_ref().map_or(0, |proxy| proxy.port);
+        let proxy = self.proxy.as_ref().map(|proxy| proxy.port);
         let pace = self.size.time.div_f64(self.size.messages as f64);
         let role = |name: String| Role {
-            url: self.store.url(port),
+            url: self.store.url(proxy),
+            outage: self.outage_file(),
             journal: self.journal_file.clone(),
             name,
             workers: Vec::new(),
@@ -130,6 +137,7 @@ impl Campaign {
             seed: self.seed,
             lease: LEASE,
             max_deliveries: MAX_DELIVERIES,
+            max_attempts: MAX_ATTEMPTS,
             death: None,
             acknowledges_early,
             watches: false,
@@ -156,7 +164,8 @@ impl Campaign {
     /// Injects all faults while the producers send.
     fn inject_faults(&mut self) {
         let rounds = self.size.messages.div_ceil(MESSAGES_PER_ROUND);
-        let mut schedule = Fault::schedule(self.store.has_server(), rounds, &mut self.random);
+        let mut schedule =
+            Fault::schedule(self.proxy.is_some(), self.store.has_server(), rounds, &mut self.random);
         let every = self.size.time.div_f64(schedule.len() as f64).as_millis() as u64;
         let mut next = Instant::now() + Duration::from_secs(1);
         while !(schedule.is_empty() && self.has_produced()) {
@@ -179,9 +188,14 @@ impl Campaign {
             Fault::Freeze => self.signal_random(fault, true, Signal::STOP),
             Fault::KillServer => {
                 self.journal.record(fault.name(), [""; 0]);
-                self.store.kill_server();
+                self.store.kill_servers();
                 let away = Duration::from_millis(self.random.between(100, 2000));
                 self.server_back_at = Some(Instant::now() + away);
+            }
+            Fault::Outage => {
+                self.journal.record(fault.name(), [""; 0]);
+                std::fs::write(self.outage_file(), "").expect("begin an outage");
+                self.outage_ends_at = Some(Instant::now() + OUTAGE);
             }
             Fault::Cut | Fault::CutInAReply | Fault::HalfOpen | Fault::Stall => {
                 let Some(proxy) = &self.proxy else { return };
@@ -219,13 +233,18 @@ impl Campaign {
         let now = Instant::now();
         if self.server_back_at.is_some_and(|time| time <= now) {
             self.server_back_at = None;
-            self.store.start_server();
+            self.store.start_servers();
             self.journal.record("server-back", [""; 0]);
         }
         if self.stall_ends_at.is_some_and(|time| time <= now) {
             self.stall_ends_at = None;
             self.proxy.iter().for_each(|proxy| proxy.stall(false));
             self.journal.record("stall-ended", [""; 0]);
+        }
+        if self.outage_ends_at.is_some_and(|time| time <= now) {
+            self.outage_ends_at = None;
+            std::fs::remove_file(self.outage_file()).expect("end an outage");
+            self.journal.record("outage-ended", [""; 0]);
         }
         for at in 0..self.processes.len() {
             if self.processes[at].frozen_until.is_some_and(|time| time <= now) {
@@ -270,6 +289,7 @@ impl Campaign {
         let now = Instant::now();
         self.server_back_at = self.server_back_at.map(|_| now);
         self.stall_ends_at = self.stall_ends_at.map(|_| now);
+        self.outage_ends_at = self.outage_ends_at.map(|_| now);
         self.processes.iter_mut().for_each(|process| process.thaw(&self.journal));
         self.wait_until("all messages are done", |campaign| campaign.lag_and_pending() == Some((0, 0)));
     }
@@ -346,6 +366,7 @@ impl Campaign {
         let limits = Limits {
             lease_ms: LEASE.as_millis() as u64,
             max_deliveries: MAX_DELIVERIES,
+            max_attempts: MAX_ATTEMPTS,
             unknown_lost_leases,
         };
         Account::compute(&self.lines(), &snapshot, limits)
@@ -353,7 +374,12 @@ impl Campaign {
 
     /// Opens a connection of the supervisor to the store, not through the proxy.
     fn connect(&self) -> Arc<dyn Admin> {
-        self.runtime.block_on(connect(&self.store.url(self.store.port))).expect("reach the store")
+        self.runtime.block_on(connect(&self.store.url(None))).expect("reach the store")
+    }
+
+    /// While this file exists, all handlers fail.
+    fn outage_file(&self) -> PathBuf {
+        self.folder.join("outage")
     }
 
     fn lines(&self) -> Vec<Line> {

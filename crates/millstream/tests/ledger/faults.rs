@@ -23,23 +23,17 @@ pub(crate) enum Fault {
     HalfOpen,
     /// All connections are stalled for longer than a lease.
     Stall,
+    /// All handlers fail for a while, as if a service that they call was down.
+    Outage,
 }
 
 impl Fault {
-    /// Faults for processes with an embedded store.
-    const OF_PROCESSES: [Fault; 3] = [Fault::KillWorker, Fault::Freeze, Fault::Drain];
-    /// Faults for processes with a server.
-    const OF_SERVERS: [Fault; 9] = [
-        Fault::KillWorker,
-        Fault::KillProducer,
-        Fault::Freeze,
-        Fault::Drain,
-        Fault::KillServer,
-        Fault::Cut,
-        Fault::CutInAReply,
-        Fault::HalfOpen,
-        Fault::Stall,
-    ];
+    /// Faults for processes with any store.
+    const OF_PROCESSES: [Fault; 4] = [Fault::KillWorker, Fault::Freeze, Fault::Drain, Fault::Outage];
+    /// Faults that need a server.
+    const OF_SERVERS: [Fault; 2] = [Fault::KillProducer, Fault::KillServer];
+    /// Faults that need a proxy.
+    const OF_CONNECTIONS: [Fault; 4] = [Fault::Cut, Fault::CutInAReply, Fault::HalfOpen, Fault::Stall];
 
     /// Its name in the journal.
     pub(crate) fn name(self) -> &'static str {
@@ -52,13 +46,21 @@ impl Fault {
             Fault::CutInAReply => "cut-in-a-reply",
             Fault::HalfOpen => "half-open",
             Fault::Stall => "stalled",
+            Fault::Outage => "outage",
         }
     }
 
     /// Returns all possible faults, each this number of times, in random order.
-    pub(crate) fn schedule(has_server: bool, rounds: u64, random: &mut Random) -> Vec<Fault> {
-        let all: &[Fault] = if has_server { &Fault::OF_SERVERS } else { &Fault::OF_PROCESSES };
-        let mut schedule: Vec<Fault> = (0..rounds).flat_map(|_| all).copied().collect();
+    pub(crate) fn schedule(
+        has_proxy: bool,
+        has_server: bool,
+        rounds: u64,
+        random: &mut Random,
+    ) -> Vec<Fault> {
+        let mut all = Fault::OF_PROCESSES.to_vec();
+        all.extend(has_server.then_some(Fault::OF_SERVERS).into_iter().flatten());
+        all.extend(has_proxy.then_some(Fault::OF_CONNECTIONS).into_iter().flatten());
+        let mut schedule: Vec<Fault> = (0..rounds).flat_map(|_| all.clone()).collect();
         for at in (1..schedule.len()).rev() {
             schedule.swap(at, random.below(at as u64 + 1) as usize);
         }

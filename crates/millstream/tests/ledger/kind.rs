@@ -84,12 +84,11 @@ impl MessageKind {
         matches!(self, MessageKind::Ordinary | MessageKind::Slow | MessageKind::Stuck | MessageKind::Flaky)
     }
 
-    /// Whether it may be a dead letter for this reason. Any message may reach the maximum number of deliveries,
-    /// because workers are killed for other reasons too.
+    /// Whether it may be a dead letter for this reason. A message that a handler can finish may not be dead at all,
+    /// although it may be in hand when workers die, and fails during an outage.
     pub(crate) fn may_die_of(self, reason: Reason) -> bool {
         match reason {
-            Reason::MaxDeliveries => self != MessageKind::Later,
-            Reason::MaxAttempts => !self.can_be_done() && self != MessageKind::Later,
+            Reason::MaxDeliveries | Reason::MaxAttempts => !self.can_be_done() && self != MessageKind::Later,
             Reason::Panic => self == MessageKind::Panicking,
             Reason::Rejected => self == MessageKind::Rejected,
             _ => false,

@@ -80,13 +80,13 @@ impl ManagedProcess {
                 let run = format!("WORKER=$PPID exec sh {}", script.display());
                 command.args(["work", "--url", &role.url, "--stream", STREAM, "--group", GROUP]);
                 command.args(["--exec", &run, "--concurrency", "4", "--lease", &lease]);
-                command.args(["--max-attempts", &role.max_deliveries.to_string()]);
                 command.args(["--max-deliveries", &role.max_deliveries.to_string()]);
+                command.args(["--max-attempts", &role.max_attempts.to_string()]);
                 command.args(["--backoff", "50ms..500ms", "--drain", "5s", "--log", "debug"]);
                 if let Some((name, true)) = role.workers.first() {
                     command.args(["--consumer", name]);
                 }
-                command.env("JOURNAL", &role.journal);
+                command.env("JOURNAL", &role.journal).env("OUTAGE", &role.outage);
                 command
             }
             _ => {

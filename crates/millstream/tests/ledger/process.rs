@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::future::pending;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -84,8 +85,12 @@ fn start_workers(role: &Role, backend: &Arc<dyn Admin>, draining: &CancellationT
     let mut workers = JoinSet::new();
     for (name, survives_restart) in &role.workers {
         let journal = Arc::new(Journal::open(&role.journal, name));
-        let context =
-            HandlerContext { journal: Arc::clone(&journal), plan: Arc::clone(&plan), lease: role.lease };
+        let context = HandlerContext {
+            journal: Arc::clone(&journal),
+            plan: Arc::clone(&plan),
+            lease: role.lease,
+            outage: role.outage.clone(),
+        };
         let name = if *survives_restart { WorkerName::given(name.clone()) } else { WorkerName::unique() };
         let recording = Recording {
             inner: Arc::clone(backend),
@@ -101,8 +106,8 @@ fn start_workers(role: &Role, backend: &Arc<dyn Admin>, draining: &CancellationT
             .consumer_name(name)
             .concurrency(4)
             .retry(Backoff::exponential(Duration::from_millis(50)..Duration::from_millis(500)))
-            .max_attempts(role.max_deliveries)
             .max_deliveries(role.max_deliveries)
+            .max_attempts(role.max_attempts)
             .lease(role.lease)
             .drain(DRAIN)
             .build()
@@ -126,6 +131,8 @@ struct HandlerContext {
     journal: Arc<Journal>,
     plan: Arc<Plan>,
     lease: Duration,
+    /// While this file exists, every handler fails.
+    outage: PathBuf,
 }
 
 impl HandlerContext {
@@ -145,17 +152,31 @@ async fn handle(message: Message, context: Data<HandlerContext>) -> Result<Outco
     };
     sleep(half).await;
     context.plan.pass(Step::Middle, &context.journal);
+    if context.outage.exists() {
+        context.record("failed", &message);
+        return Err(HandlerError::retry("the service is down"));
+    }
     match kind {
         MessageKind::Ordinary | MessageKind::Slow => {}
         MessageKind::Stuck if message.attempt == 1 => std::thread::sleep(context.lease.mul_f64(1.5)),
         MessageKind::Stuck => {}
         MessageKind::Flaky if message.attempt <= 1 + message.id.ms % 2 => {
+            context.record("failed", &message);
             return Err(HandlerError::retry("not yet"));
         }
         MessageKind::Flaky => {}
-        MessageKind::Failing => return Err(HandlerError::retry("never")),
-        MessageKind::Panicking => panic!("the message asks for a panic"),
-        MessageKind::Rejected => return Ok(Outcome::reject("not this")),
+        MessageKind::Failing => {
+            context.record("failed", &message);
+            return Err(HandlerError::retry("never"));
+        }
+        MessageKind::Panicking => {
+            context.record("failed", &message);
+            panic!("the message asks for a panic");
+        }
+        MessageKind::Rejected => {
+            context.record("failed", &message);
+            return Ok(Outcome::reject("not this"));
+        }
         MessageKind::Killing => die("poison", &context.journal),
         MessageKind::Exiting => {
             context.journal.record("dying", [POISON_EXIT]);

@@ -20,6 +20,8 @@ pub(crate) struct Role {
     /// URL of the store.
     pub url: String,
     pub journal: PathBuf,
+    /// While this file exists, its handlers fail.
+    pub outage: PathBuf,
     /// Name of the process in the journal.
     pub name: String,
     /// Names of its workers, and whether they keep them across restarts.
@@ -31,6 +33,7 @@ pub(crate) struct Role {
     pub seed: u64,
     pub lease: Duration,
     pub max_deliveries: u64,
+    pub max_attempts: u64,
     /// The step at which it kills itself, and at which occurrence of the step.
     pub death: Option<(Step, u64)>,
     /// Whether its workers have a bug for the ledger to find.
@@ -51,6 +54,7 @@ impl Role {
         json!({
             "url": self.url,
             "journal": self.journal.to_str(),
+            "outage": self.outage.to_str(),
             "name": self.name,
             "workers": self.workers,
             "numbers": self.numbers,
@@ -58,6 +62,7 @@ impl Role {
             "seed": self.seed,
             "lease_ms": self.lease.as_millis() as u64,
             "max_deliveries": self.max_deliveries,
+            "max_attempts": self.max_attempts,
             "death": self.death.map(|(step, times)| (step.name(), times)),
             "acknowledges_early": self.acknowledges_early,
             "watches": self.watches,
@@ -72,6 +77,7 @@ impl Role {
         Some(Role {
             url: text("url")?,
             journal: text("journal")?.into(),
+            outage: text("outage")?.into(),
             name: text("name")?,
             workers: value["workers"].as_array()?.iter().map(worker).collect::<Option<_>>()?,
             numbers: value["numbers"][0].as_u64().zip(value["numbers"][1].as_u64()),
@@ -79,6 +85,7 @@ impl Role {
             seed: value["seed"].as_u64()?,
             lease: time("lease_ms")?,
             max_deliveries: value["max_deliveries"].as_u64()?,
+            max_attempts: value["max_attempts"].as_u64()?,
             death: death[0].as_str().and_then(Step::parse).zip(death[1].as_u64()),
             acknowledges_early: value["acknowledges_early"].as_bool()?,
             watches: value["watches"].as_bool()?,
@@ -91,6 +98,7 @@ fn a_role_survives_json() {
     let role = Role {
         url: "memory:".to_owned(),
         journal: "/tmp/journal".into(),
+        outage: "/tmp/outage".into(),
         name: "worker-1".to_owned(),
         workers: vec![("a".to_owned(), true), ("b".to_owned(), false)],
         numbers: Some((1, 9)),
@@ -98,6 +106,7 @@ fn a_role_survives_json() {
         seed: 3,
         lease: Duration::from_secs(1),
         max_deliveries: 6,
+        max_attempts: 12,
         death: Some((Step::AckSent, 2)),
         acknowledges_early: true,
         watches: true,

@@ -21,6 +21,8 @@ pub(crate) struct Run {
     pub began: usize,
     /// Journal line at which it finished.
     pub done: Option<usize>,
+    /// Whether the handler returned an outcome or panicked.
+    pub answered: bool,
     /// Journal line at which the store acknowledged it.
     pub acked: Option<usize>,
     /// Whether the worker was about to acknowledge.
@@ -83,9 +85,12 @@ impl Runs {
                 }
                 "done" => {
                     for id in line.ids() {
-                        runs.end_of(line, id, &lease_times, |run| run.done = Some(at));
+                        runs.end_of(line, id, &lease_times, |run| {
+                            (run.done, run.answered) = (Some(at), true)
+                        });
                     }
                 }
+                "failed" => runs.of(line, |run| run.answered = true),
                 // While a message is being acknowledged, its pending row may be missing because the store has applied
                 // the acknowledgement.
                 "lost" => runs.of(line, |run| run.lost |= !run.acking),

@@ -1,5 +1,5 @@
-//! The store of a campaign: a server that is killed and restarted on its folder, or a folder that a process opens as
-//! an embedded store.
+//! The store of a campaign: a server or a cluster whose nodes are killed and restarted on their folders, or a folder
+//! that a process opens as an embedded store.
 
 use std::fs::{File, OpenOptions};
 use std::net::TcpListener;
@@ -13,12 +13,16 @@ use crate::support::wire::{Client, Outcome};
 
 /// Longest time for a server to start.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
+/// Number of nodes of a cluster.
+const CLUSTER_NODES: u64 = 3;
 
 /// The kind of store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StoreKind {
     Millstream,
     Peer(&'static Peer),
+    /// Three nodes of this server that share the slots.
+    Cluster(&'static Peer),
     Embedded,
 }
 
@@ -26,20 +30,39 @@ pub(crate) enum StoreKind {
 pub(crate) struct Store {
     kind: StoreKind,
     folder: PathBuf,
-    /// Port of its server on 127.0.0.1. It stays the same after a restart.
-    pub port: u16,
-    server: Option<Child>,
+    /// None if the store is embedded, one for a server, three for a cluster.
+    nodes: Vec<Node>,
+}
+
+/// A server process.
+struct Node {
+    folder: PathBuf,
+    /// Its port on 127.0.0.1. It stays the same after a restart.
+    port: u16,
+    process: Option<Child>,
 }
 
 impl Store {
-    /// Creates the folder, and starts the server if there is one.
+    /// Creates the folders, and starts the servers if there are any.
     pub(crate) fn start(kind: StoreKind, folder: &Path) -> Store {
         let folder = folder.join("store");
+        let node = |number: u64, port: u16| {
+            let folder = folder.join(format!("node-{number}"));
+            std::fs::create_dir_all(&folder).expect("create a folder for a server");
+            Node { folder, port, process: None }
+        };
+        let nodes = match kind {
+            StoreKind::Embedded => Vec::new(),
+            StoreKind::Cluster(_) => {
+                (1..=CLUSTER_NODES).map(|number| node(number, free_cluster_port())).collect()
+            }
+            StoreKind::Millstream | StoreKind::Peer(_) => vec![node(1, free_port())],
+        };
         std::fs::create_dir_all(&folder).expect("create a folder for the store");
-        let mut store = Store { kind, folder, port: 0, server: None };
-        if store.has_server() {
-            store.port = free_port();
-            store.start_server();
+        let mut store = Store { kind, folder, nodes };
+        store.start_servers();
+        if let StoreKind::Cluster(_) = kind {
+            store.form_cluster();
         }
         store
     }
@@ -49,52 +72,93 @@ impl Store {
         self.kind != StoreKind::Embedded
     }
 
-    /// Returns the URL of the store with this port.
-    pub(crate) fn url(&self, port: u16) -> String {
-        match self.kind {
-            StoreKind::Embedded => format!("embedded:{}", self.folder.display()),
-            _ => format!("redis://127.0.0.1:{port}"),
+    /// The port of its only server. A client can then reach the store through a proxy, which is not possible with a
+    /// cluster, because its nodes tell clients their own ports.
+    pub(crate) fn only_port(&self) -> Option<u16> {
+        match &*self.nodes {
+            [node] => Some(node.port),
+            _ => None,
         }
     }
 
-    /// Kills the server with SIGKILL.
-    pub(crate) fn kill_server(&mut self) {
-        if let Some(mut server) = self.server.take() {
-            // Both fail only if the process has already ended.
-            let _ = server.kill();
-            let _ = server.wait();
-        }
-    }
-
-    /// Starts the server on its folder, and waits until it replies.
-    pub(crate) fn start_server(&mut self) {
-        self.server = Some(self.launch());
-        let deadline = Instant::now() + START_TIMEOUT;
-        while !replies_to_ping(self.port) {
-            let ended = self.server.as_mut().and_then(|server| server.try_wait().ok().flatten());
-            if ended.is_some() {
-                // Another process may use the port for a moment.
-                self.server = Some(self.launch());
+    /// Returns the URL of the store. `proxy` is a port to use instead of the server's own.
+    pub(crate) fn url(&self, proxy: Option<u16>) -> String {
+        match &*self.nodes {
+            [] => format!("embedded:{}", self.folder.display()),
+            [node] => format!("redis://127.0.0.1:{}", proxy.unwrap_or(node.port)),
+            [first, second, ..] => {
+                format!("redis+cluster://127.0.0.1:{},127.0.0.1:{}", first.port, second.port)
             }
-            assert!(Instant::now() < deadline, "{:?} does not start:\n{}", self.kind, self.output());
-            std::thread::sleep(Duration::from_millis(50));
         }
     }
 
-    fn launch(&self) -> Child {
-        let port = self.port.to_string();
+    /// Kills the server with SIGKILL, or all nodes of the cluster.
+    pub(crate) fn kill_servers(&mut self) {
+        for node in &mut self.nodes {
+            if let Some(mut process) = node.process.take() {
+                // Both fail only if the process has already ended.
+                let _ = process.kill();
+                let _ = process.wait();
+            }
+        }
+    }
+
+    /// Starts the servers on their folders, and waits until they reply.
+    pub(crate) fn start_servers(&mut self) {
+        for at in 0..self.nodes.len() {
+            self.nodes[at].process = Some(self.launch(&self.nodes[at]));
+        }
+        let deadline = Instant::now() + START_TIMEOUT;
+        for at in 0..self.nodes.len() {
+            while !replies_to_ping(self.nodes[at].port) {
+                let ended =
+                    self.nodes[at].process.as_mut().and_then(|process| process.try_wait().ok().flatten());
+                if ended.is_some() {
+                    // Another process may use the port for a moment.
+                    self.nodes[at].process = Some(self.launch(&self.nodes[at]));
+                }
+                assert!(Instant::now() < deadline, "{:?} does not start:\n{}", self.kind, self.output());
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        }
+    }
+
+    /// Distributes the slots of a new cluster, and waits until all nodes know about it.
+    fn form_cluster(&self) {
+        let addresses = self.nodes.iter().map(|node| format!("127.0.0.1:{}", node.port));
+        let created = Command::new("redis-cli")
+            .args(["--cluster", "create"])
+            .args(addresses)
+            .args(["--cluster-replicas", "0", "--cluster-yes"])
+            .output()
+            .expect("run redis-cli");
+        assert!(created.status.success(), "{}", String::from_utf8_lossy(&created.stdout));
+        let deadline = Instant::now() + START_TIMEOUT;
+        for node in &self.nodes {
+            while !is_cluster_ready(node.port) {
+                assert!(Instant::now() < deadline, "the cluster is not ready:\n{}", self.output());
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        }
+    }
+
+    fn launch(&self, node: &Node) -> Child {
+        let port = node.port.to_string();
         let log = OpenOptions::new().create(true).append(true).open(self.log_file()).expect("open the log");
         let mut command = match self.kind {
-            StoreKind::Peer(peer) => Command::new(peer.program()),
+            StoreKind::Peer(peer) | StoreKind::Cluster(peer) => Command::new(peer.program()),
             _ => Command::new(env!("CARGO_BIN_EXE_millstream")),
         };
         match self.kind {
-            StoreKind::Peer(_) => command.args(["--bind", "127.0.0.1", "--save", ""]),
+            StoreKind::Peer(_) | StoreKind::Cluster(_) => command.args(["--bind", "127.0.0.1", "--save", ""]),
             _ => command.arg("serve"),
         };
+        if let StoreKind::Cluster(_) = self.kind {
+            command.args(["--cluster-enabled", "yes", "--cluster-node-timeout", "10000"]);
+        }
         command
             .args(["--port", &port, "--appendonly", "yes", "--appendfsync", "always", "--dir"])
-            .arg(&self.folder)
+            .arg(&node.folder)
             .stdin(Stdio::null())
             .stdout(File::try_clone(&log).expect("share the log"))
             .stderr(log)
@@ -113,7 +177,7 @@ impl Store {
 
 impl Drop for Store {
     fn drop(&mut self) {
-        self.kill_server();
+        self.kill_servers();
     }
 }
 
@@ -126,4 +190,20 @@ fn replies_to_ping(port: u16) -> bool {
 fn free_port() -> u16 {
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("bind a free port");
     listener.local_addr().expect("the address just bound").port()
+}
+
+/// Returns a free port such that the port 10,000 above it is free too. Nodes of a cluster talk to each other there.
+fn free_cluster_port() -> u16 {
+    let is_free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
+    loop {
+        let port = 20_000 + free_port() % 20_000;
+        if is_free(port) && is_free(port + 10_000) {
+            return port;
+        }
+    }
+}
+
+fn is_cluster_ready(port: u16) -> bool {
+    let info = Command::new("redis-cli").args(["-p", &port.to_string(), "CLUSTER", "INFO"]).output();
+    info.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains("cluster_state:ok"))
 }
