@@ -1,6 +1,6 @@
 //! Heartbeats: what each running worker of a group publishes in the store, and how to read it.
 //!
-//! Every five seconds a worker sets one field of the hash that [`workers_key`](crate::names::workers_key) names. The field is
+//! Every five seconds a worker sets one field of the hash that [`workers_key`] names. The field is
 //! the worker's instance id, which no other process has. The value is a [`Heartbeat`] as JSON. A worker that drains
 //! removes its field. The field of a worker that crashed stays for [`KEPT_FOR`]; then another worker removes it.
 //!
