@@ -69,8 +69,10 @@ fn take_over(store: &TestStore) {
     store.add(ORDERS);
     let (by_old, stop) = (Mutex::new(Vec::new()), AtomicBool::new(false));
     let old = |name| OldConsumer { name, client: store.client(), handled: &by_old };
-    // One consumer has crashed with five messages.
-    assert_eq!(old("crashed").read().len(), 5);
+    // One consumer has crashed with five messages, which it had delivered often: some programs retry with XCLAIM.
+    for (id, _) in old("crashed").read() {
+        store.call(&["XCLAIM", "orders", "billing", "crashed", "0", &id, "RETRYCOUNT", "50"]);
+    }
     let workers = thread::scope(|scope| {
         scope.spawn(|| old("slow").work(&stop));
         wait_until("the old consumer to work", || by_old.lock().expect("no panic").len() >= 5);
