@@ -120,9 +120,9 @@ fn a_duplicate_needs_a_cause() {
 
 #[test]
 fn too_many_runs_are_a_violation() {
-    let many = "200 8:worker begin 1-0 2 .\n".repeat(4);
+    let many = "200 8:worker begin 1-0 2 .\n".repeat(6);
     let found = |journal: &[&str], kind| account(journal, &snapshot(kind)).violations;
-    let too_many = "1-0 was started 4 times without an answer".to_owned();
+    let too_many = "1-0 was started 6 times without an answer".to_owned();
     assert!(found(&[SENT, &many], MessageKind::Killing).contains(&too_many));
     assert!(!found(&[SENT, &many], MessageKind::Ordinary).contains(&too_many));
     let failed = "210 8:worker failed 1-0 2 .\n";
