@@ -419,7 +419,7 @@ impl WorkerBuilder {
             .collect();
         let subscriptions = self.streams.iter().zip(&metrics).map(|(stream, metrics)| {
             let dead_letters = self.dead_letters.clone().unwrap_or_else(|| dead_letters_of(stream));
-            Subscription::new(stream, &group, &consumer, dead_letters, metrics)
+            Arc::new(Subscription::new(stream, &group, &consumer, dead_letters, metrics))
         });
         let subscriptions = Subscriptions::new(subscriptions);
         let pattern = self.pattern.map(|glob| {

@@ -49,7 +49,7 @@ pub(crate) async fn check(core: &Core) -> Result<(), Error> {
 fn new_subscription(core: &Core, pattern: &Pattern, name: &str) -> Arc<Subscription> {
     let dead_letters = pattern.dead_letters.clone().unwrap_or_else(|| dead_letters_of(name));
     let (group, consumer) = (&core.settings.group, &core.settings.consumer);
-    Subscription::discovered(name, group, consumer, dead_letters, &pattern.metrics)
+    Arc::new(Subscription::new(name, group, consumer, dead_letters, &pattern.metrics).discovered())
 }
 
 /// Looks for streams until the worker drains. Sends each stream that the worker has joined to `joined`.

@@ -18,7 +18,7 @@ use crate::backend::StreamId;
 const ALONE_WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// Longest wait until the answers about suspects are in the store. It takes longer only if the store refuses a dead
-/// letter or is away.
+/// letter or is unreachable.
 const SETTLE_WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// Suspects that a handler has begun with.

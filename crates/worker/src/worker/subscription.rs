@@ -79,16 +79,6 @@ impl Subscription {
         consumer: &Arc<str>,
         dead_letters: String,
         metrics: &Arc<WorkerMetrics>,
-    ) -> Arc<Subscription> {
-        Arc::new(Subscription::with(stream, group, consumer, dead_letters, metrics))
-    }
-
-    fn with(
-        stream: &str,
-        group: &Arc<str>,
-        consumer: &Arc<str>,
-        dead_letters: String,
-        metrics: &Arc<WorkerMetrics>,
     ) -> Subscription {
         let origin = Origin {
             subscription: SubscriptionId::new(),
@@ -122,18 +112,11 @@ impl Subscription {
         }
     }
 
-    /// Creates the subscription of a stream that a pattern has found. Its outages are not logged one by one.
-    pub(crate) fn discovered(
-        stream: &str,
-        group: &Arc<str>,
-        consumer: &Arc<str>,
-        dead_letters: String,
-        metrics: &Arc<WorkerMetrics>,
-    ) -> Arc<Subscription> {
-        let mut subscription = Subscription::with(stream, group, consumer, dead_letters, metrics);
-        subscription.is_discovered = true;
-        subscription.outage = Outage::unlogged();
-        Arc::new(subscription)
+    /// Marks the stream as found by a pattern. Its outages are not logged one by one.
+    pub(crate) fn discovered(mut self) -> Subscription {
+        self.is_discovered = true;
+        self.outage = Outage::unlogged();
+        self
     }
 
     /// Returns why the stream is not read at the moment.
