@@ -12,6 +12,7 @@
 //! hyper is the HTTP client, because nearly every Rust client is built on it and it brings no second runtime. rustls
 //! does TLS, as it does for the store.
 
+use std::error::Error as _;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -94,7 +95,22 @@ impl Endpoint {
                 let body = body.map(|body| body.to_bytes()).unwrap_or_default();
                 outcome_of(status, after, &body)
             }
-            Err(error) => retry(with_causes(&error), "http", Reason::Failed),
+            Err(error) => retry(self.describe(&error), "http", Reason::Failed),
+        }
+    }
+
+    /// Says which server gave no response, and why. Leaves out the path and the query, which can hold a secret.
+    fn describe(&self, error: &hyper_util::client::legacy::Error) -> String {
+        let server = format!(
+            "{}://{}",
+            self.url.scheme_str().unwrap_or("http"),
+            self.url.authority().map_or("", |authority| authority.as_str())
+        );
+        match error.source() {
+            Some(cause) if error.is_connect() => {
+                format!("cannot connect to {server}: {}", with_causes(cause))
+            }
+            _ => format!("no response from {server}: {}", with_causes(error)),
         }
     }
 

@@ -74,7 +74,7 @@ pub(super) struct WorkerOptions {
     /// letter
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..), help_heading = "Failures")]
     max_deliveries: u64,
-    /// Dead-letter stream [default: {STREAM}:dlq]
+    /// Dead-letter stream [default: {STREAM}:dlq, in braces: {orders}:dlq]
     #[arg(long, value_name = "STREAM", value_parser = NonEmptyStringValueParser::new(), help_heading = "Failures")]
     pub(super) dlq: Option<String>,
     /// Open the circuit breaker after COUNT failed handler calls in a row, or 'off': the worker then stops reading, and
@@ -200,10 +200,12 @@ fn parse_bounds(text: &str) -> Result<RangeInclusive<usize>, String> {
 
 /// Parses a range such as `1s..1m`, or `5s` for a constant wait.
 fn parse_backoff(text: &str) -> Result<Backoff, String> {
+    let invalid = |_| "expected FIRST..LONGEST, for example 1s..1m, or one duration such as 5s".to_owned();
     let Some((first, longest)) = text.split_once("..") else {
-        return parse_duration(text).map(Backoff::fixed);
+        return parse_duration(text).map(Backoff::fixed).map_err(invalid);
     };
-    let (first, longest) = (parse_duration(first)?, parse_duration(longest)?);
+    let (first, longest) =
+        (parse_duration(first).map_err(invalid)?, parse_duration(longest).map_err(invalid)?);
     if longest < first {
         return Err("FIRST is longer than LONGEST; expected FIRST..LONGEST, for example 1s..1m".to_owned());
     }
@@ -235,8 +237,9 @@ mod tests {
         let second = Duration::from_secs(1);
         assert_eq!(parse_backoff("1s..1m"), Ok(Backoff::exponential(second..second * 60)));
         assert_eq!(parse_backoff("1s"), Ok(Backoff::fixed(second)));
-        assert!(parse_backoff("1m..1s").unwrap_err().contains("1s..1m"));
-        assert!(parse_backoff("1..2").is_err());
+        for invalid in ["1m..1s", "1..2", "1s-1m", "1s..", "5"] {
+            assert!(parse_backoff(invalid).unwrap_err().contains("1s..1m"), "{invalid}");
+        }
     }
 
     #[test]

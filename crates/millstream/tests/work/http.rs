@@ -99,6 +99,7 @@ fn a_refused_connection_is_retried() {
     let url = format!("http://127.0.0.1:{port}/");
     let run = store.work(&["--http", &url, "--max-attempts", "2"]).exits(6);
     assert_eq!(run.report(["retried", "dead"]), [1, 1]);
-    let error = store.dead_letters()[0]["error"].as_str().unwrap().to_lowercase();
-    assert!(error.contains("connection refused"), "{error}");
+    let error = store.dead_letters()[0]["error"].as_str().unwrap().to_owned();
+    assert!(error.starts_with(&format!("cannot connect to http://127.0.0.1:{port}: ")), "{error}");
+    assert!(error.contains("Connection refused"), "{error}");
 }

@@ -43,6 +43,19 @@ fn every_failed_attempt_and_every_dead_letter_has_a_line() {
 }
 
 #[test]
+fn a_new_group_of_a_stream_without_messages_has_a_warning() {
+    let store = TestStore::server();
+    let warning = "WARN the stream has never had a message";
+    let run = store.work(&["--exec", "true"]).ok();
+    let [line] = &lines_with(&run.err, warning)[..] else { panic!("{}", run.err) };
+    assert!(line.ends_with("check the name of the stream stream=\"orders\" group=\"billing\""), "{line}");
+    store.add(1);
+    let other = ["work", "--stream", "orders", "--group", "audit", "--exec", "true", "--until-empty"];
+    let run = store.run(&other).ok();
+    assert!(!run.err.contains(warning), "{}", run.err);
+}
+
+#[test]
 fn failures_with_the_same_error_are_counted() {
     let store = TestStore::embedded();
     store.add(40);

@@ -42,7 +42,14 @@ pub(crate) async fn check(core: &Core) -> Result<(), Error> {
     if let Some(name) = first {
         joining::check_access(core, &new_subscription(core, pattern, name)).await?;
     }
-    info!(pattern = pattern.glob, group = &*core.settings.group, streams = listed.len(), "worker started");
+    info!(
+        pattern = pattern.glob,
+        group = &*core.settings.group,
+        consumer = &*core.settings.consumer,
+        streams = listed.len(),
+        store = core.backend.location(),
+        "worker started"
+    );
     Ok(())
 }
 

@@ -3,11 +3,13 @@
 
 use std::sync::atomic::Ordering;
 
+use tracing::warn;
+
 use super::consumer_name;
 use super::core::Core;
 use super::recovery;
 use super::subscription::Subscription;
-use crate::backend::{Capability, Error, ErrorKind, Start, WorkerAccess};
+use crate::backend::{Capability, Error, ErrorKind, Start, StreamId, WorkerAccess};
 use crate::names;
 
 /// Checks that the store allows everything that the worker does with a stream.
@@ -27,8 +29,24 @@ pub(crate) async fn check_access(core: &Core, subscription: &Subscription) -> Re
 /// Creates the group, and the stream if it does not exist.
 pub(crate) async fn create_group(core: &Core, subscription: &Subscription) -> Result<(), Error> {
     check_store(core, subscription).await?;
-    core.backend.create_group(&subscription.stream, &subscription.group, core.settings.start).await?;
+    let Subscription { stream, group, .. } = subscription;
+    if core.backend.create_group(stream, group, core.settings.start).await? {
+        warn_if_never_used(core, subscription).await;
+    }
     Ok(())
+}
+
+/// Warns if the stream of a new group has never had an entry: its name may be misspelled.
+async fn warn_if_never_used(core: &Core, subscription: &Subscription) {
+    // The worker can go on without the answer.
+    let Ok(Some(info)) = core.backend.stream(&subscription.stream).await else { return };
+    if info.last_id == StreamId::MIN {
+        warn!(
+            stream = &*subscription.stream,
+            group = &*subscription.group,
+            "the stream has never had a message: waiting for the first one; if you expected messages, check the name of the stream"
+        );
+    }
 }
 
 /// Joins a stream that a pattern has found. Returns false if it does not exist any more.
