@@ -22,18 +22,18 @@ pub(crate) enum Invocation {
 }
 
 const ABOUT: &str =
-    "A durable, Redis-compatible server for streams and consumer groups, and tools to operate it";
+    "A durable, Redis-compatible stream server, with workers for consumer groups and tools to operate them";
 
 const OVERVIEW: &str = "\
 Examples:
-  millstream serve                         Start a server on 127.0.0.1:6379
-  millstream add orders item=book          Add a message to the stream 'orders'
-  millstream group create orders billing   Create a group that reads the stream
-  millstream lag                           Show how far behind the groups are
-  millstream top                           Watch streams and groups live
-  millstream doctor                        Find problems and suggest fixes
+  millstream serve                                  Start a server on 127.0.0.1:6379
+  millstream add orders item=book                   Add a message to the stream 'orders'
+  millstream work -s orders -g billing --exec cat   Run a command for each message of a group
+  millstream lag                                    Show how far behind the groups are
+  millstream top                                    Watch streams and groups live
+  millstream doctor                                 Find problems and suggest fixes
 
-The tools work with Millstream, Redis and Valkey servers and with embedded stores. Choose the store with --url or \
+Workers and tools run on Millstream, Redis and Valkey servers and on embedded stores. Choose the store with --url or \
 MILLSTREAM_URL.
 Run 'millstream COMMAND --help' for the options and examples of a command.";
 
@@ -44,7 +44,7 @@ Examples:
   MILLSTREAM_PORT=7000 millstream serve         Change settings with environment variables
   millstream serve --config millstream.toml     Read settings from a TOML file
 
-A flag overrides its environment variable, and the variable overrides the file. SIGHUP makes the server read the file
+A flag overrides its environment variable, and the variable overrides the file. SIGHUP makes the server read the file \
 again. SIGTERM and Ctrl-C stop the server; a second signal, at least a second later, stops it without waiting.
 
 To try it, run in another terminal:

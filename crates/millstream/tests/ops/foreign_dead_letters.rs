@@ -53,7 +53,7 @@ fn dead_letters_of_a_tutorial_are_listed_and_return_to_their_group() {
         let dry = store.run(&["dlq", "redrive", "tasks", "--dry-run"]).ok();
         assert_eq!(
             (dry.out.as_str(), dry.err.as_str()),
-            ("would move 1 of 1 dead letter back to their group\n", "")
+            ("would move 1 of 1 dead letter back to its group\n", "")
         );
         let done = dlq(&store, &["redrive", "tasks"]);
         assert_eq!((&done["redriven"], &done["added"]), (&json!(1), &json!(0)), "{done}");

@@ -139,7 +139,11 @@ impl RedriveArgs {
             return print_json(&json);
         }
         let of_total = counted(done.total, "dead letter", "dead letters");
-        let to = if self.all_groups { "the stream" } else { "their group" };
+        let to = match (self.all_groups, done.total) {
+            (true, _) => "the stream",
+            (false, 1) => "its group",
+            (false, _) => "their group",
+        };
         print_line(&match self.dry_run {
             true => format!("would move {} of {of_total} back to {to}", count(done.redrivable())),
             false => format!("moved {} of {of_total} back to {to}", count(done.redriven)),

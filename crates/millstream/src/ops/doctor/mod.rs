@@ -24,6 +24,9 @@ Examples:
   millstream doctor
   millstream doctor --json
 
+'native' lists what the store has commands for. Workers and tools replace what is 'emulated' by scripts or further \
+calls. What is 'missing' is not possible on this store.
+
 Exit code 5 means that there are problems to fix.";
 
 /// Find problems in a store, its streams and its groups, and suggest fixes
