@@ -229,7 +229,8 @@ function findBinary(name) {
     if (given) return which(given) ?? exit(127, `cannot find the program '${given}', which ${source} names`);
   }
   return which("millstream") ?? exit(127,
-    "cannot find the program 'millstream' on the PATH: install it with 'cargo install --path crates/millstream' in a " +
+    "cannot find the program 'millstream' on the PATH: install it with " +
+    "'cargo install --locked --path crates/millstream' in a " +
     `clone of its repository, or set ${BINARY_VARIABLE}, or pass run({ millstream })`);
 }
 

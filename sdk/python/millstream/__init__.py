@@ -367,7 +367,8 @@ def _find_binary(path: Optional[str]) -> str:
     found = shutil.which("millstream")
     return found or _exit(
         127,
-        "cannot find the program 'millstream' on the PATH: install it with 'cargo install --path crates/millstream' "
+        "cannot find the program 'millstream' on the PATH: install it with "
+        "'cargo install --locked --path crates/millstream' "
         f"in a clone of its repository, or set {_BINARY_VARIABLE}, or pass run(millstream=…)",
     )
 
