@@ -30,7 +30,10 @@ pub(crate) use process::this_process;
 
 /// How often a worker sends a heartbeat.
 pub const INTERVAL: Duration = Duration::from_secs(5);
-/// How long the heartbeat of a crashed worker stays in the store.
+/// The longest time between two heartbeats. A heartbeat that announces a longer one is judged by this one, so that no value
+/// in the store looks alive for ever.
+pub const INTERVAL_MAX: Duration = Duration::from_secs(5 * 60);
+/// How long the heartbeat of a crashed worker stays in the store. Nobody waits for the worker of an older one.
 pub const KEPT_FOR: Duration = Duration::from_secs(60 * 60);
 /// How much later than two intervals a heartbeat can arrive before the worker counts as dead.
 const GRACE: Duration = Duration::from_secs(1);
@@ -138,9 +141,10 @@ impl Heartbeat {
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// Returns how long a worker can be silent before it counts as dead: two intervals and a second.
+    /// Returns how long a worker can be silent before it counts as dead: two intervals and a second, at most two
+    /// [`INTERVAL_MAX`] and a second.
     pub fn silence_max(&self) -> Duration {
-        Duration::from_millis(self.interval_ms) * 2 + GRACE
+        Duration::from_millis(self.interval_ms).min(INTERVAL_MAX) * 2 + GRACE
     }
 
     /// Whether the worker's process ran on this machine and has ended. False if that is not known.
@@ -155,11 +159,17 @@ impl Heartbeat {
 pub struct WorkerInfo {
     /// The last heartbeat of the worker.
     pub heartbeat: Heartbeat,
-    /// Time since that heartbeat.
+    /// Time since that heartbeat. A heartbeat from the future is as wrong as one from the past: its age is the
+    /// time until then.
     pub age: Duration,
 }
 
 impl WorkerInfo {
+    /// Describes a worker at this time of the store.
+    fn at(heartbeat: Heartbeat, now_ms: u64) -> WorkerInfo {
+        WorkerInfo { age: Duration::from_millis(now_ms.abs_diff(heartbeat.beat_at_ms)), heartbeat }
+    }
+
     /// Whether the worker has sent a heartbeat recently enough. If not, it has crashed, is frozen, or cannot reach the
     /// store.
     pub fn is_alive(&self) -> bool {
@@ -186,11 +196,7 @@ pub async fn workers(backend: &dyn Backend, stream: &str, group: &str) -> Result
         return Ok(Vec::new());
     }
     let now_ms = backend.now_ms(stream).await?;
-    let info = |heartbeat: Heartbeat| WorkerInfo {
-        age: Duration::from_millis(now_ms.saturating_sub(heartbeat.beat_at_ms)),
-        heartbeat,
-    };
-    Ok(heartbeats.into_iter().map(info).collect())
+    Ok(heartbeats.into_iter().map(|heartbeat| WorkerInfo::at(heartbeat, now_ms)).collect())
 }
 
 /// Like [`workers`], but returns no workers if the user may not read heartbeats, or if their key is not a hash.
@@ -242,5 +248,20 @@ mod tests {
         let worker = |age_ms| WorkerInfo { heartbeat: heartbeat.clone(), age: Duration::from_millis(age_ms) };
         assert!(worker(0).is_alive() && worker(11_000).is_alive());
         assert!(!worker(11_001).is_alive());
+    }
+
+    #[test]
+    fn a_damaged_interval_or_time_does_not_keep_a_worker_alive() {
+        let alive = |interval_ms, beat_at_ms, now_ms| {
+            WorkerInfo::at(Heartbeat { interval_ms, beat_at_ms, ..Heartbeat::default() }, now_ms).is_alive()
+        };
+        let max = u64::try_from(INTERVAL_MAX.as_millis()).unwrap();
+        for interval_ms in [max, max + 1, u64::MAX] {
+            assert!(alive(interval_ms, 0, 2 * max + 1000) && !alive(interval_ms, 0, 2 * max + 1001));
+        }
+        // From the future: the clock of the store may have been set back by a moment.
+        assert!(
+            alive(5000, 21_000, 10_000) && !alive(5000, 21_001, 10_000) && !alive(5000, u64::MAX, 10_000)
+        );
     }
 }

@@ -20,7 +20,7 @@ pub(super) struct Console {
 }
 
 /// The message that a process is handling when it writes a line.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct LineOrigin {
     /// Its id, or that of the first message of a batch. `None` if it is not known which message the line is about.
     pub(super) id: Option<String>,

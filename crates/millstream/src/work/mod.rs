@@ -14,6 +14,7 @@ mod broken_command;
 mod child;
 mod console;
 mod exec;
+mod handler_log;
 mod http;
 mod options;
 mod payload;

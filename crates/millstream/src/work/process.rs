@@ -14,6 +14,7 @@ use tokio::time::timeout;
 
 use super::broken_command::CommandCheck;
 use super::console::{Console, LineOrigin};
+use super::handler_log::HandlerLog;
 use super::watchdog::Watchdog;
 use crate::ops::connection::PASSWORD_VARIABLE;
 
@@ -67,9 +68,8 @@ impl Shell {
         if let Some(group) = group {
             self.watchdog.add(group);
         }
-        let console = self.console.clone();
-        let stderr =
-            Forwarder::new(child.stderr.take(), move |line| console.write_handler_line(&origin(), line));
+        let mut log = HandlerLog::to(self.console.clone());
+        let stderr = Forwarder::new(child.stderr.take(), move |line| log.line(origin(), line));
         Ok(Process { child, group, watchdog: Arc::clone(&self.watchdog), ended: false, stderr, stdout: None })
     }
 }
@@ -156,7 +156,7 @@ struct Forwarder {
 impl Forwarder {
     fn new(
         from: Option<impl AsyncRead + Unpin + Send + 'static>,
-        forward: impl Fn(&[u8]) + Send + 'static,
+        mut forward: impl FnMut(&[u8]) + Send + 'static,
     ) -> Forwarder {
         let lines = Arc::new(Mutex::new(Lines::default()));
         let shared = Arc::clone(&lines);
@@ -165,9 +165,9 @@ impl Forwarder {
             let mut buffer = vec![0; 4096];
             // An error ends the output too.
             while let Ok(count @ 1..) = from.read(&mut buffer).await {
-                shared.lock().push(&buffer[..count], &forward);
+                shared.lock().push(&buffer[..count], &mut forward);
             }
-            shared.lock().finish(&forward);
+            shared.lock().finish(&mut forward);
         });
         Forwarder { lines, task }
     }

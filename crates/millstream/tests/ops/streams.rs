@@ -125,7 +125,9 @@ fn doctor_passes_a_healthy_store() {
         (&json!("ok"), &json!(null), &json!(1))
     );
     assert_eq!(output["findings"][0]["code"], json!("no_groups"));
-    assert_eq!(output["capabilities"]["exact_lag"], json!(true));
+    for capability in ["exact_lag", "releases", "delayed_releases"] {
+        assert_eq!(output["capabilities"][capability], json!(true), "{capability}");
+    }
 }
 
 #[test]

@@ -56,6 +56,18 @@ fn a_new_group_of_a_stream_without_messages_has_a_warning() {
 }
 
 #[test]
+fn a_handler_that_writes_megabytes_does_not_fill_the_log() {
+    let store = TestStore::embedded();
+    store.add(1);
+    let command = "yes 0123456789abcdef | head -n 60000 >&2; echo no customer >&2; exit 65";
+    let run = store.work(&["--exec", command]).exits(6);
+    assert!(run.err.len() < 200_000, "{} bytes", run.err.len());
+    assert_eq!(lines_with(&run.err, " more bytes of standard error left out]").len(), 1);
+    let [dead] = &lines_with(&run.err, "ERROR message dead-lettered id=")[..] else { panic!("{}", run.err) };
+    assert!(dead.contains("error=\"no customer\""), "{dead}");
+}
+
+#[test]
 fn failures_with_the_same_error_are_counted() {
     let store = TestStore::embedded();
     store.add(40);

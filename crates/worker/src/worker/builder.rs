@@ -24,6 +24,7 @@ use crate::handler::{
     AddLayer, BatchHandler, Handler, HandlerFactory, HandlerService, MessageService, MissingState, Shared,
     add_layer,
 };
+use crate::heartbeat;
 use crate::message::Message;
 use crate::metrics::{Registry, WorkerMetrics};
 use crate::names::{WorkerName, dead_letters_of};
@@ -373,12 +374,13 @@ impl WorkerBuilder {
         self
     }
 
-    /// Sets the time between two [heartbeats](crate::heartbeat), at least 100 milliseconds. `None` sends none. Default: five
-    /// seconds.
+    /// Sets the time between two [heartbeats](crate::heartbeat), from 100 milliseconds to five minutes. `None` sends none.
+    /// Default: five seconds.
     ///
     /// Without heartbeats, the tools do not show the worker, and no worker notices another one with its consumer name.
     pub fn heartbeat(mut self, every: Option<Duration>) -> Self {
-        self.settings.heartbeat = every.map(|every| every.max(Self::HEARTBEAT_MIN));
+        self.settings.heartbeat =
+            every.map(|every| every.clamp(Self::HEARTBEAT_MIN, heartbeat::INTERVAL_MAX));
         self
     }
 

@@ -31,7 +31,7 @@ use super::heartbeat::publish;
 use super::outage::Operation;
 use super::subscription::Subscription;
 use crate::backend::{BackendFuture, Error, ErrorKind};
-use crate::heartbeat::{self, Heartbeat, WorkerState};
+use crate::heartbeat::{self, Heartbeat, KEPT_FOR, WorkerInfo, WorkerState};
 
 /// How often a waiting worker looks whether the other one has ended, unless heartbeats are more frequent.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
@@ -85,32 +85,34 @@ async fn find_rivals(
     silence: &mut SilenceDetector,
 ) -> Result<Option<Rivals>, Error> {
     let call = || {
-        Box::pin(heartbeat::read(&*core.backend, &subscription.stream, &subscription.group))
-            as BackendFuture<'_, Vec<Heartbeat>>
+        Box::pin(heartbeat::workers(&*core.backend, &subscription.stream, &subscription.group))
+            as BackendFuture<'_, Vec<WorkerInfo>>
     };
     let is_final = |error: &Error| !error.is_transient();
-    let heartbeats = match core
-        .call_until_ok_or_final(subscription, Operation::Preparing, is_final, call)
-        .await
+    let workers = match core.call_until_ok_or_final(subscription, Operation::Preparing, is_final, call).await
     {
-        Some(Ok(heartbeats)) => heartbeats,
+        Some(Ok(workers)) => workers,
         Some(Err(error)) => {
             warn!(stream = &*subscription.stream, %error, "cannot check whether another worker has this consumer name");
             return Ok(None);
         }
         None => return Ok(None),
     };
-    let same_name = heartbeats
-        .into_iter()
-        .filter(|other| *other.consumer == *subscription.consumer && other.instance != core.instance);
-    let rivals: Vec<Heartbeat> = same_name.collect();
+    let same_name = workers.into_iter().filter(|other| {
+        *other.heartbeat.consumer == *subscription.consumer && other.heartbeat.instance != core.instance
+    });
+    let rivals: Vec<WorkerInfo> = same_name.collect();
     let now = Instant::now();
-    silence.observe(&rivals, now);
-    let (dead, live): (Vec<_>, Vec<_>) =
-        rivals.into_iter().partition(|rival| rival.process_has_ended() || silence.is_silent(rival, now));
+    silence.observe(rivals.iter().map(|rival| &rival.heartbeat), now);
+    let is_dead = |rival: &WorkerInfo| {
+        let heartbeat = &rival.heartbeat;
+        rival.age >= KEPT_FOR || heartbeat.process_has_ended() || silence.is_silent(heartbeat, now)
+    };
+    let (dead, live): (Vec<_>, Vec<_>) = rivals.into_iter().partition(is_dead);
+    let dead = dead.into_iter().map(|rival| rival.heartbeat).collect();
     // A worker that waits has no messages yet.
-    let mut live: Vec<Heartbeat> =
-        live.into_iter().filter(|rival| rival.state != WorkerState::Waiting).collect();
+    let live = live.into_iter().map(|rival| rival.heartbeat);
+    let mut live: Vec<Heartbeat> = live.filter(|rival| rival.state != WorkerState::Waiting).collect();
     live.sort_by_key(|rival| rival.state == WorkerState::Draining);
     Ok(Some(Rivals { live, dead }))
 }
@@ -249,10 +251,10 @@ pub(crate) struct SilenceDetector {
 
 impl SilenceDetector {
     /// Records heartbeats that were read at this moment. Forgets the others.
-    pub(crate) fn observe(&mut self, heartbeats: &[Heartbeat], now: Instant) {
+    pub(crate) fn observe<'a>(&mut self, heartbeats: impl IntoIterator<Item = &'a Heartbeat>, now: Instant) {
         let known = std::mem::take(&mut self.seen);
         self.seen = heartbeats
-            .iter()
+            .into_iter()
             .map(|heartbeat| {
                 let before = known.get(&heartbeat.instance).filter(|(beat, _)| *beat == heartbeat.beat_at_ms);
                 let since = before.map_or(now, |(_, since)| *since);

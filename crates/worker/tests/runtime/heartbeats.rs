@@ -174,6 +174,23 @@ async fn a_worker_does_not_wait_for_a_process_that_has_ended() {
     running.drain().await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_damaged_heartbeat_does_not_block_its_name() {
+    let backend = store().await;
+    let now = backend.now_ms(STREAM).await.unwrap();
+    let kept = u64::try_from(KEPT_FOR.as_millis()).unwrap();
+    for (instance, beat_at_ms) in [("past", now - kept), ("future", now + 2 * kept), ("end", u64::MAX)] {
+        let beat = serde_json::json!({"consumer": "clerk", "state": "working", "beat_at_ms": beat_at_ms,
+            "interval_ms": u64::MAX});
+        publish(&backend, instance, beat).await;
+    }
+    add(&backend, 0..1).await;
+    let running = run(clerk(&backend).consumer_wait(Duration::ZERO).handler(async |_: Raw| {}));
+    wait_until("done", async || running.handle.stats().acknowledged == 1).await;
+    running.drain().await;
+    assert_eq!(beats(&backend).await, [], "the damaged heartbeats are removed");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn of_workers_that_start_together_only_one_gets_the_name() {
     let backend = store().await;

@@ -149,6 +149,7 @@ async fn capabilities(
     let named = [
         (Capability::ReadClaims, "read_claims"),
         (Capability::Releases, "releases"),
+        (Capability::DelayedRelease, "delayed_releases"),
         (Capability::Extends, "extends"),
         (Capability::IdempotentAdds, "idempotent_adds"),
         (Capability::ExactLag, "exact_lag"),
