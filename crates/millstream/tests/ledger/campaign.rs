@@ -143,8 +143,7 @@ impl Campaign {
             watches: false,
         };
         if !self.store.has_server() {
-            // One worker: a worker isolates suspects from its own handlers, not from those of other workers of the process.
-            let workers = vec![("worker-1".to_owned(), true)];
+            let workers = vec![("worker-1".to_owned(), true), ("worker-2".to_owned(), false)];
             let all = Some((1, self.size.messages));
             return vec![Role { workers, numbers: all, watches: true, ..role("process".to_owned()) }];
         }

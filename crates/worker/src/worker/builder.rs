@@ -12,7 +12,7 @@ use super::Worker;
 use super::breaker::BreakerPolicy;
 use super::core::{Core, Settings};
 use super::pattern::Pattern;
-use super::queue::Queue;
+use super::queue::{Process, Queue};
 use super::subscription::Subscription;
 use super::subscriptions::Subscriptions;
 use super::suspects::Suspects;
@@ -439,7 +439,8 @@ impl WorkerBuilder {
         settings.handler_name = self.handler_name;
         settings.survives_restart = self.name.survives_restart();
         settings.reap_after = settings.reap_after.map(|time| time.max(settings.lease * 3));
-        let queue = Queue::new(batch, self.prefetch.max(batch), Suspects::new(settings.max_deliveries));
+        let rules = Suspects::new(settings.max_deliveries);
+        let queue = Arc::new(Queue::new(batch, self.prefetch.max(batch), rules, Process::this()));
         let core =
             Core::new(self.backend, settings, metrics, pattern, subscriptions, queue, self.concurrency);
         if core.settings.autoscale.is_some() && core.admin.is_none() {

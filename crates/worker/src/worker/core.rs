@@ -124,7 +124,7 @@ pub(crate) struct Core {
     /// The pattern of streams to read, in addition to named ones.
     pub(crate) pattern: Option<Pattern>,
     pub(crate) subscriptions: Subscriptions,
-    pub(crate) queue: Queue,
+    pub(crate) queue: Arc<Queue>,
     pub(crate) breaker: SharedBreaker,
     pub(crate) suspects: Suspects,
     pub(crate) counters: Counters,
@@ -195,7 +195,7 @@ impl Core {
         metrics: Vec<Arc<WorkerMetrics>>,
         pattern: Option<Pattern>,
         subscriptions: Subscriptions,
-        queue: Queue,
+        queue: Arc<Queue>,
         slots: usize,
     ) -> Core {
         Core {

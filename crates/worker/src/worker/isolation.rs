@@ -14,7 +14,7 @@ use super::outage::Operation;
 use super::settlement::JobResult;
 use crate::backend::StreamId;
 
-/// How long a suspect waits until no other handler of this worker runs.
+/// How long a suspect waits until no other handler of this process runs.
 const ALONE_WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// Longest wait until the answers about suspects are in the store. It takes longer only if the store refuses a dead

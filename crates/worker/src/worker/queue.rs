@@ -6,17 +6,19 @@
 //!
 //! Suspects have a queue of their own, in order of their levels. A slot takes a suspect if the rules of `suspects.rs`
 //! allow another one, and any other message otherwise. If the next suspect must run alone, slots take nothing until no
-//! handler runs.
+//! handler of the process runs; `process.rs` makes sure of that.
 
 mod alone;
 mod prefetch;
 mod probe;
+mod process;
 mod slots;
 #[cfg(test)]
 mod tests;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
@@ -24,6 +26,7 @@ use tokio::time::Instant;
 
 use self::prefetch::PrefetchBudget;
 use self::probe::Probe;
+pub(crate) use self::process::Process;
 use self::slots::{Slots, Work};
 use super::job::Job;
 use super::suspects::Suspects;
@@ -38,8 +41,10 @@ pub(crate) struct Queue {
     room: Notify,
     /// Wakes the task that probes: the probe has ended.
     probe_ended: Notify,
-    /// Wakes the task that limits how long a suspect waits to run alone.
-    alone_waits: Notify,
+    /// Wakes the tasks for suspects that run alone: one of them waits, ended, or was removed.
+    alone_changed: Notify,
+    /// The process with all workers.
+    process: Arc<Process>,
 }
 
 #[derive(Debug)]
@@ -53,6 +58,11 @@ struct QueueState {
     rules: Suspects,
     /// Since when the first suspect waits to run alone.
     alone_since: Option<Instant>,
+    /// Whether the next suspect can run alone: no other worker of the process runs a handler.
+    has_turn: bool,
+    /// Whether another worker of the process runs a suspect alone, or waits for that. Then nothing is handed out,
+    /// except in this worker's turn.
+    others_wait: bool,
     mode: QueueMode,
     /// Whether the circuit breaker is open: only a probe is accepted and handed out.
     on_hold: bool,
@@ -110,7 +120,7 @@ impl QueueState {
 
     /// Returns what a slot can take now.
     fn next(&self) -> Next {
-        if self.mode != QueueMode::Open || self.alone_is_running() {
+        if self.mode != QueueMode::Open || self.alone_is_running() || self.must_wait_for_others() {
             return Next::Nothing;
         }
         if let Probe::Queued(_) = self.probe {
@@ -121,7 +131,8 @@ impl QueueState {
         }
         if let Some(level) = self.next_level() {
             if self.rules.runs_alone(level) {
-                return if self.slots.busy() == 0 { Next::Suspects(1) } else { Next::Nothing };
+                let is_alone = self.has_turn && self.slots.busy() == 0;
+                return if is_alone { Next::Suspects(1) } else { Next::Nothing };
             }
             let limit = self.rules.limit(level.max(self.slots.highest_level()), self.width());
             let count = limit.saturating_sub(self.slots.suspects()).min(self.budget.batch);
@@ -144,13 +155,15 @@ impl QueueState {
 }
 
 impl Queue {
-    pub(crate) fn new(batch: usize, prefetch: usize, rules: Suspects) -> Queue {
+    pub(crate) fn new(batch: usize, prefetch: usize, rules: Suspects, process: Arc<Process>) -> Queue {
         let state = QueueState {
             jobs: VecDeque::new(),
             suspects: BTreeMap::new(),
             suspects_added: 0,
             rules,
             alone_since: None,
+            has_turn: false,
+            others_wait: false,
             mode: QueueMode::Open,
             on_hold: false,
             probe: Probe::None,
@@ -164,7 +177,8 @@ impl Queue {
             job_added: Notify::new(),
             room: Notify::new(),
             probe_ended: Notify::new(),
-            alone_waits: Notify::new(),
+            alone_changed: Notify::new(),
+            process,
         }
     }
 
@@ -205,8 +219,7 @@ impl Queue {
             added.as_mut().enable();
             {
                 let mut state = self.state.lock();
-                state.slots.set_work(slot, Work::Nothing);
-                self.end_probe_of(&mut state, slot);
+                self.end_work_of(&mut state, slot);
                 if state.mode == QueueMode::Closed || slot >= state.target {
                     state.slots.end(slot);
                     // This slot may have consumed a wake-up that another slot needs.
@@ -223,14 +236,27 @@ impl Queue {
         }
     }
 
+    /// Records that a slot has finished its work.
+    fn end_work_of(&self, state: &mut QueueState, slot: usize) {
+        let was_alone = state.alone_is_running();
+        state.slots.set_work(slot, Work::Nothing);
+        if was_alone && !state.alone_is_running() {
+            self.alone_changed.notify_waiters();
+        }
+        if state.others_wait && state.slots.busy() == 0 {
+            self.process.record_quiet();
+        }
+        self.end_probe_of(state, slot);
+    }
+
     fn take_next(&self, state: &mut QueueState, slot: usize, max: usize, jobs: &mut Vec<Job>) -> bool {
         let work = match state.next() {
             Next::Nothing => return false,
             Next::Probe => self.take_probe(state, slot, jobs),
             Next::Suspects(count) => {
                 let work = state.take_suspects(count, jobs);
-                // The next suspect gets the full time to wait.
-                state.alone_since = None;
+                // The next suspect gets the full time to wait, and waits for its own turn.
+                (state.alone_since, state.has_turn) = (None, false);
                 self.measure_alone_wait(state);
                 self.room.notify_waiters();
                 work
@@ -252,7 +278,7 @@ impl Queue {
             added.as_mut().enable();
             {
                 let mut state = self.state.lock();
-                if state.is_open() && !state.alone_is_waiting() {
+                if state.is_open() && !state.alone_is_waiting() && !state.must_wait_for_others() {
                     self.take_jobs(&mut state, size - jobs.len(), jobs);
                     self.wake_one(&state);
                 }
@@ -374,7 +400,7 @@ impl Queue {
     fn take_all(&self, state: &mut QueueState) -> Vec<Job> {
         let mut queued = Vec::from(std::mem::take(&mut state.jobs));
         queued.extend(std::mem::take(&mut state.suspects).into_values());
-        state.alone_since = None;
+        self.end_alone_wait(state);
         if let Probe::Queued(_) = state.probe
             && let Probe::Queued(job) = std::mem::replace(&mut state.probe, Probe::None)
         {

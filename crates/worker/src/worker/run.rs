@@ -114,6 +114,8 @@ async fn work(
         () = &mut shutdown => return Ok(()),
         () = core.draining.cancelled() => return Ok(()),
     }
+    // Dropped after all tasks.
+    let _membership = core.queue.join_process();
     let mut slots = SlotTasks { core: Arc::clone(core), handler, tasks: JoinSet::new() };
     slots.start_missing(*core.slots.borrow());
     let mut tasks = Tasks::start(core);
@@ -216,7 +218,8 @@ impl Tasks {
             readers.spawn(async move { pattern_fetcher::fetch(&fetching).await });
             readers.spawn(discovery::discover(Arc::clone(core), joined_sender));
         }
-        let isolating = Arc::clone(core);
+        let (queue, isolating) = (Arc::clone(&core.queue), Arc::clone(core));
+        readers.spawn(async move { queue.take_turns().await });
         readers.spawn(async move { isolation::release_blocked(&isolating).await });
         if core.settings.breaker.is_some() {
             let (probing, reminding) = (Arc::clone(core), Arc::clone(core));

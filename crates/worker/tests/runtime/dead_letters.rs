@@ -104,26 +104,6 @@ async fn a_draining_worker_releases_messages_it_could_not_dead_letter() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_message_that_kills_workers_is_dead_lettered_without_running_the_handler() {
-    let (backend, gate) = (store().await, Arc::new(Gate::default()));
-    add(&backend, 0..1).await;
-    // Two workers receive the message and die: two deliveries.
-    read_and_die(&backend, "first", 1).await;
-    let handler = async |_: Raw, gate: Data<Arc<Gate>>| gate.pass().await;
-    let build = || worker(&backend).handler(handler).state(gate.clone()).max_deliveries(2).lease(ms(100));
-    let running = run(build());
-    wait_until("started", async || gate.started() == 1).await;
-    running.kill().await;
-    let running = run(build());
-    wait_until("dead", async || all_done(&backend).await).await;
-    running.drain().await;
-    let dead_letter = dead_letters(&backend).await.remove(0);
-    assert_eq!((dead_letter.reason, dead_letter.deliveries), (Some(Reason::MaxDeliveries), 2));
-    assert!(dead_letter.error.contains("2 times"), "{}", dead_letter.error);
-    assert_eq!(gate.started(), 1);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_message_whose_entry_was_deleted_is_dead_lettered_with_that_reason() {
     let backend = store().await;
     let ids = add(&backend, 0..3).await;

@@ -9,4 +9,3 @@ mod outcomes;
 mod retries;
 mod scaling;
 mod support;
-mod suspects;

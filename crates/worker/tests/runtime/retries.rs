@@ -91,25 +91,6 @@ async fn failures_and_crashes_are_counted_separately() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_message_that_kills_its_worker_is_dead_after_five_deliveries() {
-    let (backend, gate) = (store().await, Arc::new(Gate::default()));
-    add(&backend, 0..1).await;
-    let handler = async |_: Raw, gate: Data<Arc<Gate>>| gate.pass().await;
-    let build = || worker(&backend).consumer_name("clerk").state(gate.clone()).handler(handler);
-    for started in 1..=5 {
-        let running = run(build());
-        wait_until("started", async || gate.started() == started).await;
-        running.kill().await;
-    }
-    let running = run(build());
-    wait_until("dead", async || all_done(&backend).await).await;
-    running.drain().await;
-    let dead_letter = dead_letters(&backend).await.remove(0);
-    assert_eq!((dead_letter.reason, dead_letter.deliveries), (Some(Reason::MaxDeliveries), 5));
-    assert_eq!(gate.started(), 5);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_drain_that_overruns_costs_neither_a_delivery_nor_an_attempt() {
     let (backend, gate) = (store().await, Arc::new(Gate::default()));
     add(&backend, 0..1).await;

@@ -1,9 +1,14 @@
 //! Tests of the queue.
 
+use std::ops::Deref;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use tokio::task::JoinSet;
+
 use super::prefetch::MEASURE_TIME_MIN;
+use super::process::Membership;
 use super::*;
 use crate::backend::StreamId;
 use crate::worker::in_flight::InFlight;
@@ -19,8 +24,33 @@ async fn surplus_slots_end_and_start_again() {
     assert_eq!(queue.resize(3), [2]);
 }
 
-fn new_queue(batch: usize) -> Queue {
-    Queue::new(batch, 100, Suspects::new(5))
+/// The queue of a worker that runs. Dropping it is like dropping the worker.
+struct RunningQueue {
+    queue: Arc<Queue>,
+    _turns: JoinSet<()>,
+    _membership: Membership,
+}
+
+impl RunningQueue {
+    fn new(batch: usize, process: &Arc<Process>) -> RunningQueue {
+        let queue = Arc::new(Queue::new(batch, 100, Suspects::new(5), Arc::clone(process)));
+        let mut turns = JoinSet::new();
+        let taking = Arc::clone(&queue);
+        turns.spawn(async move { taking.take_turns().await });
+        RunningQueue { _membership: queue.join_process(), _turns: turns, queue }
+    }
+}
+
+impl Deref for RunningQueue {
+    type Target = Queue;
+
+    fn deref(&self) -> &Queue {
+        &self.queue
+    }
+}
+
+fn new_queue(batch: usize) -> RunningQueue {
+    RunningQueue::new(batch, &Arc::default())
 }
 
 fn suspect(ms: u64, level: u64) -> Job {
@@ -124,6 +154,10 @@ async fn a_closed_queue_ends_slots_and_fetchers() {
 /// Takes for a slot. `None` if it has to wait.
 async fn take_now(queue: &Queue, slot: usize, max: usize) -> Option<Vec<u64>> {
     let mut jobs = Vec::new();
+    // The tasks of all queues take their turns.
+    for _ in 0..10 {
+        tokio::task::yield_now().await;
+    }
     let taken = tokio::time::timeout(Duration::ZERO, queue.take(slot, max, &mut jobs)).await;
     taken.ok().map(|_| jobs.iter().map(|job| job.id.ms).collect())
 }
@@ -174,13 +208,13 @@ async fn a_suspect_of_the_highest_level_runs_alone() {
 
 #[tokio::test]
 async fn a_waiting_slot_is_woken_when_it_may_take_a_suspect() {
-    let queue = Arc::new(new_queue(1));
+    let queue = new_queue(1);
     queue.resize(2);
     assert!(queue.put(vec![job(1)]).is_empty());
     assert_eq!(take_now(&queue, 0, 1).await, Some(vec![1]));
     assert!(queue.put(vec![suspect(2, 5)]).is_empty());
     let waiting = tokio::spawn({
-        let queue = Arc::clone(&queue);
+        let queue = Arc::clone(&queue.queue);
         async move { queue.take(1, 1, &mut Vec::new()).await }
     });
     tokio::task::yield_now().await;
@@ -257,4 +291,151 @@ async fn pauses_and_holds_return_suspects_too() {
     assert!(queue.expects_probe());
     assert!(queue.put(vec![suspect(2, 2)]).is_empty());
     assert_eq!(queue.pause().len(), 1);
+}
+
+/// Starts two workers with two slots each in one process.
+fn two_queues() -> (RunningQueue, RunningQueue, Arc<Process>) {
+    let process = Arc::default();
+    let (a, b) = (RunningQueue::new(1, &process), RunningQueue::new(1, &process));
+    a.resize(2);
+    b.resize(2);
+    (a, b, process)
+}
+
+#[tokio::test]
+async fn a_suspect_runs_alone_in_the_whole_process() {
+    let (a, b, process) = two_queues();
+    assert!(b.put(vec![job(1), job(2), job(3)]).is_empty());
+    assert_eq!(take_now(&b, 0, 1).await, Some(vec![1]));
+    assert!(a.put(vec![suspect(9, 5), job(8)]).is_empty());
+    // It waits for the handler of the other worker, which starts no other.
+    assert_eq!(take_now(&a, 0, 1).await, None);
+    assert_eq!(take_now(&b, 1, 1).await, None);
+    assert_eq!(take_now(&b, 0, 1).await, None);
+    assert_eq!(take_now(&a, 0, 1).await, Some(vec![9]));
+    for slot in [0, 1] {
+        assert_eq!(take_now(&b, slot, 1).await, None);
+    }
+    // A worker that starts now waits, too.
+    let c = RunningQueue::new(1, &process);
+    c.resize(1);
+    assert!(c.put(vec![job(4)]).is_empty());
+    assert_eq!(take_now(&c, 0, 1).await, None);
+    assert_eq!(take_now(&a, 0, 1).await, Some(vec![8]));
+    assert_eq!(take_now(&b, 0, 1).await, Some(vec![2]));
+    assert_eq!(take_now(&c, 0, 1).await, Some(vec![4]));
+}
+
+#[tokio::test]
+async fn workers_run_their_suspects_in_turns() {
+    let (a, b, process) = two_queues();
+    let c = RunningQueue::new(1, &process);
+    c.resize(1);
+    assert!(a.put(vec![suspect(1, 5), suspect(2, 5)]).is_empty());
+    assert_eq!(take_now(&a, 0, 1).await, Some(vec![1]));
+    assert!(b.put(vec![suspect(3, 5), suspect(4, 5)]).is_empty());
+    assert!(c.put(vec![job(5)]).is_empty());
+    assert_eq!(take_now(&b, 0, 1).await, None);
+    // The suspect ends when its slot asks for the next one.
+    assert_eq!(take_now(&a, 0, 1).await, None);
+    assert_eq!(take_now(&b, 0, 1).await, Some(vec![3]));
+    assert_eq!(take_now(&a, 0, 1).await, None);
+    assert_eq!(take_now(&b, 0, 1).await, None);
+    assert_eq!(take_now(&a, 0, 1).await, Some(vec![2]));
+    assert_eq!(take_now(&a, 0, 1).await, None);
+    assert_eq!(take_now(&c, 0, 1).await, None);
+    assert_eq!(take_now(&b, 0, 1).await, Some(vec![4]));
+    assert_eq!(take_now(&b, 0, 1).await, None);
+    assert_eq!(take_now(&c, 0, 1).await, Some(vec![5]));
+}
+
+#[tokio::test]
+async fn a_worker_that_ends_holds_up_no_other() {
+    let (a, b, process) = two_queues();
+    let c = RunningQueue::new(1, &process);
+    c.resize(1);
+    assert!(b.put(vec![job(1)]).is_empty());
+    assert_eq!(take_now(&b, 0, 1).await, Some(vec![1]));
+    assert!(a.put(vec![suspect(9, 5)]).is_empty());
+    assert_eq!(take_now(&a, 0, 1).await, None);
+    // Its handler does not end by itself.
+    drop(b);
+    assert_eq!(take_now(&a, 0, 1).await, Some(vec![9]));
+    assert!(c.put(vec![job(2)]).is_empty());
+    assert_eq!(take_now(&c, 0, 1).await, None);
+    // Its suspect runs alone.
+    drop(a);
+    assert_eq!(take_now(&c, 0, 1).await, Some(vec![2]));
+}
+
+#[tokio::test]
+async fn a_worker_that_drains_keeps_its_turn_until_its_suspect_has_ended() {
+    let (a, b, _) = two_queues();
+    assert!(a.put(vec![suspect(8, 5), suspect(9, 5)]).is_empty());
+    assert_eq!(take_now(&a, 0, 1).await, Some(vec![8]));
+    assert_eq!(a.close().len(), 1);
+    assert!(b.put(vec![job(1)]).is_empty());
+    assert_eq!(take_now(&b, 0, 1).await, None);
+    assert!(!a.take(0, 1, &mut Vec::new()).await);
+    assert_eq!(take_now(&b, 0, 1).await, Some(vec![1]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_gives_its_suspect_back_if_another_does_not_get_quiet() {
+    let (a, b, _) = two_queues();
+    assert!(b.put(vec![job(1), job(2), job(3)]).is_empty());
+    assert_eq!(take_now(&b, 0, 1).await, Some(vec![1]));
+    for give_back in [|queue: &Queue| queue.pause(), |queue: &Queue| queue.hold()] {
+        assert!(a.put(vec![suspect(9, 5)]).is_empty());
+        assert_eq!(take_now(&b, 1, 1).await, None);
+        assert_eq!(give_back(&a).len(), 1);
+        assert!(take_now(&b, 1, 1).await.is_some());
+        a.resume();
+        a.end_hold();
+    }
+    assert!(b.put(vec![job(4)]).is_empty());
+    assert!(a.put(vec![suspect(9, 5)]).is_empty());
+    assert_eq!(take_now(&b, 1, 1).await, None);
+    assert_eq!(a.alone_waited(Duration::from_secs(60)).await.len(), 1);
+    assert_eq!(take_now(&b, 1, 1).await, Some(vec![4]));
+}
+
+/// Runs jobs in a worker with two slots. Each job adds a suspect that must run alone. Returns how often another handler
+/// ran at the same time as such a suspect.
+async fn run_jobs(count: u64, process: &Arc<Process>, running: &AtomicUsize) -> usize {
+    let queue = RunningQueue::new(1, process);
+    queue.resize(2);
+    assert!(queue.put((1..=count).map(job).collect()).is_empty());
+    let (left, company) = (AtomicUsize::new(2 * count as usize), AtomicUsize::new(0));
+    let run_slot = async |slot| {
+        let mut jobs = Vec::new();
+        while queue.take(slot, 1, &mut jobs).await {
+            let ran = jobs.remove(0);
+            let others = running.fetch_add(1, Ordering::SeqCst);
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            let others = others.max(running.fetch_sub(1, Ordering::SeqCst) - 1);
+            match ran.suspect_level {
+                Some(_) => drop(company.fetch_add(others, Ordering::SeqCst)),
+                None => assert!(queue.put(vec![suspect(ran.id.ms, 5)]).is_empty()),
+            }
+            if left.fetch_sub(1, Ordering::SeqCst) == 1 {
+                queue.close();
+            }
+        }
+    };
+    tokio::join!(run_slot(0), run_slot(1));
+    company.into_inner()
+}
+
+#[test]
+fn workers_in_different_runtimes_run_their_suspects_alone() {
+    let (process, running) = (Arc::default(), AtomicUsize::new(0));
+    let run = || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let ran = tokio::time::timeout(Duration::from_secs(60), run_jobs(30, &process, &running));
+            assert_eq!(ran.await, Ok(0), "other handlers ran, or a worker waited for ever");
+        });
+    };
+    std::thread::scope(|scope| (0..3).for_each(|_| drop(scope.spawn(run))));
 }

@@ -1,16 +1,26 @@
-//! Messages that crash workers: the others are handled, and full concurrency comes back.
+//! Messages that crash workers: only they die, the others are handled, and full concurrency comes back.
+//!
+//! These tests have a process of their own and run one at a time, because a suspect that runs alone waits for all
+//! handlers of the process.
+
+#[expect(dead_code, reason = "other suites use the rest")]
+#[path = "../runtime/support.rs"]
+mod support;
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use millstream_worker::dead_letter::DeadLetter;
-use millstream_worker::handler::Data;
+use millstream_worker::handler::{Data, Raw};
 use millstream_worker::retry_record::RetryRecord;
-use millstream_worker::{Message, WorkerBuilder};
+use millstream_worker::{Message, Reason, WorkerBuilder};
 use tokio::sync::Notify;
 
 use crate::support::*;
+
+static ONE_AT_A_TIME: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
 /// What handlers have done.
 #[derive(Default)]
@@ -95,6 +105,7 @@ async fn survive(
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thousand_messages_in_hand_are_handled_and_full_concurrency_comes_back() {
+    let _one = ONE_AT_A_TIME.lock().await;
     let (backend, journal) = (store().await, Arc::new(Journal::default()));
     add(&backend, 0..1000).await;
     let build =
@@ -123,6 +134,7 @@ async fn a_thousand_messages_in_hand_are_handled_and_full_concurrency_comes_back
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn messages_that_were_only_read_ahead_never_die() {
+    let _one = ONE_AT_A_TIME.lock().await;
     let backend = store().await;
     add(&backend, 0..50).await;
     // Many workers die with all messages in hand, but no handler begins.
@@ -141,6 +153,7 @@ async fn messages_that_were_only_read_ahead_never_die() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_suspect_that_is_cancelled_by_a_drain_does_not_die() {
+    let _one = ONE_AT_A_TIME.lock().await;
     let backend = store().await;
     add(&backend, 0..1).await;
     read_and_die(&backend, "ghost", 1).await;
@@ -161,6 +174,7 @@ async fn a_suspect_that_is_cancelled_by_a_drain_does_not_die() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_answer_clears_a_suspect() {
+    let _one = ONE_AT_A_TIME.lock().await;
     let backend = store().await;
     add(&backend, 0..1).await;
     read_and_die(&backend, "ghost", 1).await;
@@ -180,6 +194,7 @@ async fn an_answer_clears_a_suspect() {
 
 #[tokio::test(start_paused = true)]
 async fn a_suspect_that_cannot_run_alone_waits_for_another_worker() {
+    let _one = ONE_AT_A_TIME.lock().await;
     let (backend, gate) = (store().await, Arc::new(Gate::default()));
     add(&backend, 0..2).await;
     let suspect = read_and_die(&backend, "ghost", 1).await[0];
@@ -207,4 +222,81 @@ async fn a_suspect_that_cannot_run_alone_waits_for_another_worker() {
     tokio::time::resume();
     gate.open();
     running.drain().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_that_kills_its_worker_is_dead_after_five_deliveries() {
+    let _one = ONE_AT_A_TIME.lock().await;
+    let (backend, gate) = (store().await, Arc::new(Gate::default()));
+    add(&backend, 0..1).await;
+    let handler = async |_: Raw, gate: Data<Arc<Gate>>| gate.pass().await;
+    // Without heartbeats, a worker does not wait for the one that died with the same name.
+    let build =
+        || worker(&backend).consumer_name("clerk").heartbeat(None).state(gate.clone()).handler(handler);
+    for started in 1..=5 {
+        let running = run(build());
+        wait_until("started", async || gate.started() == started).await;
+        running.kill().await;
+    }
+    let running = run(build());
+    wait_until("dead", async || all_done(&backend).await).await;
+    running.drain().await;
+    let dead_letter = dead_letters(&backend).await.remove(0);
+    assert_eq!((dead_letter.reason, dead_letter.deliveries), (Some(Reason::MaxDeliveries), 5));
+    assert_eq!(gate.started(), 5);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_that_kills_workers_is_dead_lettered_without_running_the_handler() {
+    let _one = ONE_AT_A_TIME.lock().await;
+    let (backend, gate) = (store().await, Arc::new(Gate::default()));
+    add(&backend, 0..1).await;
+    // Two workers receive the message and die: two deliveries.
+    read_and_die(&backend, "first", 1).await;
+    let handler = async |_: Raw, gate: Data<Arc<Gate>>| gate.pass().await;
+    let build = || worker(&backend).handler(handler).state(gate.clone()).max_deliveries(2).lease(ms(100));
+    let running = run(build());
+    wait_until("started", async || gate.started() == 1).await;
+    running.kill().await;
+    let running = run(build());
+    wait_until("dead", async || all_done(&backend).await).await;
+    running.drain().await;
+    let dead_letter = dead_letters(&backend).await.remove(0);
+    assert_eq!((dead_letter.reason, dead_letter.deliveries), (Some(Reason::MaxDeliveries), 2));
+    assert!(dead_letter.error.contains("2 times"), "{}", dead_letter.error);
+    assert_eq!(gate.started(), 1);
+}
+
+/// Handlers of two workers, and how many run.
+#[derive(Default)]
+struct Company {
+    running: AtomicUsize,
+    /// For each suspect, how many other handlers ran when it began or ended.
+    of_suspects: Mutex<Vec<usize>>,
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_handler_of_another_worker_runs_while_a_suspect_runs_alone() {
+    let _one = ONE_AT_A_TIME.lock().await;
+    let (backend, company) = (store().await, Arc::new(Company::default()));
+    add(&backend, 0..10).await;
+    read_and_die(&backend, "ghost", 10).await;
+    add(&backend, 10..300).await;
+    let handler = async |message: Message, company: Data<Arc<Company>>| {
+        let record = |others| {
+            if number(&message) < 10 {
+                company.of_suspects.lock().unwrap().push(others);
+            }
+        };
+        record(company.running.fetch_add(1, Ordering::SeqCst));
+        tokio::time::sleep(ms(10)).await;
+        record(company.running.fetch_sub(1, Ordering::SeqCst) - 1);
+    };
+    let build = || worker(&backend).lease(ms(100)).max_deliveries(1).handler(handler);
+    let workers = [(); 2].map(|()| run(build().state(Arc::clone(&company))));
+    wait_until("all done", async || all_done(&backend).await).await;
+    for running in workers {
+        assert!(running.drain().await.acknowledged > 0);
+    }
+    assert_eq!(*company.of_suspects.lock().unwrap(), [0; 20]);
 }
