@@ -9,6 +9,7 @@
 //! that is stored gets copied.
 
 use crate::StreamId;
+use crate::policy::Policy;
 
 /// A change to the value of one key.
 #[expect(missing_docs, reason = "the comment on a variant describes its fields")]
@@ -108,6 +109,10 @@ pub enum StreamEffect<'a> {
     Remember { producer: &'a [u8], iid: &'a [u8], id: StreamId, at_ms: u64 },
     /// Counts a duplicate: a producer sent an `iid` again, and no entry was added.
     Repeat,
+    /// Replaces the policy of the stream, which is the default of its groups. An empty one removes it.
+    SetPolicy { policy: &'a Policy },
+    /// Replaces the policy of a group. An empty one removes it.
+    GroupSetPolicy { group: &'a [u8], policy: &'a Policy },
 }
 
 /// A pending entry after it was claimed.

@@ -16,6 +16,7 @@ mod id;
 pub mod keyspace;
 mod memory;
 pub mod pending;
+pub mod policy;
 mod refusal;
 mod request;
 pub mod stream;

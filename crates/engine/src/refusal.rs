@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::policy::PolicyField;
+
 /// Why a valid request cannot be carried out. A refused request has changed nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -52,6 +54,12 @@ pub enum Refusal {
     IidConflict,
     /// The delay of a release is longer than the maximum.
     DelayOutOfRange,
+    /// The field of a policy does nothing without a lease, and no lease is in force.
+    PolicyNeedsLease(PolicyField),
+    /// The policy names the stream itself as the stream for its dead letters.
+    DeadLettersToItself,
+    /// Not for clients: the group has a lease, so a read must also look for pending entries.
+    GroupHasLease,
     /// XADOPT with the same consumer as source and destination.
     AdoptsItself,
     /// Source and destination are the same key.
@@ -63,6 +71,9 @@ pub enum Refusal {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Refusal::PolicyNeedsLease(_) => "the policy has a field that needs LEASE",
+            Refusal::DeadLettersToItself => "the dead letters of a stream cannot go to the stream itself",
+            Refusal::GroupHasLease => "the group has a lease",
             Refusal::WrongType => "the key holds another type of value",
             Refusal::NoSuchKey => "the key does not exist",
             Refusal::NoGroup => "the key or the group does not exist",

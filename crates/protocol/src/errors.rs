@@ -6,6 +6,7 @@
 use std::fmt;
 
 use millstream_engine::Refusal;
+use millstream_engine::policy::PolicyField;
 
 /// The error reply of a command.
 #[derive(Clone, PartialEq, Eq)]
@@ -107,6 +108,8 @@ impl From<Refusal> for CommandError {
             Refusal::IntegerOverflow => "ERR increment or decrement would overflow",
             Refusal::FloatOverflow => "ERR increment would produce NaN or Infinity",
             Refusal::StringTooLong => "ERR string exceeds maximum allowed size (proto-max-bulk-len)",
+            Refusal::PolicyNeedsLease(field) => return policy_needs_lease(field),
+            Refusal::DeadLettersToItself => "ERR DLQ must not be the stream itself",
             Refusal::SameObject => "ERR source and destination objects are the same",
             _ => "ERR the request was rejected",
         })
@@ -620,6 +623,36 @@ fn quoted(arg: &[u8]) -> &[u8] {
 fn quoted_prefix(arg: &[u8], len: usize) -> &[u8] {
     let arg = quoted(arg);
     &arg[..arg.len().min(len)]
+}
+
+/// XPOLICY SET with the same field twice.
+pub fn policy_field_twice(field: PolicyField) -> CommandError {
+    CommandError::composed(&[b"ERR ", field.name().as_bytes(), b" specified multiple times"])
+}
+
+/// XPOLICY SET with a value that the field does not accept.
+pub fn policy_out_of_range(field: PolicyField) -> CommandError {
+    let (first, last) = field.limits().into_inner();
+    let unit = match field {
+        PolicyField::MaxDeliver | PolicyField::MaxPending | PolicyField::MaxLength => "",
+        PolicyField::MaxBytes => " bytes",
+        _ => " milliseconds",
+    };
+    let rest = match field {
+        PolicyField::Backoff => ", the first not greater than the second; or 0 0 for none",
+        PolicyField::AckedAge => ", or -1 for none",
+        _ => ", or 0 for none",
+    };
+    let two = if field == PolicyField::Backoff { "two numbers " } else { "" };
+    let name = field.name();
+    CommandError::composed(&[
+        format!("ERR {name} must be {two}between {first} and {last}{unit}{rest}").as_bytes()
+    ])
+}
+
+/// XPOLICY SET or RESET after which a field would have no effect.
+pub fn policy_needs_lease(field: PolicyField) -> CommandError {
+    CommandError::composed(&[b"ERR ", field.name().as_bytes(), b" needs LEASE"])
 }
 
 #[cfg(test)]

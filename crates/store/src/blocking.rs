@@ -12,12 +12,16 @@
 //! its wake time. At that time the timekeeper serves the queue ([`Store::wake_due_readers`]). So when one entry becomes
 //! due, one reader is served, however many are blocked.
 //!
+//! In a group with a lease, leases run out as time passes, and every reader can get the entries. The wake time is then the
+//! end of the next lease, or earlier.
+//!
 //! A reader of several keys is in several queues. It is served with all its keys locked and then leaves all queues.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use millstream_engine::Value;
+use millstream_engine::stream::Group;
+use millstream_engine::{Stream, Value};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
@@ -101,18 +105,19 @@ impl Txn<'_> {
         let (now_ms, mut retry_at_ms) = (self.now_ms(), None);
         for id in &reader.queues {
             let queue = self.shard_at(id.shard).blocked.queue(id.queue);
-            let Some(min_idle_ms) = queue.claim_of(reader.number) else { continue };
             let (Some(Value::Stream(stream)), QueueName::Group(group)) = (self.value_of(queue), &queue.name)
             else {
                 continue;
             };
             let Some(group) = stream.group(group) else { continue };
-            let idle_at_ms = stream.query_idle_at(group, min_idle_ms, now_ms);
-            retry_at_ms = Some(retry_at_ms.map_or(idle_at_ms, |at_ms: u64| at_ms.min(idle_at_ms)));
+            if let Some(min_idle_ms) = queue.claim_of(reader.number) {
+                let idle_at_ms = stream.query_idle_at(group, min_idle_ms, now_ms);
+                retry_at_ms = Some(retry_at_ms.map_or(idle_at_ms, |at_ms: u64| at_ms.min(idle_at_ms)));
+            }
             // A wake time that has come stays until the timekeeper has served the queue.
             if queue.wake_at_ms().is_none_or(|at_ms| at_ms > now_ms) {
-                let due_ms = group.pending().next_due_ms(now_ms);
-                self.set_wake_time(*id, due_ms);
+                let wake_ms = wake_time_ms(queue, stream, group, now_ms);
+                self.set_wake_time(*id, wake_ms);
             }
         }
         retry_at_ms
@@ -191,14 +196,18 @@ impl Txn<'_> {
             (QueueName::Entries | QueueName::List, _) => None,
             (QueueName::Group(group), Some(Value::Stream(stream))) => match stream.group(group) {
                 Some(group) => {
-                    let next = match stream.has_undelivered(group) {
-                        true => queue.next(after),
-                        false => queue.next_claiming(after, |min_idle_ms| {
-                            stream.has_idle(group, min_idle_ms, self.now_ms())
-                        }),
+                    let now_ms = self.now_ms();
+                    let has_ready = || match group.rules() {
+                        Some(rules) => stream.has_ready(group, rules, now_ms),
+                        None => false,
                     };
-                    if next.is_none() && queue.has_claiming() {
-                        due_ms = group.pending().next_due_ms(self.now_ms());
+                    let next = match stream.has_undelivered(group) || has_ready() {
+                        true => queue.next(after),
+                        false => queue
+                            .next_claiming(after, |min_idle_ms| stream.has_idle(group, min_idle_ms, now_ms)),
+                    };
+                    if next.is_none() {
+                        due_ms = wake_time_ms(queue, stream, group, now_ms);
                     }
                     next
                 }
@@ -217,13 +226,23 @@ impl Txn<'_> {
         }
         blocked.set_wake_time(id.queue, at_ms);
         if let Some(at_ms) = at_ms {
-            self.store().timers.serve_readers_in(at_ms.saturating_sub(self.now_ms()));
+            self.store().timers.work_in(at_ms.saturating_sub(self.now_ms()));
         }
     }
 
     /// Returns the value at a queue's key.
     fn value_of(&self, queue: &Queue) -> Option<&Value> {
         self.shard(&queue.key.key).keys.get(queue.key.db, &queue.key.key, self.now_ms())
+    }
+}
+
+/// Returns when the readers of a group must be served although nothing has changed: a pending entry that waits becomes
+/// due, or a lease runs out. Returns `None` if no such time is known.
+fn wake_time_ms(queue: &Queue, stream: &Stream, group: &Group, now_ms: u64) -> Option<u64> {
+    match group.rules() {
+        Some(rules) => Some(stream.next_ready_ms(group, rules, now_ms)),
+        None if queue.has_claiming() => group.pending().next_due_ms(now_ms),
+        None => None,
     }
 }
 
@@ -273,7 +292,7 @@ impl Store {
             }
             txn.serve_blocked();
             if let Some(at_ms) = txn.shard_at(shard).blocked.earliest_wake_ms() {
-                self.timers.serve_readers_in(at_ms.saturating_sub(now_ms));
+                self.timers.work_in(at_ms.saturating_sub(now_ms));
             }
         }
     }

@@ -5,7 +5,7 @@ use hashbrown::{Equivalent, HashMap};
 use crate::secret::SecretState;
 
 /// A key of a numbered database, owned.
-#[derive(Clone, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct DbKey {
     pub(crate) db: u32,
     pub(crate) key: Box<[u8]>,

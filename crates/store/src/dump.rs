@@ -101,6 +101,9 @@ fn put_stream(out: &mut String, stream: &Stream) {
         put_text(out, name);
         put_id(out, group.last_id());
         put_optional(out, group.entries_read());
+        if let Some(policy) = group.own_policy() {
+            let _ = write!(out, "{policy:?} ");
+        }
         if group.missed().count > 0 {
             out.push_str("missed ");
             put_number(out, group.missed().count);
@@ -129,6 +132,9 @@ fn put_stream(out: &mut String, stream: &Stream) {
             put_number(out, due_ms);
             put_id(out, id);
         }
+    }
+    if let Some(policy) = stream.policy() {
+        let _ = write!(out, "\n  {policy:?} ");
     }
     put_producer_history(out, stream);
 }

@@ -96,7 +96,18 @@ fn stream_effect_fits(stream: &Stream, effect: &StreamEffect<'_>) -> Result<(), 
         {
             Err("it sets a due time that is greater than the maximum".to_owned())
         }
+        StreamEffect::SetPolicy { policy } | StreamEffect::GroupSetPolicy { policy, .. }
+            if policy.fields().any(|(field, value)| !value.fits(field)) =>
+        {
+            Err("it sets a policy with a value that is out of range".to_owned())
+        }
+        StreamEffect::GroupSetPolicy { policy, .. }
+            if policy.fields().any(|(field, _)| field.is_of_stream()) =>
+        {
+            Err("it sets a field on a group that only streams have".to_owned())
+        }
         StreamEffect::GroupSetId { group, .. }
+        | StreamEffect::GroupSetPolicy { group, .. }
         | StreamEffect::ConsumerCreate { group, .. }
         | StreamEffect::ConsumerDelete { group, .. }
         | StreamEffect::ConsumerSeen { group, .. }
@@ -123,6 +134,7 @@ fn stream_effect_fits(stream: &Stream, effect: &StreamEffect<'_>) -> Result<(), 
         | StreamEffect::Forget { .. }
         | StreamEffect::GroupCreate { .. }
         | StreamEffect::GroupDestroy { .. }
+        | StreamEffect::SetPolicy { .. }
         | StreamEffect::IdempotenceConfigure { .. } => Ok(()),
     }
 }

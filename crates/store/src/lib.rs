@@ -29,6 +29,7 @@ pub mod disk;
 #[cfg(any(test, fuzzing))]
 mod dump;
 mod durability;
+mod duties;
 pub mod embedded;
 mod fits;
 #[cfg(test)]
@@ -42,6 +43,8 @@ mod lists;
 mod lock;
 pub mod log;
 mod loss_window;
+#[cfg(test)]
+mod policy_tests;
 pub mod priority;
 mod progress;
 mod queues;
@@ -50,6 +53,7 @@ mod reclaim;
 mod record;
 mod recovery;
 mod reload;
+mod schedule;
 mod secret;
 mod sets;
 mod shard;

@@ -445,6 +445,8 @@ fn time_ms_of(effect: &Effect<'_>) -> u64 {
             | StreamEffect::Ack { .. }
             | StreamEffect::Release { .. }
             | StreamEffect::IdempotenceConfigure { .. }
+            | StreamEffect::SetPolicy { .. }
+            | StreamEffect::GroupSetPolicy { .. }
             | StreamEffect::Repeat => 0,
         },
         // The expiry time of a key is not the time of a change.

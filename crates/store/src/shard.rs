@@ -1,4 +1,5 @@
-//! A shard: the part of a store behind one lock. It has keys, the readers blocked on them, and their watchers.
+//! A shard: the part of a store behind one lock. It has keys, the readers blocked on them, their
+//! watchers, and the schedule of its streams.
 
 use std::ops::Deref;
 
@@ -6,6 +7,7 @@ use millstream_engine::keyspace::ValueWithExpiry;
 use millstream_engine::{KeyPlace, Keyspace};
 
 use crate::queues::BlockedReaders;
+use crate::schedule::Schedule;
 use crate::watch::WatchedKeys;
 
 /// The part of a store behind one lock.
@@ -13,13 +15,15 @@ pub(crate) struct Shard {
     pub(crate) keys: Keys,
     pub(crate) blocked: BlockedReaders,
     pub(crate) watched: WatchedKeys,
+    pub(crate) schedule: Schedule,
 }
 
 impl Shard {
     /// Creates an empty shard. `seed` is the seed of the store's hash functions.
     pub(crate) fn new(databases: u32, seed: u64) -> Shard {
         let keys = Keys(Keyspace::new(databases, seed));
-        Shard { keys, blocked: BlockedReaders::default(), watched: WatchedKeys::default() }
+        let (blocked, watched) = (BlockedReaders::default(), WatchedKeys::default());
+        Shard { keys, blocked, watched, schedule: Schedule::default() }
     }
 }
 

@@ -3,6 +3,7 @@
 //! ```text
 //! fire timers of blocked calls   at their deadlines
 //! serve blocked readers          when a pending entry that they wait for becomes due
+//! do duties of streams           at their times
 //! remove expired keys            every tick
 //! run the owner's function       every tick; a server: idle clients, statistics, snapshots;
 //!                                an embedded store: snapshots
@@ -58,7 +59,8 @@ impl Store {
                     let Some(store) = weak.upgrade().filter(|_| event != TimersEvent::Stopped) else {
                         return;
                     };
-                    if event == TimersEvent::ServeReaders || timers.must_serve_readers() {
+                    if event == TimersEvent::WorkDue || timers.must_work() {
+                        store.run_duties();
                         store.wake_due_readers();
                     }
                     if event == TimersEvent::TimeReached {

@@ -1,5 +1,5 @@
 //! Timers of blocked calls: each wakes its call at a deadline. The timekeeper's thread runs them. It also learns here
-//! when it must serve blocked readers.
+//! when it must serve blocked readers or do a duty of a stream.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -26,8 +26,8 @@ struct TimersState {
     /// The deadlines of the armed timers, each with the number of its timer.
     deadlines: BTreeSet<(Instant, u64)>,
     last_number: u64,
-    /// When the timekeeper must serve the readers of entries that become due; `None` if no reader waits for one.
-    serve_readers_at: Option<Instant>,
+    /// When the timekeeper must serve readers or do duties; `None` if there is no such time.
+    work_at: Option<Instant>,
     /// Whether the timekeeper's thread was started.
     has_thread: bool,
 }
@@ -37,8 +37,8 @@ struct TimersState {
 pub(crate) enum TimersEvent {
     /// The given time has come.
     TimeReached,
-    /// Entries that blocked readers wait for may have become due.
-    ServeReaders,
+    /// Blocked readers may have something to read, or streams may have something to do.
+    WorkDue,
     /// The store was closed.
     Stopped,
 }
@@ -81,20 +81,21 @@ impl Timers {
         self.stopped.load(Ordering::Relaxed)
     }
 
-    /// Makes [`Timers::run_until`] return after this many milliseconds, so that the timekeeper serves blocked readers.
-    pub(crate) fn serve_readers_in(&self, delay_ms: u64) {
+    /// Makes [`Timers::run_until`] return after this many milliseconds, so that the timekeeper serves blocked readers and does
+    /// duties.
+    pub(crate) fn work_in(&self, delay_ms: u64) {
         // Later than an `Instant` can be: the timekeeper looks again at every tick.
         let Some(at) = Instant::now().checked_add(Duration::from_millis(delay_ms)) else { return };
         let mut state = self.state.lock();
-        if state.serve_readers_at.is_none_or(|before| at < before) {
-            state.serve_readers_at = Some(at);
+        if state.work_at.is_none_or(|before| at < before) {
+            state.work_at = Some(at);
             drop(state);
             self.changed.notify_all();
         }
     }
 
-    /// Fires timers as they become due, and returns at the time `until`, or earlier if readers must be served or the
-    /// store is closed.
+    /// Fires timers as they become due, and returns at the time `until`, or earlier if other work is due or the store is
+    /// closed.
     pub(crate) fn run_until(&self, until: Instant) -> TimersEvent {
         let mut state = self.state.lock();
         while !self.is_stopped() {
@@ -106,24 +107,24 @@ impl Timers {
                 state = self.state.lock();
                 continue;
             }
-            if state.serve_readers_at.is_some_and(|at| at <= now) {
-                state.serve_readers_at = None;
-                return TimersEvent::ServeReaders;
+            if state.work_at.is_some_and(|at| at <= now) {
+                state.work_at = None;
+                return TimersEvent::WorkDue;
             }
             if until <= now {
                 return TimersEvent::TimeReached;
             }
             let next = state.deadlines.first().map_or(until, |(at, _)| until.min(*at));
-            let next = state.serve_readers_at.map_or(next, |at| next.min(at));
+            let next = state.work_at.map_or(next, |at| next.min(at));
             self.changed.wait_until(&mut state, next);
         }
         TimersEvent::Stopped
     }
 
-    /// Returns whether a reader waits for an entry to become due. Its time may have come: while the machine sleeps, an
-    /// [`Instant`] can stand still, and the store's clock does not.
-    pub(crate) fn must_serve_readers(&self) -> bool {
-        self.state.lock().serve_readers_at.take().is_some()
+    /// Returns whether other work has a time. The time may have come: while the machine sleeps, an [`Instant`] can stand
+    /// still, and the store's clock does not.
+    pub(crate) fn must_work(&self) -> bool {
+        self.state.lock().work_at.take().is_some()
     }
 }
 

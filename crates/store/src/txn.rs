@@ -179,7 +179,8 @@ impl<'s> Txn<'s> {
     /// - adds it to the record for the log,
     /// - notifies the watchers of its keys,
     /// - marks its keys as ready, so that blocked readers are served when the transaction ends,
-    /// - passes large removed values to the reclaimer.
+    /// - passes large removed values to the reclaimer,
+    /// - updates the schedule of the stream's duties.
     #[inline(always)]
     fn change<'a, T>(
         &mut self,
@@ -215,6 +216,9 @@ impl<'s> Txn<'s> {
         }
         if consequences.wakes_readers {
             self.mark_ready(at.db, at.key);
+        }
+        if consequences.schedules {
+            self.schedule(at.db, at.key);
         }
     }
 
@@ -330,9 +334,23 @@ impl<'s> Txn<'s> {
         removed
     }
 
+    /// Puts the stream at `key` into the schedule, at the time of its next duty. Removes it if it has none.
+    #[inline(never)]
+    pub(crate) fn schedule(&mut self, db: u32, key: &[u8]) {
+        let next_ms = match self.shard(key).keys.get(db, key, self.now_ms) {
+            Some(Value::Stream(stream)) => stream.next_duty_ms(self.now_ms),
+            _ => None,
+        };
+        self.locked.shard_mut(key).schedule.set(db, key, next_ms);
+        if let Some(at_ms) = next_ms {
+            self.store().timers.work_in(at_ms.saturating_sub(self.now_ms));
+        }
+    }
+
     /// Sets a key to a value that recovery has read from disk.
     pub(crate) fn restore(&mut self, at: KeyPlace<'_>, entry: ValueWithExpiry) {
         self.locked.shard_mut(at.key).keys.load(at, entry);
+        self.schedule(at.db, at.key);
     }
 
     /// Returns the shard of a key.

@@ -45,7 +45,7 @@ impl Stream {
                 entries.max_deleted_id = max_deleted_id.unwrap_or(entries.max_deleted_id);
             }
             StreamEffect::GroupCreate { group, last_id, entries_read } => {
-                self.groups.insert(group.into(), Group::new(last_id, entries_read));
+                self.create_group(group, last_id, entries_read);
             }
             StreamEffect::GroupDestroy { group } => {
                 self.groups.remove(group);
@@ -61,6 +61,8 @@ impl Stream {
             }
             StreamEffect::Remember { producer, iid, id, at_ms } => self.remember(producer, iid, id, at_ms),
             StreamEffect::Repeat => self.count_repeat(),
+            StreamEffect::SetPolicy { policy } => self.set_policy(policy),
+            StreamEffect::GroupSetPolicy { group, policy } => self.set_group_policy(group, policy),
             StreamEffect::GroupSetId { .. }
             | StreamEffect::ConsumerCreate { .. }
             | StreamEffect::ConsumerDelete { .. }

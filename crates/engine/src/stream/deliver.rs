@@ -30,6 +30,9 @@ impl Stream {
     /// Decides and applies in one step: the change is that of a
     /// [`StreamEffect::Deliver`](crate::StreamEffect::Deliver) with the returned values. Returns `None` if
     /// nothing was delivered; then nothing has changed.
+    ///
+    /// If the group has a lease and the entries would become pending, the caller must look for pending entries that are
+    /// [ready](Stream::visit_ready) first. Then it gets [`Refusal::GroupHasLease`], and nothing has changed.
     #[inline]
     pub fn deliver(
         &mut self,
@@ -39,6 +42,9 @@ impl Stream {
         sink: &mut impl EntrySink,
     ) -> Result<Option<Delivery>, Refusal> {
         let group = self.groups.get_mut(group).ok_or(Refusal::NoGroup)?;
+        if group.rules.is_some() && to.pending {
+            return Err(Refusal::GroupHasLease);
+        }
         Ok(group.deliver(&self.entries, to, count.unwrap_or(u64::MAX), sink))
     }
 }

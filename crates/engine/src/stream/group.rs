@@ -6,6 +6,7 @@ use super::blocks::Cursor;
 use super::missed::MissedEntries;
 use crate::bytes::short;
 use crate::pending::{ConsumerHandle, PendingEntry, PendingList};
+use crate::policy::{GroupRules, Policy};
 use crate::{ReleasedRow, StreamId};
 
 /// A consumer group of a stream. Only methods of the stream change it.
@@ -18,6 +19,10 @@ pub struct Group {
     pub(super) consumers: Consumers,
     /// The position of the entry after `last_id`, if it is known.
     pub(super) cursor: Option<Cursor>,
+    /// What the operator set on this group; `None` if nothing.
+    pub(super) own_policy: Option<Box<Policy>>,
+    /// The rules in force; `None` if the group has no lease.
+    pub(super) rules: Option<Box<GroupRules>>,
 }
 
 impl Group {
@@ -29,6 +34,8 @@ impl Group {
             pending: PendingList::default(),
             consumers: Consumers::default(),
             cursor: None,
+            own_policy: None,
+            rules: None,
         }
     }
 
@@ -136,7 +143,9 @@ impl Group {
     }
 
     pub(super) fn memory_bytes(&self) -> usize {
-        size_of::<Group>() + self.pending.memory_bytes() + self.consumers.memory_bytes()
+        let policy = self.own_policy.as_ref().map_or(0, |policy| policy.memory_bytes());
+        let rules = self.rules.as_ref().map_or(0, |_| size_of::<GroupRules>());
+        size_of::<Group>() + self.pending.memory_bytes() + self.consumers.memory_bytes() + policy + rules
     }
 
     /// Verifies that the pending counts of consumers match the pending entries.

@@ -31,6 +31,7 @@ mod lag;
 mod listpack;
 mod missed;
 mod parts;
+mod policy;
 mod references;
 mod release;
 mod rows;
@@ -41,6 +42,7 @@ mod visit;
 use std::collections::BTreeMap;
 
 use crate::StreamId;
+use crate::policy::Policy;
 use entries::Entries;
 use idempotence::ProducerHistory;
 
@@ -68,6 +70,8 @@ pub struct Stream {
     groups: BTreeMap<Box<[u8]>, Group>,
     /// `None` until a producer uses idempotence or configures it, which few do.
     history: Option<Box<ProducerHistory>>,
+    /// What the operator set on the stream; `None` if nothing.
+    policy: Option<Box<Policy>>,
 }
 
 impl Stream {
@@ -141,7 +145,8 @@ impl Stream {
         let groups: usize =
             self.groups.iter().map(|(name, group)| name.len() + 16 + group.memory_bytes()).sum();
         let history = self.history.as_ref().map_or(0, |history| history.memory_bytes());
-        size_of::<Stream>() + self.entries.blocks.memory_bytes() + groups + history
+        let policy = self.policy.as_ref().map_or(0, |policy| policy.memory_bytes());
+        size_of::<Stream>() + self.entries.blocks.memory_bytes() + groups + history + policy
     }
 
     /// Verifies every invariant of the stream.
@@ -170,6 +175,7 @@ impl Stream {
         for (name, group) in &self.groups {
             group.check().map_err(|why| format!("group {}: {why}", String::from_utf8_lossy(name)))?;
             self.check_lag(group)?;
+            self.check_rules(group)?;
         }
         self.history.as_ref().map_or(Ok(()), |history| history.check())
     }

@@ -17,6 +17,7 @@ use super::missed::MissedEntries;
 use super::visit::IdRange;
 use super::{Group, Stream};
 use crate::pending::{NOT_BEFORE_MS_MAX, PendingEntry};
+use crate::policy::Policy;
 use crate::{ReleasedRow, StreamId};
 
 /// What a stream stores besides its entries, its groups and its producer history.
@@ -229,6 +230,26 @@ impl StreamBuilder {
         Ok(())
     }
 
+    /// Sets the policy of the current group.
+    pub fn group_policy(&mut self, policy: &Policy) -> Result<(), InvalidPart> {
+        let Some((_, group)) = &mut self.group else {
+            return Err(InvalidPart("the policy of a group comes before its group"));
+        };
+        check_policy(policy)?;
+        if policy.fields().any(|(field, _)| field.is_of_stream()) {
+            return Err(InvalidPart("the policy of a group has a field that only streams have"));
+        }
+        group.own_policy = Some(Box::new(policy.clone()));
+        Ok(())
+    }
+
+    /// Sets the policy of the stream.
+    pub fn policy(&mut self, policy: &Policy) -> Result<(), InvalidPart> {
+        check_policy(policy)?;
+        self.stream.policy = Some(Box::new(policy.clone()));
+        Ok(())
+    }
+
     /// Sets the limits and counters of the producer history, without its items.
     pub fn history(&mut self, counters: &HistoryCounters) -> Result<(), InvalidPart> {
         if counters.added > COUNT_MAX || counters.duplicates > COUNT_MAX {
@@ -246,6 +267,8 @@ impl StreamBuilder {
     /// Returns the complete stream.
     pub fn finish(mut self) -> Stream {
         self.end_group();
+        let policy = self.stream.policy.as_deref();
+        self.stream.groups.values_mut().for_each(|group| group.refresh_rules(policy));
         let entries = &mut self.stream.entries;
         let start = entries.blocks.seek(StreamId::MIN);
         entries.first_id = entries.blocks.next(start).map_or(StreamId::MIN, |entry| entry.id());
@@ -260,5 +283,13 @@ impl StreamBuilder {
         if let Some((name, group)) = self.group.take() {
             self.stream.groups.insert(name, group);
         }
+    }
+}
+
+/// Checks a stored policy: at least one field is set, and each value is one that its field accepts.
+fn check_policy(policy: &Policy) -> Result<(), InvalidPart> {
+    match policy.is_empty() || policy.fields().any(|(field, value)| !value.fits(field)) {
+        true => Err(InvalidPart("a policy is empty or has a value out of range")),
+        false => Ok(()),
     }
 }

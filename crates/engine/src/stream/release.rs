@@ -5,7 +5,8 @@ use std::ops::ControlFlow;
 
 use super::claim::DELIVERIES_MAX;
 use super::{EntryRef, Group, Stream};
-use crate::pending::{Filter, NOT_BEFORE_MS_MAX};
+use crate::pending::{Filter, NOT_BEFORE_MS_MAX, PendingEntry};
+use crate::policy::GroupRules;
 use crate::{ClaimedRow, NackMode, Refusal, ReleasedRow, StreamId};
 
 /// Maximum time that a release can make an entry wait: ten years of 365 days.
@@ -179,11 +180,39 @@ impl Stream {
     }
 
     /// Decides a claim of up to `count` rows that have been idle for `min_idle_ms`: first released rows, then
-    /// those that have been idle longest. Skips rows that wait, and rows whose entry no longer exists.
+    /// those that have been idle longest. Skips rows that wait, rows at the delivery limit of the group, and rows whose
+    /// entry no longer exists.
     pub fn visit_idle(
         &self,
         group: &Group,
         min_idle_ms: u64,
+        count: Option<u64>,
+        now_ms: u64,
+        sink: &mut impl ClaimSink,
+    ) -> IdleClaim {
+        let limit = group.rules().map_or(u64::MAX, |rules| rules.max_deliveries);
+        self.visit_claimable(group, min_idle_ms, |row| row.deliveries < limit, count, now_ms, sink)
+    }
+
+    /// Decides the claim of a read in a group with a lease: up to `count` released rows and rows whose lease and
+    /// back-off are over, in the order of [`visit_idle`](Stream::visit_idle), and with the same exceptions.
+    pub fn visit_ready(
+        &self,
+        group: &Group,
+        rules: &GroupRules,
+        count: Option<u64>,
+        now_ms: u64,
+        sink: &mut impl ClaimSink,
+    ) -> IdleClaim {
+        let is_ready = |row: &PendingEntry| rules.is_ready(row, now_ms);
+        self.visit_claimable(group, rules.lease_ms, is_ready, count, now_ms, sink)
+    }
+
+    fn visit_claimable(
+        &self,
+        group: &Group,
+        min_idle_ms: u64,
+        takes: impl Fn(&PendingEntry) -> bool,
         count: Option<u64>,
         now_ms: u64,
         sink: &mut impl ClaimSink,
@@ -195,6 +224,9 @@ impl Stream {
         }
         let mut near = None;
         group.pending().longest_idle(now_ms, now_ms.checked_sub(min_idle_ms), |row| {
+            if !takes(&row) {
+                return ControlFlow::Continue(());
+            }
             let Some(entry) = self.entries.blocks.get(row.id, &mut near) else {
                 return ControlFlow::Continue(());
             };
@@ -220,6 +252,34 @@ impl Stream {
         let pending = group.pending();
         pending.has_claimable(now_ms)
             || pending.oldest_delivery_ms().is_some_and(|oldest| oldest.saturating_add(min_idle_ms) <= now_ms)
+    }
+
+    /// Returns whether a read in a group with a lease would get a pending entry.
+    pub fn has_ready(&self, group: &Group, rules: &GroupRules, now_ms: u64) -> bool {
+        let mut ignore = |_: &EntryRef<'_>, _: Option<PriorDelivery>| {};
+        !self.visit_ready(group, rules, Some(1), now_ms, &mut ignore).rows.is_empty()
+    }
+
+    /// Returns when a reader of a group with a lease, which has just found nothing, should look again: a pending entry
+    /// may be ready then. No entry that is delivered after `now_ms` is ready before this time.
+    pub fn next_ready_ms(&self, group: &Group, rules: &GroupRules, now_ms: u64) -> u64 {
+        let lease_over_ms = |delivered_at_ms: u64| delivered_at_ms.saturating_add(rules.lease_ms);
+        let mut next_ms = lease_over_ms(now_ms);
+        next_ms = group.pending().next_due_ms(now_ms).map_or(next_ms, |due_ms| due_ms.min(next_ms));
+        group.pending().longest_idle(now_ms, Some(u64::MAX), |row| {
+            if row.consumer.is_none() || rules.is_at_limit(row.deliveries) {
+                return ControlFlow::Continue(());
+            }
+            if lease_over_ms(row.delivered_at_ms) >= next_ms {
+                return ControlFlow::Break(());
+            }
+            let ready_ms = rules.ready_at_ms(&row);
+            if ready_ms > now_ms {
+                next_ms = next_ms.min(ready_ms);
+            }
+            ControlFlow::Continue(())
+        });
+        next_ms
     }
 
     /// Returns when a consumer that has just found no entry idle for `min_idle_ms` should look again: the

@@ -1,6 +1,6 @@
 //! Finds the keys of a request.
 
-use millstream_protocol::commands::{ArgList, StreamList};
+use millstream_protocol::commands::{ArgList, StreamList, dead_letters_at};
 use millstream_protocol::number::parse_i64;
 use smallvec::SmallVec;
 
@@ -25,17 +25,18 @@ pub(crate) fn keys<'a>(spec: &CommandSpec, argv: &[&'a [u8]]) -> Result<Keys<'a>
     }
     let mut found = Keys::new();
     for key_spec in spec.keys {
-        let begin = begin(key_spec, argv).ok_or(KeyError::Invalid)?;
+        let begin = match key_spec.begin {
+            KeysBegin::At(at) => usize::try_from(at).ok(),
+            KeysBegin::AfterStreams { .. } => StreamList::begin(argv),
+            KeysBegin::AfterDlq { .. } => match dead_letters_at(argv) {
+                None => continue,
+                found => found,
+            },
+        };
+        let begin = begin.ok_or(KeyError::Invalid)?;
         collect(key_spec, argv, begin, &mut found).ok_or(KeyError::Invalid)?;
     }
     Ok(found)
-}
-
-fn begin(spec: &KeySpec, argv: &[&[u8]]) -> Option<usize> {
-    match spec.begin {
-        KeysBegin::At(at) => usize::try_from(at).ok(),
-        KeysBegin::AfterStreams { .. } => StreamList::begin(argv),
-    }
 }
 
 /// Returns the stream of an XREAD or XREADGROUP that has only one: then STREAMS is the third argument from the end.

@@ -24,5 +24,5 @@ pub(crate) use long_reply::{ENCODER, LongReply, UnwrittenEntries};
 pub(crate) use permission::{check_permission, check_request, denied, note_denial, required_keys};
 pub(crate) use spec::{
     Categories, CommandSpec, Flags, Group, KeySpec, KeysBegin, KeysFind, LockScope, Run, command,
-    counted_keys, key, key_range, streams,
+    counted_keys, dead_letters_key, key, key_range, streams,
 };

@@ -432,6 +432,11 @@ pub(crate) enum KeysBegin {
         /// The index of the first argument that can be STREAMS.
         from: i32,
     },
+    /// After the word DLQ of XPOLICY SET, if it has one.
+    AfterDlq {
+        /// The index of the first argument that can be DLQ.
+        from: i32,
+    },
 }
 
 /// Which arguments are keys, counted from where the search begins.
@@ -466,6 +471,15 @@ pub(crate) const fn streams(usage: &'static str, from: i32) -> KeySpec {
         usage,
         begin: KeysBegin::AfterStreams { from },
         find: KeysFind::Range { last: -1, step: 1, limit: 2 },
+    }
+}
+
+/// Returns a spec for the key after DLQ.
+pub(crate) const fn dead_letters_key(usage: &'static str, from: i32) -> KeySpec {
+    KeySpec {
+        usage,
+        begin: KeysBegin::AfterDlq { from },
+        find: KeysFind::Range { last: 0, step: 1, limit: 0 },
     }
 }
 

@@ -92,6 +92,8 @@ Here, *since* is the version of Millstream that introduced the command.
 - `XINFO MISSED` returns, for each group, how many entries were trimmed or deleted before the group read them, since the
   group was created or `XGROUP SETID` moved it. No missed entry has a greater id than `missed-through`: if that is greater
   than the group's last delivered id, the group has not read on yet.
+- `XPOLICY` sets what a stream and its groups do by themselves. An existing reply gets no new field: some clients
+  fail on fields that they do not know.
 
 | command | since | description |
 |---|---|---|

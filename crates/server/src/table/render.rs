@@ -194,10 +194,10 @@ fn key_spec(writer: &mut Writer, spec: &KeySpec) {
             typed(writer, "index", 1);
             number(writer, "index", at);
         }
-        KeysBegin::AfterStreams { from } => {
+        KeysBegin::AfterStreams { from } | KeysBegin::AfterDlq { from } => {
             typed(writer, "keyword", 2);
             writer.bulk("keyword");
-            writer.bulk("STREAMS");
+            writer.bulk(if matches!(spec.begin, KeysBegin::AfterDlq { .. }) { "DLQ" } else { "STREAMS" });
             number(writer, "startfrom", from);
         }
     }

@@ -101,13 +101,13 @@ fn flags_are_consistent_with_each_other_and_with_the_keys() {
         let movable = spec
             .keys
             .iter()
-            .any(|key| matches!(key.begin, KeysBegin::AfterStreams { .. }) || key.find == KeysFind::Counted);
+            .any(|key| !matches!(key.begin, KeysBegin::At(_)) || key.find == KeysFind::Counted);
         assert_eq!(has(Flags::MOVABLEKEYS), movable, "{name}");
         assert_eq!(spec.key_range() == (0, 0, 0), spec.keys.is_empty() || movable, "{name}");
         let args_min = spec.arity.unsigned_abs() as i32;
         let fixed = spec.keys.iter().filter_map(|key| match key.begin {
             KeysBegin::At(at) => Some(at),
-            KeysBegin::AfterStreams { .. } => None,
+            KeysBegin::AfterStreams { .. } | KeysBegin::AfterDlq { .. } => None,
         });
         fixed.for_each(|at| assert!(at >= 1 && at < args_min, "{name}"));
         let name_words = if spec.is_subcommand() { 2 } else { 1 };
@@ -139,6 +139,11 @@ const OWN: &[&str] = &[
     "xadopt 5 1/1/1 0.1.0 stream write write,stream,slow - RW,update@1:0/1/0",
     "xextend -7 1/1/1 0.1.0 stream write,fast write,stream,fast - RW,update@1:0/1/0",
     "xinfo|missed 3 2/2/1 0.1.0 stream readonly read,stream,slow - RO,access@2:0/1/0",
+    "xpolicy -2 0/0/0 0.1.0 stream - slow - -",
+    "xpolicy|get -3 2/2/1 0.1.0 stream readonly read,stream,slow - RO,access@2:0/1/0",
+    "xpolicy|help 2 0/0/0 0.1.0 stream loading,stale stream,slow - -",
+    "xpolicy|reset -3 2/2/1 0.1.0 stream write write,stream,slow - RW,update@2:0/1/0",
+    "xpolicy|set -5 0/0/0 0.1.0 stream write,denyoom,movablekeys write,stream,slow - RW,update@2:0/1/0+RW,insert@DLQ@3:0/1/0",
 ];
 
 #[test]
@@ -199,6 +204,7 @@ fn key_reference(key: &KeySpec) -> String {
     let begin = match key.begin {
         KeysBegin::At(at) => at.to_string(),
         KeysBegin::AfterStreams { from } => format!("STREAMS@{from}"),
+        KeysBegin::AfterDlq { from } => format!("DLQ@{from}"),
     };
     let find = match key.find {
         KeysFind::Range { last, step, limit } => format!("{last}/{step}/{limit}"),

@@ -10,14 +10,16 @@
 //! waiting  := count:number  (id_step  deliveries:number  not_before_ms:signed, relative to the time of the release)…
 //! ```
 //!
-//! The first `id_step` is relative to 0-0, and the first time in `claimed` is relative to the time of the claim. A time
+//! `policy` is described in `policy.rs`. The first `id_step` is relative to 0-0, and the first time in `claimed` is relative to the time of the claim. A time
 //! that belongs to a single id is encoded relative to the id's milliseconds, because the two are close to each other.
 
 use millstream_engine::ListEnd::{Head, Tail};
+use millstream_engine::policy::Policy;
 use millstream_engine::{ClaimedRow, Effect, KeyPlace, Rearrangement, ReleasedRow, StreamEffect, StreamId};
 use smallvec::SmallVec;
 
 use super::entries::{NextValue, put_entry};
+use super::policy::{put_policy, read_policy};
 use super::wire::{ByteReader, CodecError, put_id, put_number, put_optional, put_step, put_text};
 
 /// Tags of changes that are not in the tables below.
@@ -88,6 +90,7 @@ macro_rules! put {
     ($out:ident, $field:expr, claimed($from:expr)) => { put_claimed($out, $field, $from) };
     ($out:ident, $field:expr, released) => { put_released($out, $field, None) };
     ($out:ident, $field:expr, waiting($from:expr)) => { put_released($out, $field, Some($from)) };
+    ($out:ident, $field:expr, policy) => { put_policy($out, $field) };
 }
 
 /// Reads a field in one of the forms used in the tables.
@@ -106,6 +109,7 @@ macro_rules! read {
     ($reader:ident, $scratch:ident, claimed($from:expr)) => { $scratch.read_claimed($reader, $from)? };
     ($reader:ident, $scratch:ident, released) => { $scratch.read_released($reader, None)? };
     ($reader:ident, $scratch:ident, waiting($from:expr)) => { $scratch.read_released($reader, Some($from))? };
+    ($reader:ident, $scratch:ident, policy) => { $scratch.read_policy($reader)? };
 }
 
 layouts! { Effect, put_value_effect, read_value_effect, except Effect::Stream(_) =>
@@ -149,6 +153,8 @@ layouts! { StreamEffect, put_stream_effect, read_stream_effect, except StreamEff
     53 Remember { producer: text, iid: text, id: id, at_ms: step(id.ms) };
     54 Repeat {};
     57 ReleaseUntil { group: text, at_ms: number, rows: waiting(at_ms) };
+    58 SetPolicy { policy: policy };
+    59 GroupSetPolicy { group: text, policy: policy };
 }
 
 /// One change in a record.
@@ -281,6 +287,7 @@ struct Scratch<'p> {
     rows: SmallVec<[ClaimedRow; 4]>,
     released: SmallVec<[ReleasedRow; 4]>,
     values: SmallVec<[NextValue<'p>; 8]>,
+    policy: Policy,
     /// Key and id of the previous change if it appended an entry. Its fields are still in `texts`.
     entry: Option<(KeyPlace<'p>, StreamId)>,
 }
@@ -345,6 +352,11 @@ fn append_change<'a>(place: KeyPlace<'a>, id: StreamId, fields: &'a [&'a [u8]]) 
 }
 
 impl<'p> Scratch<'p> {
+    fn read_policy(&mut self, reader: &mut ByteReader<'p>) -> Result<&Policy, CodecError> {
+        self.policy = read_policy(reader)?;
+        Ok(&self.policy)
+    }
+
     fn read_texts(&mut self, reader: &mut ByteReader<'p>) -> Result<&[&'p [u8]], CodecError> {
         let count = reader.count(1)?;
         self.read_texts_of(count, reader)

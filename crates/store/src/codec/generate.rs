@@ -1,5 +1,6 @@
 //! Generates changes for tests and for the fuzzer, and encodes decoded changes again.
 
+use millstream_engine::policy::{Backoff, Policy, PolicyField, PolicyValue};
 use millstream_engine::{
     BlockLimits, ClaimedRow, Effect, KeyPlace, ListEnd, Rearrangement, ReleasedRow, Stream, StreamEffect,
     StreamId,
@@ -91,6 +92,24 @@ impl CodecRandom {
         (0..len).map(|_| self.next() as u8).collect()
     }
 
+    /// Returns a policy with some of its fields, whose values are not always within their limits.
+    pub(crate) fn policy(&mut self) -> Policy {
+        let mut policy = Policy::default();
+        for field in PolicyField::ALL {
+            let key = self.text();
+            let value = match field {
+                _ if self.one_in(2) => continue,
+                PolicyField::DeadLetters => PolicyValue::Key(&key),
+                PolicyField::Backoff => {
+                    PolicyValue::Backoff(Backoff { first_ms: self.number(), longest_ms: self.number() })
+                }
+                _ => PolicyValue::Number(self.number()),
+            };
+            policy.set(field, value);
+        }
+        policy
+    }
+
     /// Returns a damaged copy of the bytes: bits flipped, bytes replaced, removed or inserted.
     pub(crate) fn damaged(&mut self, bytes: &[u8]) -> Vec<u8> {
         let mut bytes = bytes.to_vec();
@@ -110,7 +129,7 @@ impl CodecRandom {
 }
 
 /// Number of different changes that [`with_change`] generates.
-pub(crate) const VARIANTS: u64 = 39;
+pub(crate) const VARIANTS: u64 = 41;
 
 /// Passes the `n`-th kind of change, with random content, to `test`.
 pub(crate) fn with_change(
@@ -137,6 +156,7 @@ pub(crate) fn with_change(
     let waiting: Vec<ReleasedRow> =
         released.iter().map(|row| ReleasedRow { not_before_ms: random.number(), ..*row }).collect();
     let (group, consumer, last_id, count) = (&*group, &*consumer, random.id(), random.number());
+    let policy = random.policy();
     let from = KeyPlace { db, key: &key };
     let to = KeyPlace { db: random.below(16) as u32, key: group };
     let effect = match n {
@@ -185,6 +205,8 @@ pub(crate) fn with_change(
             35 => StreamEffect::IdempotenceConfigure { duration_s: count, max_size: at_ms },
             36 => StreamEffect::Remember { producer: group, iid: consumer, id: last_id, at_ms },
             37 => StreamEffect::ReleaseUntil { group, rows: &waiting, at_ms },
+            38 => StreamEffect::SetPolicy { policy: &policy },
+            39 => StreamEffect::GroupSetPolicy { group, policy: &policy },
             _ => StreamEffect::Repeat,
         }),
     };

@@ -19,6 +19,7 @@ mod effect;
 mod entries;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod generate;
+mod policy;
 mod stream;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod testing;

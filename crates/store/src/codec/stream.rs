@@ -14,6 +14,7 @@
 //!             count:number  producer:text…   count:number  kept…
 //! waiting  := due_ms:number, relative to the one before it; the first to 0…
 //! missed   := count:number  through:id
+//! policy   := see `policy.rs`
 //! kept     := producer:number  iid:text  entry:id  since_ms:signed, relative to the entry's milliseconds
 //! head     := ms-step:5 bits | delivered-once:1 | same-time:1 | same-consumer:1     ms-step 31: [ms] has the step
 //! ```
@@ -26,7 +27,8 @@
 //! Settings are optional parts of a stream or a group. They are encoded with their tags in ascending order.
 //! A group has the setting `waiting` with tag 1 if released entries wait for due times: it has the due times of the last
 //! released entries. It has the setting `missed` with tag 2 if entries were removed before the group read them: it has
-//! their number, and an id that none of them exceeds. A stream has no settings yet. The reader refuses unknown tags: a
+//! their number, and an id that none of them exceeds. A group has the setting `policy` with tag 3, and a stream the setting
+//! `policy` with tag 1, if one is set. The reader refuses unknown tags: a
 //! newer version wrote them, and a stream without its settings would behave differently.
 //!
 //! Snapshots of version 1 have streams without settings, and some of these also lack released entries and the producer
@@ -35,12 +37,14 @@
 use std::ops::ControlFlow;
 
 use millstream_engine::pending::{ConsumerHandle, PendingEntry};
+use millstream_engine::policy::Policy;
 use millstream_engine::stream::{
     BlockParts, Counters, Group, HistoryCounters, HistoryItem, IdempotenceLimits, InvalidPart, MissedEntries,
     StreamBuilder,
 };
 use millstream_engine::{Stream, StreamId};
 
+use super::policy::{put_policy, read_policy};
 use super::wire::{ByteReader, CodecError, put_id, put_number, put_optional, put_step, put_text};
 
 const SAME_CONSUMER: u8 = 1;
@@ -62,14 +66,17 @@ struct Row {
 
 const UNKNOWN_SETTING: &str = "a stream or a group has a setting that this version does not know: a newer version of Millstream wrote it";
 
-/// The encoded settings of a stream without settings.
-const NO_SETTINGS: &[u8] = &[];
-
 /// The setting of a group with the due times of its released entries that wait.
 const WAITING: u64 = 1;
 
 /// The setting of a group with the entries that were removed before the group read them.
 const MISSED: u64 = 2;
+
+/// Tag of the setting of a group with its policy.
+const GROUP_POLICY: u64 = 3;
+
+/// Tag of the setting of a stream with its policy.
+const POLICY: u64 = 1;
 
 /// The row that the first row is encoded relative to.
 const BEFORE_ROWS: Row = Row { id: StreamId::MIN, consumer: 0, delivered_at_ms: 0, deliveries: 0 };
@@ -119,7 +126,25 @@ pub(super) fn put_stream(out: &mut Vec<u8>, stream: &Stream, pause: Pause<'_>) {
     let counters = stream.history_counters();
     out.push(u8::from(counters.is_some()));
     counters.into_iter().for_each(|counters| put_producer_history(out, stream, &counters));
-    put_text(out, NO_SETTINGS);
+    put_text(out, &stream_settings(stream));
+}
+
+/// Returns the encoded settings of a stream.
+fn stream_settings(stream: &Stream) -> Vec<u8> {
+    let mut settings = Vec::new();
+    stream
+        .policy()
+        .into_iter()
+        .for_each(|policy| put_setting(&mut settings, POLICY, |value| put_policy(value, policy)));
+    settings
+}
+
+/// Appends a setting, whose value `put` appends.
+fn put_setting(settings: &mut Vec<u8>, tag: u64, put: impl FnOnce(&mut Vec<u8>)) {
+    let mut value = Vec::new();
+    put(&mut value);
+    put_number(settings, tag);
+    put_text(settings, &value);
 }
 
 /// Returns the encoded settings of a group.
@@ -135,11 +160,13 @@ fn group_settings(group: &Group) -> Vec<u8> {
     }
     let missed = group.missed();
     if missed.count > 0 {
-        let mut value = Vec::new();
-        put_number(&mut value, missed.count);
-        put_id(&mut value, missed.through);
-        put_number(&mut settings, MISSED);
-        put_text(&mut settings, &value);
+        put_setting(&mut settings, MISSED, |value| {
+            put_number(value, missed.count);
+            put_id(value, missed.through);
+        });
+    }
+    if let Some(policy) = group.own_policy() {
+        put_setting(&mut settings, GROUP_POLICY, |value| put_policy(value, policy));
     }
     settings
 }
@@ -259,10 +286,67 @@ pub(super) fn read_stream(reader: &mut ByteReader<'_>, kind: StreamKind) -> Resu
     if kind != StreamKind::Plain && reader.flag()? {
         read_producer_history(reader, &mut builder)?;
     }
-    if kind == StreamKind::WithSettings && !reader.text()?.is_empty() {
-        return Err(reader.error(UNKNOWN_SETTING));
+    if kind == StreamKind::WithSettings {
+        read_stream_settings(reader, &mut builder)?;
     }
     Ok(builder.finish())
+}
+
+/// Reads the settings of a stream.
+fn read_stream_settings(reader: &mut ByteReader<'_>, builder: &mut StreamBuilder) -> Result<(), CodecError> {
+    let (mut settings, mut last_tag) = (ByteReader::new(reader.text()?), 0);
+    while settings.left() > 0 {
+        let setting = stream_setting(&mut settings, last_tag).map_err(|error| reader.error(error.what))?;
+        last_tag = setting.tag();
+        let part = match setting {
+            StreamSetting::Policy(policy) => builder.policy(&policy),
+        };
+        at(reader, part)?;
+    }
+    Ok(())
+}
+
+/// A setting of a stream.
+enum StreamSetting {
+    /// What was set on the stream.
+    Policy(Policy),
+}
+
+impl StreamSetting {
+    fn tag(&self) -> u64 {
+        match self {
+            StreamSetting::Policy(_) => POLICY,
+        }
+    }
+}
+
+/// Decodes the next setting of a stream.
+fn stream_setting(settings: &mut ByteReader<'_>, last_tag: u64) -> Result<StreamSetting, CodecError> {
+    let (tag, mut value) = next_setting(settings, last_tag)?;
+    let setting = match tag {
+        POLICY => StreamSetting::Policy(read_policy(&mut value)?),
+        _ => return Err(settings.error(UNKNOWN_SETTING)),
+    };
+    end_of_setting(&value).map(|()| setting)
+}
+
+/// Decodes the tag of the next setting, which is greater than the one before it. Returns its value too.
+fn next_setting<'a>(
+    settings: &mut ByteReader<'a>,
+    last_tag: u64,
+) -> Result<(u64, ByteReader<'a>), CodecError> {
+    let tag = settings.number()?;
+    match tag > last_tag {
+        true => Ok((tag, ByteReader::new(settings.text()?))),
+        false => Err(settings.error("settings are not in the order of their tags")),
+    }
+}
+
+fn end_of_setting(value: &ByteReader<'_>) -> Result<(), CodecError> {
+    match value.left() {
+        0 => Ok(()),
+        _ => Err(value.error("a setting is longer than its value")),
+    }
 }
 
 /// Reads the settings of a group.
@@ -275,6 +359,7 @@ fn read_group_settings(reader: &mut ByteReader<'_>, builder: &mut StreamBuilder)
         let part = match setting {
             GroupSetting::Waiting(due_times_ms) => builder.waiting(&due_times_ms),
             GroupSetting::Missed(missed) => builder.missed(missed),
+            GroupSetting::Policy(policy) => builder.group_policy(&policy),
         };
         at(reader, part)?;
     }
@@ -287,6 +372,8 @@ enum GroupSetting {
     Waiting(Vec<u64>),
     /// The entries that were removed before the group read them.
     Missed(MissedEntries),
+    /// What was set on the group.
+    Policy(Policy),
 }
 
 impl GroupSetting {
@@ -294,26 +381,21 @@ impl GroupSetting {
         match self {
             GroupSetting::Waiting(_) => WAITING,
             GroupSetting::Missed(_) => MISSED,
+            GroupSetting::Policy(_) => GROUP_POLICY,
         }
     }
 }
 
-/// Decodes the next setting of a group. Its tag is greater than the one before it.
+/// Decodes the next setting of a group.
 fn group_setting(settings: &mut ByteReader<'_>, last_tag: u64) -> Result<GroupSetting, CodecError> {
-    let tag = settings.number()?;
-    if tag <= last_tag {
-        return Err(settings.error("the settings of a group are not in the order of their tags"));
-    }
-    let mut value = ByteReader::new(settings.text()?);
+    let (tag, mut value) = next_setting(settings, last_tag)?;
     let setting = match tag {
         WAITING => GroupSetting::Waiting(due_times(&mut value)?),
         MISSED => GroupSetting::Missed(MissedEntries { count: value.number()?, through: value.id()? }),
+        GROUP_POLICY => GroupSetting::Policy(read_policy(&mut value)?),
         _ => return Err(settings.error(UNKNOWN_SETTING)),
     };
-    match value.left() {
-        0 => Ok(setting),
-        _ => Err(value.error("a setting of a group is longer than its value")),
-    }
+    end_of_setting(&value).map(|()| setting)
 }
 
 fn due_times(waiting: &mut ByteReader<'_>) -> Result<Vec<u64>, CodecError> {

@@ -333,7 +333,7 @@ pub(crate) fn dump(stream: &Stream) -> String {
     for (name, group) in stream.groups() {
         let lag = (stream.query_lag_exact(group), stream.query_lag_estimated(group));
         writeln!(out, "{name:?} {} {:?} {lag:?}", group.last_id(), group.entries_read()).unwrap();
-        writeln!(out, "{:?}", group.missed()).unwrap();
+        writeln!(out, "{:?} {:?} {:?}", group.missed(), group.own_policy(), group.rules()).unwrap();
         group.consumers().for_each(|(name, _, consumer)| writeln!(out, "{name:?} {consumer:?}").unwrap());
         group.pending().walk(StreamId::MIN, Default::default(), |row| {
             let owner = group.owner_name(row.consumer);
@@ -343,7 +343,7 @@ pub(crate) fn dump(stream: &Stream) -> String {
         group.pending().released().for_each(|row| writeln!(out, "released {}", row.id).unwrap());
         group.pending().waiting().for_each(|(due_ms, id)| writeln!(out, "due {due_ms} {id}").unwrap());
     }
-    writeln!(out, "{:?}", stream.history_counters()).unwrap();
+    writeln!(out, "{:?} {:?}", stream.history_counters(), stream.policy()).unwrap();
     stream.history_items().for_each(|kept| writeln!(out, "{kept:?}").unwrap());
     out
 }

@@ -3,6 +3,7 @@
 use std::ops::RangeBounds;
 use std::time::Duration;
 
+use millstream_engine::policy::Policy;
 use millstream_engine::stream::{ClaimOptions, IdRange, NackOptions};
 use millstream_engine::{GroupStart, NackMode, References, StreamId};
 
@@ -10,14 +11,39 @@ use super::calls::id_range;
 use super::{Call, Millstream, owned};
 use crate::verbs::{
     AckDelete, Acknowledge, Adopt, AutoClaim, Claim, Claimed, ClaimingBatch, Collect, ConsumerCreate,
-    ConsumerDelete, ConsumerPath, Entry, Extend, GroupCreate, GroupDestroy, GroupSetId, Nack, Pending,
-    PendingRows, ReadBatch, ReadGroup,
+    ConsumerDelete, ConsumerPath, Entry, Extend, GetPolicy, GroupCreate, GroupDestroy, GroupSetId, Nack,
+    Pending, PendingRows, ReadBatch, ReadGroup, ResetPolicy, SetPolicy,
 };
 
 /// Default maximum number of entries that one `auto_claim` call claims.
 const AUTO_CLAIM_COUNT: u64 = 100;
 
 impl Millstream {
+    /// Changes the policy of a group: the fields that are set in `change`.
+    pub fn set_group_policy(
+        &self,
+        key: impl AsRef<[u8]>,
+        group: impl AsRef<[u8]>,
+        change: Policy,
+    ) -> Call<SetPolicy> {
+        self.call(SetPolicy::new(owned(key), Some(owned(group)), change))
+    }
+
+    /// Changes the policy of a stream, which is the default of its groups: the fields that are set in `change`.
+    pub fn set_policy(&self, key: impl AsRef<[u8]>, change: Policy) -> Call<SetPolicy> {
+        self.call(SetPolicy::new(owned(key), None, change))
+    }
+
+    /// Returns what was set on a stream, or on one of its groups.
+    pub fn policy(&self, key: impl AsRef<[u8]>, group: Option<&[u8]>) -> Call<GetPolicy> {
+        self.call(GetPolicy { key: owned(key), group: group.map(owned) })
+    }
+
+    /// Removes the policy of a stream, or of one of its groups.
+    pub fn reset_policy(&self, key: impl AsRef<[u8]>, group: Option<&[u8]>) -> Call<ResetPolicy> {
+        self.call(ResetPolicy { key: owned(key), group: group.map(owned) })
+    }
+
     /// Creates a group that reads from `start` on.
     pub fn group_create(
         &self,

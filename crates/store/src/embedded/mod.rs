@@ -71,6 +71,7 @@ use crate::store::{Store, StoreOptions};
 pub use crate::verbs::*;
 pub use call::{Call, Callable};
 pub use error::Error;
+pub use millstream_engine::policy::{Backoff, Policy, PolicyField, PolicyValue};
 pub use millstream_engine::stream::{Deletion, IdempotenceInfo, IdempotenceLimits};
 pub use millstream_engine::{
     Exactness, GroupStart, IdSpec, NackMode, References, Refusal, StreamId, Trim, TrimBy, TrimLimit,

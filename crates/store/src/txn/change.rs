@@ -75,6 +75,8 @@ pub(super) struct Consequences {
     pub(super) wakes_readers: bool,
     /// The change may remove a value so large that freeing it takes long.
     pub(super) may_free_large_value: bool,
+    /// The stream may have something to do without a request earlier than before.
+    pub(super) schedules: bool,
 }
 
 impl Consequences {
@@ -84,6 +86,7 @@ impl Consequences {
         touches_watchers: true,
         wakes_readers: true,
         may_free_large_value: true,
+        schedules: true,
     };
 
     /// The content of the value changes.
@@ -92,6 +95,7 @@ impl Consequences {
         touches_watchers: true,
         wakes_readers: false,
         may_free_large_value: false,
+        schedules: false,
     };
 
     /// A stream changes, but not its entries. As in Redis, WATCH ignores groups, pending entries and XSETID:
@@ -101,12 +105,14 @@ impl Consequences {
         touches_watchers: false,
         wakes_readers: false,
         may_free_large_value: false,
+        schedules: false,
     };
 
     #[inline(always)]
     fn of(effect: &Effect<'_>) -> Consequences {
         match effect {
-            Effect::Delete | Effect::StringSet { .. } => Self::REPLACED,
+            // The timekeeper finds out that the stream is gone when it looks at it.
+            Effect::Delete | Effect::StringSet { .. } => Consequences { schedules: false, ..Self::REPLACED },
             Effect::ListPush { .. } => Consequences { wakes_readers: true, ..Self::CONTENT },
             Effect::ExpireAt { .. }
             | Effect::Persist
@@ -133,13 +139,17 @@ impl Consequences {
             }
             // Entries that wait wake no reader yet, but the store must wake readers at their due time.
             StreamEffect::Release { .. } | StreamEffect::ReleaseUntil { .. } => {
-                Consequences { wakes_readers: true, ..Self::NOT_ENTRIES }
+                Consequences { wakes_readers: true, schedules: true, ..Self::NOT_ENTRIES }
+            }
+            // Readers may have something to read under the new policy.
+            StreamEffect::SetPolicy { .. } | StreamEffect::GroupSetPolicy { .. } => {
+                Consequences { wakes_readers: true, schedules: true, ..Self::NOT_ENTRIES }
             }
             // A claim can set a delivery time in the past. The entry can then be idle long enough for a reader that is
             // blocked in XREADGROUP with CLAIM.
             StreamEffect::Claim { rows, at_ms, .. } => {
                 let wakes_readers = rows.iter().any(|row| row.delivered_at_ms < *at_ms);
-                Consequences { wakes_readers, ..Self::NOT_ENTRIES }
+                Consequences { wakes_readers, schedules: wakes_readers, ..Self::NOT_ENTRIES }
             }
             // A consumer's last empty poll need not survive a restart. Otherwise every empty poll would need a sync.
             StreamEffect::ConsumerSeen { .. } => Consequences { is_logged: false, ..Self::NOT_ENTRIES },

@@ -38,12 +38,18 @@ impl LockedShards<'_> {
             }
             Rearrangement::Swap(a, b) => {
                 let watched = self.existing_watched([a, b], now_ms);
-                self.shards_mut().for_each(|shard| shard.keys.for_change().swap(a, b));
+                for shard in self.shards_mut() {
+                    shard.keys.for_change().swap(a, b);
+                    shard.schedule.swap(a, b);
+                }
                 Some(Touched::Databases { dbs: [a, b], watched })
             }
             Rearrangement::Clear(db) => {
                 let watched = self.existing_watched([db, db], now_ms);
-                self.shards_mut().for_each(|shard| shard.keys.for_change().clear(db));
+                for shard in self.shards_mut() {
+                    shard.keys.for_change().clear(db);
+                    shard.schedule.clear(db);
+                }
                 Some(Touched::Databases { dbs: [db, db], watched })
             }
         }

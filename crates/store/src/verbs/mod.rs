@@ -26,6 +26,7 @@ mod idempotence;
 mod info;
 mod lease;
 mod pending;
+mod policy;
 mod read;
 mod read_group;
 mod retry;
@@ -48,10 +49,11 @@ pub use info::{
 pub use lease::{DeadLetter, DeadLetters, Extend, Nack, Release, Restore};
 pub use millstream_engine::ReadFrom;
 pub use pending::{AckDelete, Acknowledge, OwnPending, Pending, PendingRow, PendingRows, PendingSummary};
+pub use policy::{GetPolicy, ResetPolicy, SetPolicy};
 pub use read::Read;
 pub use read_group::{
     GroupRead, ReadGroup, deliver, find_new, group_interests, read_claiming, read_history, read_new,
-    require_groups,
+    read_ready, require_groups,
 };
 pub use retry::{DeadLettersRecorded, ReleaseRecorded};
 pub use selection::EntrySelection;

@@ -3,7 +3,9 @@
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use millstream_engine::stream::{ClaimSink, Delivery, EntryRef, EntrySink, PriorDelivery, Recipient};
+use millstream_engine::stream::{
+    ClaimSink, Delivery, EntryRef, EntrySink, IdleClaim, PriorDelivery, Recipient,
+};
 use millstream_engine::{Refusal, StreamEffect, StreamId};
 
 use super::{BlockUntil, ConsumerPath, EntrySelection, EntryVerb, ResultSink, ReturnedEntry, interests};
@@ -133,13 +135,7 @@ impl<B: AsRef<[u8]>> EntryVerb for ReadGroup<B> {
                     };
                     read_claiming(txn, reader, min_idle_ms, self.count, self.becomes_pending, &mut pass_on)?;
                 }
-                GroupRead::New => {
-                    let mut pass_on = |entry: &EntryRef<'_>| {
-                        sink.receive(&ReturnedEntry::entry(entry, 1));
-                        ControlFlow::Continue(())
-                    };
-                    read_new(txn, reader, self.count, self.becomes_pending, &mut pass_on)?;
-                }
+                GroupRead::New => read_new_or_ready(txn, reader, self.count, self.becomes_pending, sink)?,
             }
         }
         Ok(())
@@ -156,8 +152,35 @@ impl<B: AsRef<[u8]>> EntryVerb for ReadGroup<B> {
     }
 }
 
+/// Reads new entries; in a group with a lease, pending entries that are ready come first.
+fn read_new_or_ready(
+    txn: &mut Txn<'_>,
+    reader: ConsumerPath<&[u8]>,
+    count: Option<u64>,
+    becomes_pending: bool,
+    sink: &mut impl ResultSink,
+) -> Result<(), Refusal> {
+    let mut pass_on = |entry: &EntryRef<'_>| {
+        sink.receive(&ReturnedEntry::entry(entry, 1));
+        ControlFlow::Continue(())
+    };
+    match read_new(txn, reader, count, becomes_pending, &mut pass_on) {
+        Err(Refusal::GroupHasLease) => {
+            let mut pass_on = |entry: &EntryRef<'_>, before: Option<PriorDelivery>| {
+                let deliveries = before.map_or(0, |before| before.deliveries).saturating_add(1);
+                sink.receive(&ReturnedEntry { id: entry.id(), entry: Some(entry), before, deliveries });
+            };
+            read_ready(txn, reader, count, &mut pass_on).map(|_| ())
+        }
+        read => read.map(|_| ()),
+    }
+}
+
 /// Delivers up to `count` entries that the group has not delivered yet, and passes them to `sink`. Creates the
 /// consumer if it does not exist.
+///
+/// If the group has a lease and the entries would become pending, it does nothing and returns
+/// [`Refusal::GroupHasLease`]: the caller must use [`read_ready`].
 pub fn read_new(
     txn: &mut Txn<'_>,
     reader: ConsumerPath<&[u8]>,
@@ -239,8 +262,37 @@ pub fn read_claiming(
     sink: &mut impl ClaimSink,
 ) -> Result<u64, Refusal> {
     let (stream, found) = txn.existing_group(reader.key, reader.group)?;
+    let taken = stream.visit_idle(found, min_idle_ms, count, txn.now_ms(), sink);
+    deliver_claimed_and_new(txn, reader, taken, count, becomes_pending, sink)
+}
+
+/// Delivers to the consumer of a group with a lease, in this order: released entries whose time has come; entries whose
+/// lease and back-off are over, longest idle first; new entries. Returns their number, which is at most `count`.
+///
+/// Creates the consumer if it does not exist.
+pub fn read_ready(
+    txn: &mut Txn<'_>,
+    reader: ConsumerPath<&[u8]>,
+    count: Option<u64>,
+    sink: &mut impl ClaimSink,
+) -> Result<u64, Refusal> {
+    let (stream, found) = txn.existing_group(reader.key, reader.group)?;
+    let Some(rules) = found.rules() else { return Ok(0) };
+    let taken = stream.visit_ready(found, rules, count, txn.now_ms(), sink);
+    deliver_claimed_and_new(txn, reader, taken, count, true, sink)
+}
+
+/// Completes a read that has visited the pending entries that it claims: visits new entries too, and delivers all.
+fn deliver_claimed_and_new(
+    txn: &mut Txn<'_>,
+    reader: ConsumerPath<&[u8]>,
+    taken: IdleClaim,
+    count: Option<u64>,
+    becomes_pending: bool,
+    sink: &mut impl ClaimSink,
+) -> Result<u64, Refusal> {
+    let (stream, found) = txn.existing_group(reader.key, reader.group)?;
     let at_ms = txn.now_ms();
-    let taken = stream.visit_idle(found, min_idle_ms, count, at_ms, sink);
     let claimed = taken.rows.len() as u64;
     let left = count.map(|count| count - claimed);
     let delivered = match taken.is_full || left == Some(0) {

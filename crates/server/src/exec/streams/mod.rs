@@ -8,6 +8,7 @@ pub(crate) mod groups;
 pub(crate) mod idempotence;
 pub(crate) mod info;
 pub(crate) mod pending;
+pub(crate) mod policy;
 pub(crate) mod read;
 pub(crate) mod release;
 

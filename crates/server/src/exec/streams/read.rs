@@ -136,6 +136,9 @@ fn read_new(
     let count_max = match count {
         Some(count) if count <= MANY_ENTRIES => count,
         _ => {
+            if !noack && txn.group(reader.key, reader.group)?.is_some_and(|group| group.rules().is_some()) {
+                return read_ready_and_new(txn, reply, reader, count);
+            }
             let found = verbs::find_new(txn, reader, count)?;
             let count_max = found.map_or(0, |found| found.count_max());
             if let Some(entries) = found.and_then(|found| reply.freeze_if_many(&found)) {
@@ -151,6 +154,10 @@ fn read_new(
         delivered = verbs::read_new(txn, reader, count, !noack, sink);
         delivered.ok().flatten().map_or(0, |delivery| delivery.count)
     });
+    if delivered == Err(Refusal::GroupHasLease) {
+        reply.remove_stream(before);
+        return read_ready_and_new(txn, reply, reader, count);
+    }
     // If the stream has new entries but none was delivered, the reply was full. The stream then stays in the reply,
     // without entries. This cannot happen before the first entry, for which a reply always has space.
     let is_empty = delivered?.is_none() && !reply.out.is_full();
@@ -171,17 +178,20 @@ fn read_idle_and_new(
     count: Option<u64>,
     noack: bool,
 ) -> Result<(), Refusal> {
-    let before = reply.out.len();
-    let mut rows = BoundedRows { budget: reply.budget, out: reply.begin_stream(reader.key) };
-    let mark = rows.out.array_deferred(0);
-    let count = verbs::read_claiming(txn, reader, min_idle_ms, count, !noack, &mut rows)?;
-    let BoundedRows { budget, out } = rows;
-    out.finish(mark, count as usize);
-    reply.budget = budget;
-    if count == 0 && !reply.out.is_full() {
-        reply.remove_stream(before);
-    }
-    Ok(())
+    reply.write_rows(reader.key, true, |rows| {
+        verbs::read_claiming(txn, reader, min_idle_ms, count, !noack, rows)
+    })
+}
+
+/// Reads in a group with a lease: pending entries that are ready, then new entries. The reply looks as if all were new.
+#[inline(never)]
+fn read_ready_and_new(
+    txn: &mut Txn<'_>,
+    reply: &mut StreamsReply<'_>,
+    reader: ConsumerPath<&[u8]>,
+    count: Option<u64>,
+) -> Result<(), Refusal> {
+    reply.write_rows(reader.key, false, |rows| verbs::read_ready(txn, reader, count, rows))
 }
 
 /// Reads the consumer's own pending entries again.
@@ -258,9 +268,11 @@ impl EntrySink for BoundedEntries<'_, '_> {
     }
 }
 
-/// Like [`BoundedEntries`], for entries with their idle time and delivery count.
+/// Like [`BoundedEntries`], for reads that also claim.
 struct BoundedRows<'o> {
     budget: ReplyBudget,
+    /// Whether each row contains the idle time and the delivery count of its entry.
+    has_history: bool,
     out: &'o mut Writer,
 }
 
@@ -274,7 +286,10 @@ impl ClaimSink for BoundedRows<'_> {
             None => (0, 0),
             Some(before) => (before.idle_ms.map_or(-1, |idle_ms| idle_ms as i64), before.deliveries),
         };
-        self.out.claimed_entry(entry, idle_ms, deliveries);
+        match self.has_history {
+            true => self.out.claimed_entry(entry, idle_ms, deliveries),
+            false => self.out.entry(entry),
+        }
         self.budget.spend(1);
     }
 }
@@ -331,6 +346,27 @@ impl<'o> StreamsReply<'o> {
             count
         });
         self.budget.spend(count);
+    }
+
+    /// Writes the next stream and the entries that `read` passes to its sink. `read` returns their number. If there are
+    /// none, the stream is left out.
+    fn write_rows(
+        &mut self,
+        key: &[u8],
+        has_history: bool,
+        read: impl FnOnce(&mut BoundedRows<'_>) -> Result<u64, Refusal>,
+    ) -> Result<(), Refusal> {
+        let (before, budget) = (self.out.len(), self.budget);
+        let mut rows = BoundedRows { budget, has_history, out: self.begin_stream(key) };
+        let mark = rows.out.array_deferred(0);
+        let count = read(&mut rows)?;
+        let BoundedRows { budget, out, .. } = rows;
+        out.finish(mark, count as usize);
+        self.budget = budget;
+        if count == 0 && !self.out.is_full() {
+            self.remove_stream(before);
+        }
+        Ok(())
     }
 
     /// Returns the entries for writing in slices, if there are many and the reply has no size limit.

@@ -2,8 +2,10 @@
 
 use super::{GROW, GROW_FAST, NONDETERMINISTIC, READ, READ_FAST, WRITE, WRITE_FAST, container, help};
 use crate::command::Run::{self, Data};
-use crate::command::{Categories, CommandSpec, Flags, Group, command, key, streams as stream_keys};
-use crate::exec::streams::{entries, groups, idempotence, info, pending, read, release};
+use crate::command::{
+    Categories, CommandSpec, Flags, Group, command, dead_letters_key, key, streams as stream_keys,
+};
+use crate::exec::streams::{entries, groups, idempotence, info, pending, policy, read, release};
 
 /// For commands that can block, and whose keys have no fixed position.
 const BLOCKING_READ: Flags = Flags::BLOCKING.with(Flags::MOVABLEKEYS);
@@ -174,6 +176,28 @@ pub(in crate::table) const COMMANDS: &[CommandSpec] = &[
         .text(
             "XPENDING key group [[IDLE min-idle-time] start end count [consumer]]",
             "Lists the pending entries of a group, or returns a summary of them.",
+        ),
+    stream_container("xpolicy", "0.1.0")
+        .own()
+        .text("XPOLICY", "Sets what streams and groups do by themselves: leases, limits, dead letters, retention."),
+    stream("xpolicy|get", "0.1.0", -3, READ, Data(policy::xpolicy_get))
+        .own()
+        .keys(&[key("RO access", 2)])
+        .text("XPOLICY GET key [GROUP group]", "Shows the policy of a stream, or the values in force in a group."),
+    stream_help("xpolicy|help", "0.1.0", "XPOLICY HELP").own(),
+    stream("xpolicy|reset", "0.1.0", -3, WRITE, Data(policy::xpolicy_reset))
+        .own()
+        .keys(&[key("RW update", 2)])
+        .text("XPOLICY RESET key [GROUP group]", "Removes the policy of a stream or of a group."),
+    stream("xpolicy|set", "0.1.0", -5, GROW.with(Flags::MOVABLEKEYS), Data(policy::xpolicy_set))
+        .own()
+        .keys(&[key("RW update", 2), dead_letters_key("RW insert", 3)])
+        .complexity("O(N), N being the groups of the stream")
+        .text(
+            "XPOLICY SET key [GROUP group] [LEASE milliseconds] [MAXDELIVER count] [DLQ key] [BACKOFF first longest] \
+             [MAXPENDING count] [CONSUMERTTL milliseconds] [MAXAGE milliseconds] [MAXLEN count] [MAXBYTES bytes] \
+             [ACKEDAGE milliseconds]",
+            "Sets fields of the policy of a stream, which is the default of its groups, or of one group.",
         ),
     stream("xrange", "5.0.0", -4, READ, Data(entries::xrange))
         .keys(&[key("RO access", 1)])

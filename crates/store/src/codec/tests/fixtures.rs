@@ -4,6 +4,7 @@
 //! change: give the new encoding a new tag (or kind), keep reading the old one, keep its line, and add a line for the
 //! new one. Lines are never changed.
 
+use millstream_engine::policy::{Backoff, Policy};
 use millstream_engine::{
     BlockLimits, ClaimedRow, Effect, KeyPlace, Keyspace, ListEnd, Rearrangement, ReleasedRow, StreamEffect,
     StreamId, Value,
@@ -262,6 +263,48 @@ fn stream_with_missed_entries() -> Value {
     value_of(&effects.map(Effect::Stream))
 }
 
+/// A policy with every field.
+fn policy() -> Policy {
+    Policy {
+        max_age_ms: Some(604_800_000),
+        max_length: Some(1_000_000),
+        max_bytes: Some(1 << 30),
+        acked_age_ms: Some(0),
+        ..policy_of_group()
+    }
+}
+
+/// A policy with every field that groups have.
+fn policy_of_group() -> Policy {
+    Policy {
+        lease_ms: Some(30_000),
+        max_deliveries: Some(5),
+        dead_letters: Some(Box::from(*b"dead")),
+        backoff: Some(Backoff { first_ms: 1000, longest_ms: 60_000 }),
+        max_pending: Some(0),
+        consumer_ttl_ms: Some(3_600_000),
+        ..Policy::default()
+    }
+}
+
+/// A stream and one of its two groups have policies.
+fn stream_with_policies() -> Value {
+    let group = |name: &'static [u8]| StreamEffect::GroupCreate {
+        group: name,
+        last_id: StreamId::MIN,
+        entries_read: None,
+    };
+    let (policy, of_group) = (policy(), policy_of_group());
+    let effects = [
+        StreamEffect::Append { id: ID, fields: &[b"a", b"1"] },
+        group(b"a"),
+        group(b"b"),
+        StreamEffect::SetPolicy { policy: &policy },
+        StreamEffect::GroupSetPolicy { group: b"b", policy: &of_group },
+    ];
+    value_of(&effects.map(Effect::Stream))
+}
+
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -289,6 +332,16 @@ fn written() -> String {
     }
     out += &value_line("stream-waiting", &stream_with_waiting_entries());
     out += &value_line("stream-missed", &stream_with_missed_entries());
+    let policy = policy();
+    let of_group = StreamEffect::GroupSetPolicy { group: b"group", policy: &policy_of_group() };
+    for (name, effect) in
+        [("set-policy", StreamEffect::SetPolicy { policy: &policy }), ("group-set-policy", of_group)]
+    {
+        let mut bytes = Vec::new();
+        put_change(&mut bytes, 2, b"key", &Effect::Stream(effect));
+        out += &format!("change {name} {}\n", hex(&bytes));
+    }
+    out += &value_line("stream-policies", &stream_with_policies());
     out
 }
 

@@ -1,0 +1,102 @@
+//! Sets the policies of a stream and its groups, and computes the rules that are in force in a group.
+
+use super::{Group, Stream};
+use crate::policy::{GroupRules, Policy, PolicyField};
+use crate::{Refusal, StreamId};
+
+impl Stream {
+    /// Returns the policy of the stream; `None` if none is set.
+    pub fn policy(&self) -> Option<&Policy> {
+        self.policy.as_deref()
+    }
+
+    /// Decides a change of the policy of the stream, or of a group: the fields that are set in `change` replace those
+    /// of the current policy. Returns the new policy.
+    pub fn decide_policy(&self, group: Option<&[u8]>, change: &Policy) -> Result<Policy, Refusal> {
+        let mut policy = match group {
+            Some(name) => self.group(name).ok_or(Refusal::NoGroup)?.own_policy().cloned().unwrap_or_default(),
+            None => self.policy().cloned().unwrap_or_default(),
+        };
+        for (field, value) in change.fields() {
+            // A stream has no defaults of its own, so a field that is off need not be stored.
+            match group.is_none() && field != PolicyField::AckedAge && value.is_off() {
+                true => policy.unset(field),
+                false => policy.set(field, value),
+            }
+        }
+        self.check_policy(group, &policy)?;
+        Ok(policy)
+    }
+
+    /// Checks a new policy of the stream, or of a group: fields that need a lease have one.
+    pub fn check_policy(&self, group: Option<&[u8]>, policy: &Policy) -> Result<(), Refusal> {
+        let none = Policy::default();
+        let needs = |own: &Policy, of_stream: &Policy| match GroupRules::new(own, of_stream) {
+            Some(_) => Ok(()),
+            None => own.needs_lease().map_or(Ok(()), |field| Err(Refusal::PolicyNeedsLease(field))),
+        };
+        if group.is_some() {
+            return needs(policy, self.policy().unwrap_or(&none));
+        }
+        needs(policy, &none)?;
+        // A group may rely on the lease of the stream.
+        self.groups.values().filter_map(Group::own_policy).try_for_each(|own| needs(own, policy))
+    }
+
+    pub(super) fn set_policy(&mut self, policy: &Policy) {
+        self.policy = (!policy.is_empty()).then(|| Box::new(policy.clone()));
+        self.groups.values_mut().for_each(|group| group.refresh_rules(self.policy.as_deref()));
+    }
+
+    pub(super) fn set_group_policy(&mut self, name: &[u8], policy: &Policy) {
+        if let Some(group) = self.groups.get_mut(name) {
+            group.own_policy = (!policy.is_empty()).then(|| Box::new(policy.clone()));
+            group.refresh_rules(self.policy.as_deref());
+        }
+    }
+
+    pub(super) fn create_group(&mut self, name: &[u8], last_id: StreamId, entries_read: Option<u64>) {
+        let mut group = Group::new(last_id, entries_read);
+        group.refresh_rules(self.policy.as_deref());
+        self.groups.insert(name.into(), group);
+    }
+
+    /// Returns the earliest time at which the stream may have something to do without a request, in Unix milliseconds;
+    /// `None` if it never has. Until then, only a change that [schedules](crate::StreamEffect) the stream again makes
+    /// this time earlier.
+    pub fn next_duty_ms(&self, _now_ms: u64) -> Option<u64> {
+        None
+    }
+}
+
+impl Stream {
+    /// Verifies that the rules of a group follow from the policies.
+    pub(super) fn check_rules(&self, group: &Group) -> Result<(), String> {
+        let mut expected = group.clone();
+        expected.refresh_rules(self.policy());
+        match expected.rules == group.rules {
+            true => Ok(()),
+            false => Err(format!("the rules in force are {:?}, not {:?}", group.rules, expected.rules)),
+        }
+    }
+}
+
+impl Group {
+    /// Returns the policy that was set on this group; `None` if none was.
+    pub fn own_policy(&self) -> Option<&Policy> {
+        self.own_policy.as_deref()
+    }
+
+    /// Returns the rules in force; `None` if the group has no lease.
+    #[inline]
+    pub fn rules(&self) -> Option<&GroupRules> {
+        self.rules.as_deref()
+    }
+
+    /// Computes the rules from the group's own policy and that of its stream.
+    pub(super) fn refresh_rules(&mut self, of_stream: Option<&Policy>) {
+        let none = Policy::default();
+        let own = self.own_policy.as_deref().unwrap_or(&none);
+        self.rules = GroupRules::new(own, of_stream.unwrap_or(&none)).map(Box::new);
+    }
+}
