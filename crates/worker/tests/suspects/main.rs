@@ -120,7 +120,7 @@ async fn a_thousand_messages_in_hand_are_handled_and_full_concurrency_comes_back
         assert_eq!(runs.times[&500], 5);
         // It ran in ever smaller company, and at last alone.
         assert_eq!(runs.company.last(), Some(&0), "{:?}", runs.company);
-        for (in_hand, limit) in runs.in_hand.iter().zip([1000, 178, 32, 6, 1]) {
+        for (in_hand, limit) in runs.in_hand.iter().zip([1000, 100, 10, 1, 1]) {
             assert!(*in_hand <= limit, "{:?}", runs.in_hand);
         }
     }
