@@ -305,6 +305,20 @@ impl GroupRules {
         })
     }
 
+    /// Returns the rules as a policy, without the fields that are off.
+    pub fn to_policy(&self) -> Policy {
+        let limited = |limit: u64| (limit < u64::MAX).then_some(limit);
+        Policy {
+            lease_ms: Some(self.lease_ms),
+            max_deliveries: limited(self.max_deliveries),
+            dead_letters: self.dead_letters.clone(),
+            backoff: (self.backoff != Backoff::default()).then_some(self.backoff),
+            max_pending: limited(self.max_pending),
+            consumer_ttl_ms: self.consumer_ttl_ms,
+            ..Policy::default()
+        }
+    }
+
     /// Returns whether an entry with this many deliveries cannot be delivered again.
     pub fn is_at_limit(&self, deliveries: u64) -> bool {
         deliveries >= self.max_deliveries

@@ -11,7 +11,7 @@ use super::calls::id_range;
 use super::{Call, Millstream, owned};
 use crate::verbs::{
     AckDelete, Acknowledge, Adopt, AutoClaim, Claim, Claimed, ClaimingBatch, Collect, ConsumerCreate,
-    ConsumerDelete, ConsumerPath, Entry, Extend, GetPolicy, GroupCreate, GroupDestroy, GroupSetId, Nack,
+    ConsumerDelete, ConsumerPath, DescribePolicy, Entry, Extend, GroupCreate, GroupDestroy, GroupSetId, Nack,
     Pending, PendingRows, ReadBatch, ReadGroup, ResetPolicy, SetPolicy,
 };
 
@@ -34,9 +34,9 @@ impl Millstream {
         self.call(SetPolicy::new(owned(key), None, change))
     }
 
-    /// Returns what was set on a stream, or on one of its groups.
-    pub fn policy(&self, key: impl AsRef<[u8]>, group: Option<&[u8]>) -> Call<GetPolicy> {
-        self.call(GetPolicy { key: owned(key), group: group.map(owned) })
+    /// Describes the policy of a stream, or of one of its groups.
+    pub fn policy(&self, key: impl AsRef<[u8]>, group: Option<&[u8]>) -> Call<DescribePolicy> {
+        self.call(DescribePolicy { key: owned(key), group: group.map(owned) })
     }
 
     /// Removes the policy of a stream, or of one of its groups.

@@ -49,7 +49,7 @@ pub use info::{
 pub use lease::{DeadLetter, DeadLetters, Extend, Nack, Release, Restore};
 pub use millstream_engine::ReadFrom;
 pub use pending::{AckDelete, Acknowledge, OwnPending, Pending, PendingRow, PendingRows, PendingSummary};
-pub use policy::{GetPolicy, ResetPolicy, SetPolicy};
+pub use policy::{DescribePolicy, GroupWork, PolicyInfo, ResetPolicy, SetPolicy};
 pub use read::Read;
 pub use read_group::{
     GroupRead, ReadGroup, deliver, find_new, group_interests, read_claiming, read_history, read_new,

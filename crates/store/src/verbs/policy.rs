@@ -2,7 +2,7 @@
 
 use std::iter;
 
-use millstream_engine::policy::{Policy, PolicyField};
+use millstream_engine::policy::{GroupRules, Policy, PolicyField};
 use millstream_engine::{Refusal, Stream, StreamEffect};
 
 use super::Verb;
@@ -82,26 +82,61 @@ impl<B: AsRef<[u8]>> Verb for ResetPolicy<B> {
     }
 }
 
-/// Returns the policy that was set on a stream or on a group.
+/// What the policy of a stream or of a group is, and what it is at work on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PolicyInfo {
+    /// The values in force. The policy of a stream is the default of its groups.
+    pub in_force: Policy,
+    /// The fields that were set on the group itself, or on the stream.
+    pub own: Vec<PolicyField>,
+    /// What the group is at work on; `None` for a stream.
+    pub work: Option<GroupWork>,
+}
+
+/// What the policy of a group is at work on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GroupWork {
+    /// Number of pending entries that belong to a consumer.
+    pub in_hand: u64,
+    /// Number of released entries that wait for their due time.
+    pub waiting: u64,
+    /// The next due time of an entry that waits, in Unix milliseconds.
+    pub next_due_ms: Option<u64>,
+}
+
+/// Describes the policy of a stream or of a group.
 #[derive(Clone, Copy, Debug)]
-pub struct GetPolicy<B = Vec<u8>> {
+pub struct DescribePolicy<B = Vec<u8>> {
     /// The stream.
     pub key: B,
     /// The group; `None`: the stream.
     pub group: Option<B>,
 }
 
-impl<B: AsRef<[u8]>> Verb for GetPolicy<B> {
-    type Output = Policy;
+impl<B: AsRef<[u8]>> Verb for DescribePolicy<B> {
+    type Output = PolicyInfo;
     const CHANGES: bool = false;
 
     fn keys(&self) -> impl Iterator<Item = &[u8]> {
         iter::once(self.key.as_ref())
     }
 
-    fn run(&mut self, txn: &mut Txn<'_>) -> Result<Policy, Refusal> {
+    fn run(&mut self, txn: &mut Txn<'_>) -> Result<PolicyInfo, Refusal> {
         let stream = txn.stream(self.key.as_ref())?.ok_or(Refusal::NoSuchKey)?;
-        Ok(current(stream, self.group.as_ref().map(AsRef::as_ref))?.cloned().unwrap_or_default())
+        let name = self.group.as_ref().map(AsRef::as_ref);
+        let set = current(stream, name)?.cloned().unwrap_or_default();
+        let own = set.fields().map(|(field, _)| field).collect();
+        let Some(group) = name.and_then(|name| stream.group(name)) else {
+            return Ok(PolicyInfo { in_force: set, own, work: None });
+        };
+        let in_force = group.rules().map_or_else(Policy::default, GroupRules::to_policy);
+        let (pending, now_ms) = (group.pending(), txn.now_ms());
+        let work = GroupWork {
+            in_hand: pending.len() - pending.released_len(),
+            waiting: pending.waiting().filter(|(due_ms, _)| *due_ms > now_ms).count() as u64,
+            next_due_ms: pending.next_due_ms(now_ms),
+        };
+        Ok(PolicyInfo { in_force, own, work: Some(work) })
     }
 }
 
