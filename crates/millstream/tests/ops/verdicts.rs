@@ -46,6 +46,32 @@ fn lag_doctor_and_top_agree_on_the_health_of_a_group() {
 }
 
 #[test]
+fn messages_that_are_due_without_a_worker_are_critical() {
+    for store in TestStore::servers() {
+        store.run(&["add", "jobs", "n={i}", "--count", "3"]).ok();
+        let command =
+            ["work", "--stream", "jobs", "--group", "crew", "--exec", "exit 127", "--backoff", "10ms"];
+        store.run(&command).exits(7);
+        // The worker has gone. Its messages are released, and due after the back-off.
+        let lag = || store.run(&["lag", "jobs", "crew", "--json"]).ok().json()[0].clone();
+        let mut verdict = lag()["verdict"].clone();
+        for _ in 0..200 {
+            if verdict["findings"][0]["text"] == "3 pending entries are due and no consumer takes them" {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            verdict = lag()["verdict"].clone();
+        }
+        assert_eq!(verdict["health"], "critical", "{verdict}");
+        let expected = [("no_reader".to_owned(), "critical".to_owned())];
+        assert_eq!(
+            (findings(&verdict["findings"]), doctor_findings(&store, "jobs")),
+            (expected.to_vec(), expected.to_vec())
+        );
+    }
+}
+
+#[test]
 fn lag_takes_a_pattern() {
     for store in TestStore::servers() {
         for (stream, group) in [("orders:eu", "billing"), ("orders:us", "billing"), ("orders:us", "mail")] {

@@ -115,7 +115,7 @@ fn consumer(idle: Duration, pending: u64) -> ConsumerInfo {
 #[tokio::test]
 async fn verdict_finds_each_problem_at_its_threshold() {
     type Change = fn(&mut GroupSnapshot);
-    let cases: [(&str, Health, Change); 13] = [
+    let cases: [(&str, Health, Change); 14] = [
         ("missed", Health::Critical, |group| (group.missed.count, group.missed.is_ahead) = (1, true)),
         // The group has read on: nothing can be done.
         ("missed", Health::Ok, |group| group.missed.count = 1),
@@ -130,6 +130,9 @@ async fn verdict_finds_each_problem_at_its_threshold() {
         ("dead_letters", Health::Degraded, |group| group.dead_letters_length = 1),
         ("consumer_idle", Health::Degraded, |group| group.consumers = vec![consumer(MINUTE, 1)]),
         ("no_reader", Health::Critical, |group| (group.lag.count, group.consumers) = (1, vec![])),
+        ("no_reader", Health::Critical, |group| {
+            (group.scan.released, group.scan.waiting, group.consumers) = (2, 1, vec![]);
+        }),
     ];
     for (code, health, change) in cases {
         let mut group = healthy_group().await;

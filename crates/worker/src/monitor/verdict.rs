@@ -175,11 +175,9 @@ impl GroupSnapshot {
             count => format!("{count} dead letters wait for a decision"),
         };
         find(limits.dead_letters.health(&self.dead_letters_length), "dead_letters", text);
-        find(
-            self.unread_health(limits, self.reader_health(limits)),
-            "no_reader",
-            "entries are unread and no consumer reads them".to_owned(),
-        );
+        if let Some(text) = self.unserved().filter(|_| !self.has_reader(limits)) {
+            find(self.unread_health(limits, Health::Critical), "no_reader", text);
+        }
         findings.extend(self.idle_consumers(limits));
         findings.extend(self.workers.iter().filter_map(|worker| self.worker_finding(worker)));
         GroupVerdict::of(findings)
@@ -190,14 +188,22 @@ impl GroupSnapshot {
         if self.was_read() { health } else { health.min(limits.worst_if_never_read) }
     }
 
-    /// Returns critical if entries are unread and no consumer is active. A worker whose handlers run for long does not read,
-    /// but it is active.
-    fn reader_health(&self, limits: &Limits) -> Health {
+    /// Describes entries that a consumer could get now: unread ones, or released ones that are due. `None` if there are none.
+    fn unserved(&self) -> Option<String> {
+        match (self.lag.count, self.scan.released.saturating_sub(self.scan.waiting)) {
+            (0, 0) => None,
+            (0, 1) => Some("1 pending entry is due and no consumer takes it".to_owned()),
+            (0, due) => Some(format!("{due} pending entries are due and no consumer takes them")),
+            _ => Some("entries are unread and no consumer reads them".to_owned()),
+        }
+    }
+
+    /// Whether a consumer is active. A worker whose handlers run for long does not read, but it is active.
+    fn has_reader(&self, limits: &Limits) -> bool {
         let is_working =
             |worker: &WorkerInfo| worker.is_alive() && worker.heartbeat.state == WorkerState::Working;
-        let no_reader = !self.workers.iter().any(is_working)
-            && self.consumers.iter().all(|consumer| consumer.idle >= limits.consumer_idle);
-        if no_reader && self.lag.count > 0 { Health::Critical } else { Health::Ok }
+        self.workers.iter().any(is_working)
+            || self.consumers.iter().any(|consumer| consumer.idle < limits.consumer_idle)
     }
 
     /// Returns a finding if entries were removed before the group read them: critical if that still goes on, because the

@@ -7,6 +7,7 @@ use tracing::warn;
 
 use super::consumer_name;
 use super::core::Core;
+use super::records;
 use super::recovery;
 use super::subscription::Subscription;
 use crate::backend::{Capability, Error, ErrorKind, Start, StreamId, WorkerAccess};
@@ -32,6 +33,11 @@ pub(crate) async fn create_group(core: &Core, subscription: &Subscription) -> Re
     let Subscription { stream, group, .. } = subscription;
     if core.backend.create_group(stream, group, core.settings.start).await? {
         warn_if_never_used(core, subscription).await;
+        if let Some(admin) = &core.admin {
+            // Records of a deleted group with this name would delay messages, and count attempts, of the new one. If this
+            // fails, a later search deletes them.
+            let _ = records::delete_orphaned_now(&**admin, stream, group).await;
+        }
     }
     Ok(())
 }

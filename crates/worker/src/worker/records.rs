@@ -28,7 +28,8 @@ pub(crate) async fn delete_orphaned(core: &Core, subscription: &Subscription, ad
             () = core.draining.cancelled() => return,
         }
         // An error is ignored: nothing depends on the deletion, and the next round tries again.
-        let records = search_orphaned(admin, &subscription.stream, &subscription.group).await.unwrap_or(0);
+        let records =
+            delete_orphaned_now(admin, &subscription.stream, &subscription.group).await.unwrap_or(0);
         // With many records, a search costs more, so the worker searches less often.
         let factor = u32::try_from(records / RECORDS_PER_SEARCH).unwrap_or(u32::MAX).max(1);
         pause = core.stretched(SEARCH_INTERVAL).saturating_mul(factor);
@@ -36,7 +37,7 @@ pub(crate) async fn delete_orphaned(core: &Core, subscription: &Subscription, ad
 }
 
 /// Deletes the retry records of messages that are no longer pending. Returns the number of all records.
-async fn search_orphaned(admin: &dyn Admin, stream: &str, group: &str) -> Result<u64, Error> {
+pub(crate) async fn delete_orphaned_now(admin: &dyn Admin, stream: &str, group: &str) -> Result<u64, Error> {
     let key = &*retry_key(stream, group);
     let count = admin.hash_len(key).await?;
     if count == 0 {
@@ -76,7 +77,7 @@ mod tests {
     #[tokio::test]
     async fn records_of_messages_that_are_not_pending_are_deleted() {
         let backend = crate::connect("memory:").await.unwrap();
-        assert_eq!(search_orphaned(&*backend, "orders", "g").await.unwrap(), 0);
+        assert_eq!(delete_orphaned_now(&*backend, "orders", "g").await.unwrap(), 0);
         backend.create_group("orders", "g", Start::Beginning).await.unwrap();
         let fields = vec![("n".into(), "1".into())];
         let entry = NewEntry { fields, idempotence: None };
@@ -93,12 +94,12 @@ mod tests {
         let done = Acknowledgement { ids: others.clone(), ..Acknowledgement::default() };
         backend.acknowledge("orders", "g", &done).await.unwrap();
 
-        assert_eq!(search_orphaned(&*backend, "orders", "g").await.unwrap(), messages as u64);
+        assert_eq!(delete_orphaned_now(&*backend, "orders", "g").await.unwrap(), messages as u64);
         let left = (messages - others.len()) as u64;
         assert_eq!(backend.hash_len(&key).await.unwrap(), left);
         let fields: Vec<String> = others.iter().map(StreamId::to_string).collect();
         assert!(backend.hash_get(&key, &fields).await.unwrap().iter().all(Option::is_none));
-        assert_eq!(search_orphaned(&*backend, "orders", "g").await.unwrap(), left);
+        assert_eq!(delete_orphaned_now(&*backend, "orders", "g").await.unwrap(), left);
         assert_eq!(backend.hash_len(&key).await.unwrap(), left);
     }
 }

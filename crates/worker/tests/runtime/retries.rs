@@ -169,6 +169,20 @@ async fn a_message_that_waits_when_its_group_is_deleted_is_delivered_again() {
     assert!((0..20).filter(|n| *n != 3).all(|n| handled.times(n) == 1), "another message was handled again");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_new_group_does_not_inherit_records_of_an_earlier_one() {
+    let (backend, handled) = (store().await, Handled::default());
+    let ids = add(&backend, 0..1).await;
+    let due_at_ms = backend.now_ms(STREAM).await.unwrap() + 3_600_000;
+    let stale = Bytes::from(RetryRecord { attempts: 20, due_at_ms, ..RetryRecord::default() }.to_json());
+    let pairs = [(ids[0].to_string(), stale.clone()), ("1-1".to_owned(), stale)];
+    backend.hash_set(&retry_key(STREAM, GROUP), &pairs).await.unwrap();
+    let running = run(failing(&backend, &handled).max_attempts(1));
+    wait_until("dead", async || handled.times(0) == 1 && all_done(&backend).await).await;
+    running.drain().await;
+    assert_eq!(records(&backend).await, [], "the records of the earlier group are gone");
+}
+
 /// A worker must not begin to handle messages if it could not remember their failures.
 #[tokio::test]
 async fn a_retry_key_of_another_type_fails_the_start() {
