@@ -107,6 +107,17 @@ pub enum StreamEffect<'a> {
     IdempotenceConfigure { duration_s: u64, max_size: u64 },
     /// Records in the producer history that the producer sent the entry `id` with the idempotent id `iid`.
     Remember { producer: &'a [u8], iid: &'a [u8], id: StreamId, at_ms: u64 },
+    /// Delays an entry. The number of `ticket` is greater than that of every ticket before. `fields`: name, value, name,
+    /// value…
+    Delay { ticket: StreamId, fields: &'a [&'a [u8]], at_ms: u64 },
+    /// Appends the first `count` delayed entries, which are those up to and including the ticket `through`, and removes
+    /// them from the delayed entries. The first of them gets the id `first`, and each other one the next id.
+    Promote { through: StreamId, count: u64, first: StreamId, at_ms: u64 },
+    /// Appends the delayed entries with these tickets, all of which exist, in ascending order, and removes them from the
+    /// delayed entries. The first of them gets the id `first`, and each other one the next id.
+    PromoteTickets { tickets: &'a [StreamId], first: StreamId, at_ms: u64 },
+    /// Removes delayed entries with these tickets, all of which exist, in ascending order.
+    Undelay { tickets: &'a [StreamId] },
     /// Counts a duplicate: a producer sent an `iid` again, and no entry was added.
     Repeat,
     /// Replaces the policy of the stream, which is the default of its groups. An empty one removes it.

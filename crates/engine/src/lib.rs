@@ -28,8 +28,8 @@ pub use keyspace::Keyspace;
 pub use memory::allocation_bytes;
 pub use refusal::Refusal;
 pub use request::{
-    Addition, BlockLimits, Exactness, GroupStart, IdSpec, Idempotence, NackMode, ReadFrom, References, Trim,
-    TrimBy, TrimLimit,
+    Addition, BlockLimits, Due, Exactness, GroupStart, IdSpec, Idempotence, NackMode, ReadFrom, References,
+    Trim, TrimBy, TrimLimit,
 };
 pub use stream::Stream;
 pub use value::Value;

@@ -60,6 +60,8 @@ pub enum Refusal {
     DeadLettersToItself,
     /// Not for clients: the group has a lease, so a read must also look for pending entries.
     GroupHasLease,
+    /// The due time of a delayed entry is more than ten years away.
+    DueOutOfRange,
     /// XADOPT with the same consumer as source and destination.
     AdoptsItself,
     /// Source and destination are the same key.
@@ -101,6 +103,7 @@ impl fmt::Display for Refusal {
             Refusal::NoSuchEntry => "the stream has no entry with this id",
             Refusal::IidConflict => "the producer already used this iid for another entry",
             Refusal::DelayOutOfRange => "the delay is longer than ten years",
+            Refusal::DueOutOfRange => "the entry would be delayed by more than ten years",
             Refusal::AdoptsItself => "a consumer cannot adopt its own pending entries",
             Refusal::SameObject => "source and destination are the same",
             Refusal::NoSuchDatabase => "the database number is out of range",

@@ -12,6 +12,17 @@ pub enum IdSpec {
     AutoSeq(u64),
     /// Exactly this id.
     Explicit(StreamId),
+    /// `*+ms` and `*@unix-ms`: the entry is delayed until it is due. If it is due already, this is `Auto`.
+    Delayed(Due),
+}
+
+/// When a delayed entry becomes due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Due {
+    /// This many milliseconds after the request.
+    In(u64),
+    /// At this time (Unix milliseconds).
+    At(u64),
 }
 
 /// An entry to be added.
@@ -27,7 +38,8 @@ pub struct Addition<'a> {
     pub trim: Option<Trim>,
     /// What happens to the pending entries of trimmed entries.
     pub references: References,
-    /// How to detect that the producer has already sent this entry. Only with [`IdSpec::Auto`].
+    /// How to detect that the producer has already sent this entry. Only with [`IdSpec::Auto`] and
+    /// [`IdSpec::Delayed`].
     pub idempotence: Option<Idempotence<'a>>,
 }
 

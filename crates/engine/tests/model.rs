@@ -3,6 +3,7 @@
 //! The model implements the documented meaning of the commands with ordered maps and no optimization. A failure
 //! prints its seed. `MILLSTREAM_MODEL_SEEDS` sets the number of seeds.
 
+mod delayed;
 mod naive;
 
 use std::collections::BTreeSet;
@@ -90,6 +91,13 @@ impl Run {
             91..94 => self.auto_claim(),
             94..97 => self.add_idempotent(),
             _ => self.read_range(),
+        }
+        match self.random.below(20) {
+            0..3 => self.delay(),
+            3..5 => self.promote(),
+            5 => self.undelay(),
+            6 => self.promote_tickets(),
+            _ => {}
         }
     }
 
@@ -526,6 +534,7 @@ impl Run {
             assert_eq!(group.pending().waiting().collect::<Vec<_>>(), waiting);
         }
         self.compare_producer_history();
+        self.compare_delayed();
     }
 
     fn compare_producer_history(&self) {

@@ -72,6 +72,7 @@ impl From<Refusal> for CommandError {
             // Parsers return these errors too.
             Refusal::IdIsZero => return ID_IS_ZERO,
             Refusal::DelayOutOfRange => return XNACK_DELAY_RANGE,
+            Refusal::DueOutOfRange => "ERR delay is out of range",
             Refusal::AdoptsItself => return ADOPTS_ITSELF,
             Refusal::NotAnInteger => return NOT_AN_INTEGER,
             Refusal::NotAFloat => return NOT_A_FLOAT,

@@ -4,7 +4,7 @@
 //! numbers with C's `strtoull`, so `01-05`, `+2-1` and ` 1- 2` are ids, and a NUL byte ends the text. Replies contain
 //! only the canonical spelling, which is the `Display` form of `StreamId`.
 
-use millstream_engine::{IdSpec, StreamId};
+use millstream_engine::{Due, IdSpec, StreamId};
 use smallvec::SmallVec;
 
 use crate::errors::{self, CommandError};
@@ -25,10 +25,14 @@ pub fn parse_id_or_extreme(text: &[u8]) -> Result<StreamId, CommandError> {
     id_or_extreme(text, 0)
 }
 
-/// Parses the id of a new entry: `*`, `ms-*`, `ms-seq` or `ms`.
+/// Parses the id of a new entry: `*`, `ms-*`, `ms-seq` or `ms`. Also parses `*+ms` and `*@unix-ms`, which delay the entry
+/// and which no Redis accepts.
 pub fn parse_id_spec(text: &[u8]) -> Result<IdSpec, CommandError> {
-    if text == b"*" {
-        return Ok(IdSpec::Auto);
+    match text {
+        b"*" => return Ok(IdSpec::Auto),
+        [b'*', b'+', delay_ms @ ..] => return parse_due(delay_ms, Due::In),
+        [b'*', b'@', due_ms @ ..] => return parse_due(due_ms, Due::At),
+        _ => {}
     }
     match id_text(text).and_then(|text| text.strip_suffix(b"-*")) {
         // `1-2-*` has a second dash: `parse_id` below rejects it.
@@ -37,6 +41,14 @@ pub fn parse_id_spec(text: &[u8]) -> Result<IdSpec, CommandError> {
         }
         _ => parse_id(text).map(IdSpec::Explicit),
     }
+}
+
+/// Parses a number of milliseconds, which consists of digits only. One that exceeds 64 bits is out of range later.
+fn parse_due(text: &[u8], due: fn(u64) -> Due) -> Result<IdSpec, CommandError> {
+    if text.is_empty() || !text.iter().all(u8::is_ascii_digit) {
+        return Err(errors::INVALID_STREAM_ID);
+    }
+    Ok(IdSpec::Delayed(due(digits(text).unwrap_or(u64::MAX))))
 }
 
 /// Parses the first id of a range: `-`, `+`, an id, or `(` and an id to exclude. A missing sequence number is 0.
@@ -272,6 +284,24 @@ mod tests {
                     assert_eq!(leading_digits(&other), number.map(|n: u64| (n, &other[at..])), "{other:?}");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn delays_consist_of_digits() {
+        for (text, due) in [
+            ("*+0", Due::In(0)),
+            ("*+30000", Due::In(30_000)),
+            ("*@1794844800000", Due::At(1_794_844_800_000)),
+            ("*+007", Due::In(7)),
+            ("*@99999999999999999999", Due::At(u64::MAX)),
+        ] {
+            assert_eq!(parse_id_spec(text.as_bytes()), Ok(IdSpec::Delayed(due)), "{text}");
+        }
+        for text in
+            ["*+", "*@", "*+-1", "*++1", "*+1-1", "*+ 1", "*+1 ", "*+1.5", "*@x", "*5", "*-*", "**", "*+*"]
+        {
+            assert_eq!(parse_id_spec(text.as_bytes()), Err(errors::INVALID_STREAM_ID), "{text}");
         }
     }
 

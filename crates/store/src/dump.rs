@@ -89,11 +89,7 @@ fn put_stream(out: &mut String, stream: &Stream) {
     put_id(out, counters.gone_through);
     put_number(out, counters.entries_added);
     stream.visit_range(IdRange::ALL, None, &mut |entry: &EntryRef<'_>| {
-        put_id(out, entry.id());
-        entry.fields().for_each(|(name, value)| {
-            put_text(out, name);
-            put_text(out, &value.to_vec());
-        });
+        put_entry(out, entry);
         ControlFlow::Continue(())
     });
     for (name, group) in stream.groups() {
@@ -137,6 +133,25 @@ fn put_stream(out: &mut String, stream: &Stream) {
         let _ = write!(out, "\n  {policy:?} ");
     }
     put_producer_history(out, stream);
+    put_delayed(out, stream);
+}
+
+fn put_delayed(out: &mut String, stream: &Stream) {
+    let Some(delayed) = stream.delayed() else { return };
+    out.push_str("\n  delayed ");
+    put_number(out, delayed.last_number());
+    delayed.visit_range(IdRange::ALL, None, &mut |entry: &EntryRef<'_>| {
+        put_entry(out, entry);
+        ControlFlow::Continue(())
+    });
+}
+
+fn put_entry(out: &mut String, entry: &EntryRef<'_>) {
+    put_id(out, entry.id());
+    entry.fields().for_each(|(name, value)| {
+        put_text(out, name);
+        put_text(out, &value.to_vec());
+    });
 }
 
 fn put_producer_history(out: &mut String, stream: &Stream) {

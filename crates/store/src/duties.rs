@@ -1,19 +1,64 @@
 //! Duties: what streams do at their times, without a request. The timekeeper does them, in transactions of bounded
 //! size whose outcomes are in the log. Replay does not repeat a duty, and never looks at a clock.
 
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use millstream_engine::{Refusal, Value};
+
 use crate::dbkey::DbKey;
 use crate::priority::TimeSlices;
 use crate::store::Store;
 use crate::txn::Txn;
+use crate::verbs::promote_due;
+
+/// Maximum time that the timekeeper spends on duties before it looks after its other work.
+const DUTIES_TIME_MAX: Duration = Duration::from_millis(5);
+
+/// Maximum number of delayed entries that one transaction promotes, so that it does not delay clients.
+const PROMOTIONS_MAX: u64 = 128;
+
+/// The delayed entries of a store, and what became of others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DelayedStats {
+    /// Number of delayed entries.
+    pub entries: u64,
+    /// Total length of their names and values.
+    pub text_bytes: u64,
+    /// When the next one becomes due (Unix milliseconds); `None` if there is none.
+    pub next_due_ms: Option<u64>,
+    /// Number of entries that were added to their streams when they were due, since the store was opened.
+    pub promoted: u64,
+    /// The longest time that one of them was late, in milliseconds. The time during which the store was closed does not
+    /// count.
+    pub late_ms_max: u64,
+    /// How often an entry could not be added, because its stream had no ids left. It is tried again every second.
+    pub refused: u64,
+}
 
 impl Store {
-    /// Does what the streams of all shards have to do by now. The store tells the timekeeper when the next duty is.
+    /// Starts to measure how late duties are.
+    pub(crate) fn begin_duties(&self) {
+        self.duties.since_ms.store(self.now_ms(), Ordering::Relaxed);
+        self.run_duties();
+    }
+
+    /// Does what the streams of all shards have to do by now, for a limited time. The store tells the timekeeper when
+    /// the next duty is.
     pub(crate) fn run_duties(&self) {
-        let mut slices = TimeSlices::begin();
-        for shard in 0..self.shard_count() {
-            while let Some(at) = self.due_stream(shard) {
-                self.run_duties_of(&at, &mut slices);
+        let (mut slices, began) = (TimeSlices::begin(), Instant::now());
+        let mut is_due = true;
+        while is_due && began.elapsed() < DUTIES_TIME_MAX {
+            is_due = false;
+            // One stream of each shard after the other, so that one with many duties does not delay the others.
+            for shard in 0..self.shard_count() {
+                if let Some(at) = self.due_stream(shard) {
+                    self.run_duties_of(&at, &mut slices);
+                    is_due = true;
+                }
             }
+        }
+        for shard in 0..self.shard_count() {
             if let Some(at_ms) = self.shard(shard).lock().schedule.earliest_ms() {
                 self.timers.work_in(at_ms.saturating_sub(self.now_ms()));
             }
@@ -26,8 +71,53 @@ impl Store {
 
     fn run_duties_of(&self, at: &DbKey, slices: &mut TimeSlices) {
         let mut txn = Txn::of_shard(self, at.db, self.now_ms(), self.shard_of(&at.key));
+        self.promote(&mut txn, &at.key);
         txn.schedule(at.db, &at.key);
-        drop(txn);
+        txn.finish_fairly();
         slices.pause();
     }
+
+    /// Adds delayed entries that are due to their stream.
+    fn promote(&self, txn: &mut Txn<'_>, key: &[u8]) {
+        let Ok(Some(due_ms)) = txn.stream(key).map(|stream| stream?.next_promotion_ms()) else { return };
+        let (counters, now_ms) = (&self.duties, txn.now_ms());
+        match promote_due(txn, key, PROMOTIONS_MAX) {
+            Ok(0) => {}
+            Ok(count) => {
+                let due_ms = due_ms.max(counters.since_ms.load(Ordering::Relaxed));
+                counters.late_ms_max.fetch_max(now_ms.saturating_sub(due_ms), Ordering::Relaxed);
+                counters.promoted.fetch_add(count, Ordering::Relaxed);
+            }
+            Err(Refusal::IdsExhausted) => _ = counters.promotions_refused.fetch_add(1, Ordering::Relaxed),
+            Err(refusal) => unreachable!("{refusal:?}: the key is a stream"),
+        }
+    }
+
+    /// Returns the state of all delayed entries.
+    pub fn delayed_stats(&self) -> DelayedStats {
+        let counters = &self.duties;
+        let mut stats = DelayedStats {
+            promoted: counters.promoted.load(Ordering::Relaxed),
+            late_ms_max: counters.late_ms_max.load(Ordering::Relaxed),
+            refused: counters.promotions_refused.load(Ordering::Relaxed),
+            ..DelayedStats::default()
+        };
+        for shard in 0..self.shard_count() {
+            let shard = self.shard(shard).lock();
+            // Every stream with delayed entries is in the schedule.
+            for place in shard.schedule.streams() {
+                let Some(Value::Stream(stream)) = shard.keys.get(place.db, &place.key, self.now_ms()) else {
+                    continue;
+                };
+                let Some(delayed) = stream.delayed() else { continue };
+                stats.entries += delayed.len();
+                stats.text_bytes += delayed.text_bytes();
+                stats.next_due_ms = stats.next_due_ms.into_iter().chain(stream.next_promotion_ms()).min();
+            }
+        }
+        stats
+    }
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,9 +4,9 @@
 //! gap some changes do not fit, because they refer to lost data.
 
 use millstream_engine::pending::NOT_BEFORE_MS_MAX;
-use millstream_engine::stream::COUNT_MAX;
+use millstream_engine::stream::{COUNT_MAX, DelayedSet, Promotion, TICKET_NUMBER_MAX};
 use millstream_engine::value::Kind;
-use millstream_engine::{Effect, KeyPlace, Rearrangement, Stream, StreamEffect, Value};
+use millstream_engine::{Effect, KeyPlace, Rearrangement, Stream, StreamEffect, StreamId, Value};
 
 use crate::codec::RecordedChange;
 use crate::txn::Txn;
@@ -61,7 +61,11 @@ fn effect_fits(value: Option<&Value>, effect: &Effect<'_>) -> Result<(), String>
         Effect::SetAdd { .. } => (Kind::Set, true),
         Effect::SetRemove { .. } => (Kind::Set, false),
         Effect::Stream(effect) => {
-            (Kind::Stream, matches!(effect, StreamEffect::Create | StreamEffect::Append { .. }))
+            let begins = matches!(
+                effect,
+                StreamEffect::Create | StreamEffect::Append { .. } | StreamEffect::Delay { .. }
+            );
+            (Kind::Stream, begins)
         }
     };
     match (value, effect) {
@@ -121,6 +125,27 @@ fn stream_effect_fits(stream: &Stream, effect: &StreamEffect<'_>) -> Result<(), 
             Some(_) => Ok(()),
             None => Err(format!("it changes group \"{}\", which does not exist", group.escape_ascii())),
         },
+        StreamEffect::Delay { ticket, .. } => delay_fits(stream, ticket),
+        StreamEffect::Promote { through, count, first, .. } => {
+            match stream.fits_promotion(&Promotion { through, count, first }) {
+                true => Ok(()),
+                false => Err(format!(
+                    "it promotes {count} delayed entries up to ticket {through} as {first}, but there are not exactly \
+                     that many, or the last id is not smaller"
+                )),
+            }
+        }
+        StreamEffect::PromoteTickets { tickets, first, .. } => match stream.fits_promotion_of(tickets, first)
+        {
+            true => Ok(()),
+            false => Err(format!(
+                "it promotes delayed entries as {first}, but some do not exist, or the last id is not smaller"
+            )),
+        },
+        StreamEffect::Undelay { tickets } => match stream.decide_undelay(tickets) == tickets {
+            true => Ok(()),
+            false => Err("it removes delayed entries that do not exist".to_owned()),
+        },
         StreamEffect::Remember { .. } | StreamEffect::Repeat => match stream.history_counters() {
             Some(_) => Ok(()),
             None => Err("it changes the producer history, which does not exist".to_owned()),
@@ -136,5 +161,18 @@ fn stream_effect_fits(stream: &Stream, effect: &StreamEffect<'_>) -> Result<(), 
         | StreamEffect::GroupDestroy { .. }
         | StreamEffect::SetPolicy { .. }
         | StreamEffect::IdempotenceConfigure { .. } => Ok(()),
+    }
+}
+
+fn delay_fits(stream: &Stream, ticket: StreamId) -> Result<(), String> {
+    let last_number = stream.delayed().map_or(0, DelayedSet::last_number);
+    if !(last_number + 1..=TICKET_NUMBER_MAX).contains(&ticket.seq) {
+        return Err(format!(
+            "it gives the ticket {ticket}, but the number of the last ticket is {last_number}"
+        ));
+    }
+    match ticket.ms <= NOT_BEFORE_MS_MAX {
+        true => Ok(()),
+        false => Err("it sets a due time that is greater than the maximum".to_owned()),
     }
 }

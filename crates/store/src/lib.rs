@@ -30,6 +30,7 @@ pub mod disk;
 mod dump;
 mod durability;
 mod duties;
+mod duty_counters;
 pub mod embedded;
 mod fits;
 #[cfg(test)]
@@ -72,6 +73,7 @@ mod watch;
 pub use blocking::{BlockedToken, ServeResult};
 pub use clock::{Clock, ManualClock, SLEW_MS_PER_SECOND, SystemClock, monotonic_ns};
 pub use durability::{DurabilityStats, WaitDurable};
+pub use duties::DelayedStats;
 pub use embedded::Millstream;
 pub use journal::Snapshot;
 pub use keys::ExpireIf;

@@ -429,6 +429,10 @@ fn time_ms_of(effect: &Effect<'_>) -> u64 {
             | StreamEffect::Claim { at_ms, .. }
             // The due times of rows are in the future, so they do not count.
             | StreamEffect::ReleaseUntil { at_ms, .. }
+            // Nor does the due time in a ticket.
+            | StreamEffect::Delay { at_ms, .. }
+            | StreamEffect::Promote { at_ms, .. }
+            | StreamEffect::PromoteTickets { at_ms, .. }
             | StreamEffect::Adopt { at_ms, .. }
             | StreamEffect::Remember { at_ms, .. } => *at_ms,
             StreamEffect::Create
@@ -447,6 +451,7 @@ fn time_ms_of(effect: &Effect<'_>) -> u64 {
             | StreamEffect::IdempotenceConfigure { .. }
             | StreamEffect::SetPolicy { .. }
             | StreamEffect::GroupSetPolicy { .. }
+            | StreamEffect::Undelay { .. }
             | StreamEffect::Repeat => 0,
         },
         // The expiry time of a key is not the time of a change.

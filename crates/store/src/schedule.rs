@@ -16,12 +16,14 @@ pub(crate) struct Schedule {
 }
 
 impl Schedule {
-    /// Sets when a stream has something to do, in Unix milliseconds; `None` removes it.
-    pub(crate) fn set(&mut self, db: u32, key: &[u8], at_ms: Option<u64>) {
+    /// Sets when a stream has something to do, in Unix milliseconds; `None` removes it. Returns whether it has to do
+    /// something earlier than all streams before.
+    pub(crate) fn set(&mut self, db: u32, key: &[u8], at_ms: Option<u64>) -> bool {
         let place = DbKeyRef { db, key };
         if self.times.get(&place).copied() == at_ms {
-            return;
+            return false;
         }
+        let earliest_ms = self.earliest_ms();
         if let Some((place, before_ms)) = self.times.remove_entry(&place) {
             self.by_time.remove(&(before_ms, place));
         }
@@ -29,6 +31,7 @@ impl Schedule {
             self.by_time.insert((at_ms, place.into()));
             self.times.insert(place.into(), at_ms);
         }
+        at_ms.is_some_and(|at_ms| earliest_ms.is_none_or(|earliest_ms| at_ms < earliest_ms))
     }
 
     /// Returns the earliest time of a stream, in Unix milliseconds.
@@ -39,6 +42,11 @@ impl Schedule {
     /// Returns the stream with the earliest time, if that time has come.
     pub(crate) fn due(&self, now_ms: u64) -> Option<DbKey> {
         self.by_time.first().filter(|(at_ms, _)| *at_ms <= now_ms).map(|(_, place)| place.clone())
+    }
+
+    /// Returns the streams that have something to do.
+    pub(crate) fn streams(&self) -> impl Iterator<Item = &DbKey> {
+        self.times.keys()
     }
 
     /// Exchanges the streams of two databases.
@@ -71,8 +79,8 @@ mod tests {
     #[test]
     fn a_stream_is_due_at_its_time_wherever_it_was_moved() {
         let mut schedule = Schedule::default();
-        schedule.set(0, b"a", Some(20));
-        schedule.set(1, b"b", Some(10));
+        assert!(schedule.set(0, b"a", Some(20)) && schedule.set(1, b"b", Some(10)));
+        assert!(!schedule.set(1, b"b", Some(10)) && !schedule.set(0, b"a", Some(30)));
         assert_eq!((due(&schedule, 9), due(&schedule, 10)), (None, Some((1, b"b".to_vec()))));
         schedule.set(0, b"a", Some(5));
         assert_eq!((due(&schedule, 9), schedule.earliest_ms()), (Some((0, b"a".to_vec())), Some(5)));

@@ -10,6 +10,7 @@ use millstream_engine::{BlockLimits, Value};
 use parking_lot::Mutex;
 
 use crate::clock::{Clock, SystemClock};
+use crate::duty_counters::DutyCounters;
 use crate::journal::Journal;
 use crate::reclaim::Reclaimer;
 use crate::secret::random_number;
@@ -98,6 +99,7 @@ pub struct Store {
     pub(crate) reader_numbers: AtomicU64,
     /// Number of keys that were removed because they had expired.
     pub(crate) expired: Arc<AtomicU64>,
+    pub(crate) duties: DutyCounters,
 }
 
 impl Store {
@@ -119,6 +121,7 @@ impl Store {
             timers: Arc::default(),
             reader_numbers: AtomicU64::new(0),
             expired: Arc::default(),
+            duties: DutyCounters::default(),
         }
     }
 

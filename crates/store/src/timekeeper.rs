@@ -53,6 +53,9 @@ impl Store {
         let mut thread = None;
         self.timers.start_once(|| {
             let run = move || {
+                if let Some(store) = weak.upgrade() {
+                    store.begin_duties();
+                }
                 let (mut ticks, mut next_tick): (u64, _) = (0, Instant::now() + TICK);
                 loop {
                     let event = timers.run_until(next_tick);

@@ -107,12 +107,13 @@ impl Timers {
                 state = self.state.lock();
                 continue;
             }
+            // First: other work may always be due, and the caller then does that too.
+            if until <= now {
+                return TimersEvent::TimeReached;
+            }
             if state.work_at.is_some_and(|at| at <= now) {
                 state.work_at = None;
                 return TimersEvent::WorkDue;
-            }
-            if until <= now {
-                return TimersEvent::TimeReached;
             }
             let next = state.deadlines.first().map_or(until, |(at, _)| until.min(*at));
             let next = state.work_at.map_or(next, |at| next.min(at));

@@ -273,6 +273,22 @@ impl<'s> Txn<'s> {
         record.recycle();
     }
 
+    /// Ends the transaction and hands the locks to threads that wait for them. The timekeeper does this: otherwise it
+    /// could lock again before such a thread runs.
+    pub(crate) fn finish_fairly(mut self) {
+        self.finish();
+        self.locked.unlock_fairly();
+    }
+
+    /// Logs the changes and serves blocked readers.
+    fn finish(&mut self) {
+        self.log_changes();
+        if !self.ready.is_empty() && !std::thread::panicking() {
+            self.serve_blocked();
+            self.log_changes();
+        }
+    }
+
     /// Returns an error if the record of this transaction is so large that it may not take another change.
     pub fn check_room(&self) -> Result<(), LogError> {
         match (&self.record, self.store().journal()) {
@@ -341,8 +357,10 @@ impl<'s> Txn<'s> {
             Some(Value::Stream(stream)) => stream.next_duty_ms(self.now_ms),
             _ => None,
         };
-        self.locked.shard_mut(key).schedule.set(db, key, next_ms);
-        if let Some(at_ms) = next_ms {
+        // A duty that is late takes its turn after those of other streams.
+        let next_ms = next_ms.map(|at_ms| at_ms.max(self.now_ms));
+        let is_earlier = self.locked.shard_mut(key).schedule.set(db, key, next_ms);
+        if let Some(at_ms) = next_ms.filter(|_| is_earlier) {
             self.store().timers.work_in(at_ms.saturating_sub(self.now_ms));
         }
     }
@@ -396,11 +414,7 @@ fn distinct(dbs: &[u32; 2]) -> &[u32] {
 
 impl Drop for Txn<'_> {
     fn drop(&mut self) {
-        self.log_changes();
-        if !self.ready.is_empty() && !std::thread::panicking() {
-            self.serve_blocked();
-            self.log_changes();
-        }
+        self.finish();
     }
 }
 

@@ -63,6 +63,12 @@ impl Stream {
             StreamEffect::Repeat => self.count_repeat(),
             StreamEffect::SetPolicy { policy } => self.set_policy(policy),
             StreamEffect::GroupSetPolicy { group, policy } => self.set_group_policy(group, policy),
+            StreamEffect::Delay { ticket, fields, .. } => self.apply_delay(ticket, fields),
+            StreamEffect::Promote { count, first, .. } => self.apply_promote(count, first, limits),
+            StreamEffect::PromoteTickets { tickets, first, .. } => {
+                self.apply_promote_tickets(tickets, first, limits);
+            }
+            StreamEffect::Undelay { tickets } => self.apply_undelay(tickets),
             StreamEffect::GroupSetId { .. }
             | StreamEffect::ConsumerCreate { .. }
             | StreamEffect::ConsumerDelete { .. }

@@ -15,6 +15,7 @@
 //!
 //! A block is self-contained: it can be read without data from elsewhere.
 
+mod edit;
 mod load;
 mod packed;
 mod sealed;

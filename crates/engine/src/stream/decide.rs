@@ -7,7 +7,7 @@ use crate::{
 };
 
 /// Maximum size of an entry: names and values together.
-const ENTRY_BYTES_MAX: u64 = 1 << 30;
+pub(super) const ENTRY_BYTES_MAX: u64 = 1 << 30;
 
 /// Default limit of an approximate trim, in full blocks.
 const TRIM_BLOCKS_DEFAULT: u64 = 100;
@@ -57,8 +57,8 @@ impl Stream {
         let id = match spec {
             IdSpec::Explicit(StreamId::MIN) => return Err(Refusal::IdIsZero),
             IdSpec::Explicit(id) => id,
-            IdSpec::Auto if now_ms > self.entries.last_id.ms => StreamId::new(now_ms, 0),
-            IdSpec::Auto => self.entries.last_id.next().ok_or(Refusal::IdsExhausted)?,
+            IdSpec::Auto | IdSpec::Delayed(_) if now_ms > self.entries.last_id.ms => StreamId::new(now_ms, 0),
+            IdSpec::Auto | IdSpec::Delayed(_) => self.entries.last_id.next().ok_or(Refusal::IdsExhausted)?,
             IdSpec::AutoSeq(ms) if ms == self.entries.last_id.ms => {
                 StreamId::new(ms, self.entries.last_id.seq.checked_add(1).ok_or(Refusal::IdNotGreater)?)
             }

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use super::delayed::DelayedSet;
 use super::{Group, Stream};
 use crate::StreamEffect;
 
@@ -18,6 +19,7 @@ impl Stream {
         self.entries.blocks.sealed_count() > FEW_BLOCKS_OR_GROUPS
             || self.groups.len() > FEW_BLOCKS_OR_GROUPS
             || self.groups.values().any(many_pending)
+            || self.delayed().is_some_and(DelayedSet::is_large)
     }
 
     /// If `effect` would remove a large part of the stream, removes that part now and returns it as a stream
@@ -54,6 +56,8 @@ impl Stream {
     /// free. Afterwards the stream can only be freed further.
     pub(crate) fn free_some(&mut self, blocks: usize) -> bool {
         // An allocator returns memory from the end of its heap, so the newest blocks are freed first.
-        self.entries.blocks.free_last(blocks) || self.groups.pop_last().is_some()
+        self.entries.blocks.free_last(blocks)
+            || self.delayed.as_mut().is_some_and(|delayed| delayed.free_last(blocks))
+            || self.groups.pop_last().is_some()
     }
 }

@@ -2,9 +2,12 @@
 
 use std::ops::{ControlFlow, Range};
 
+use smallvec::SmallVec;
+
 use super::block::{EntryPosition, take_text};
 use super::value::{self, StoredValue, ValueRef};
 use crate::StreamId;
+use crate::bytes::number::IntegerText;
 
 /// A reference to an entry in its block.
 #[derive(Clone, Copy)]
@@ -75,6 +78,39 @@ impl<'a> EntryRef<'a> {
     #[inline]
     pub fn values(&self) -> Values<'a> {
         Values(self.fields())
+    }
+
+    /// Calls `with` with all names and values as text: name, value, name, value…
+    pub fn with_texts<R>(&self, with: impl FnOnce(&[&[u8]]) -> R) -> R {
+        let as_integer = |value: ValueRef<'_>| match value {
+            ValueRef::Int(number) => Some(IntegerText::new(number)),
+            ValueRef::Bytes(_) => None,
+        };
+        let integers: SmallVec<[Option<IntegerText>; 8]> = self.values().map(as_integer).collect();
+        let mut texts: SmallVec<[&[u8]; 16]> = SmallVec::with_capacity(2 * self.field_count());
+        for ((name, value), integer) in self.fields().zip(&integers) {
+            texts.push(name);
+            texts.push(match (value, integer) {
+                (_, Some(integer)) => integer.as_bytes(),
+                (ValueRef::Bytes(bytes), None) => bytes,
+                (ValueRef::Int(_), None) => unreachable!("every integer has a text"),
+            });
+        }
+        with(&texts)
+    }
+
+    /// Returns the number of bytes of the fields in the block, without shared names.
+    pub(super) fn stored_bytes(&self) -> u64 {
+        u64::from(self.end) - self.at as u64
+    }
+
+    /// Returns the total length of all names and values as text.
+    pub fn text_bytes(&self) -> u64 {
+        let value_bytes = |value: ValueRef<'_>| match value {
+            ValueRef::Bytes(bytes) => bytes.len(),
+            ValueRef::Int(number) => IntegerText::new(number).as_bytes().len(),
+        };
+        self.fields().map(|(name, value)| (name.len() + value_bytes(value)) as u64).sum()
     }
 
     /// Returns the values of an entry that shares its field names, for copying. Short values come with the

@@ -14,6 +14,8 @@ pub struct FrozenRange {
     range: IdRange,
     left: u64,
     backward: bool,
+    /// Whether these are delayed entries. `stream` then has a copy of the delayed set instead of blocks.
+    delayed: bool,
 }
 
 impl Stream {
@@ -36,7 +38,14 @@ impl Stream {
         let range = IdRange { first: self.id_of(first), last: self.id_of(last) };
         let blocks = if left > 0 { self.entries.blocks.shared(range) } else { Default::default() };
         let entries = Entries { blocks, last_entry_id: StreamId::MAX, ..Entries::default() };
-        FrozenRange { stream: Stream { entries, ..Stream::new() }, range, left, backward }
+        FrozenRange { stream: Stream { entries, ..Stream::new() }, range, left, backward, delayed: false }
+    }
+
+    /// Freezes the first `count` delayed entries of a range of tickets.
+    pub fn freeze_delayed(&self, range: IdRange, count: u64) -> FrozenRange {
+        let left = self.delayed().map_or(0, |delayed| delayed.query_count(range).min(count));
+        let stream = Stream { delayed: self.delayed.clone(), ..Stream::new() };
+        FrozenRange { stream, range, left, backward: false, delayed: true }
     }
 
     /// Returns the id of the `rank`th entry, counted from 1.
@@ -67,7 +76,11 @@ impl FrozenRange {
             last = Some(entry.id());
             sink.entry(entry)
         };
+        let left = Some(self.left);
         let visited = match self.backward {
+            false if self.delayed => {
+                self.stream.delayed().map_or(0, |set| set.visit_range(self.range, left, &mut recording))
+            }
             false => self.stream.visit_range(self.range, None, &mut recording),
             true => self.stream.visit_range_back(self.range, None, &mut recording),
         };
@@ -122,6 +135,37 @@ mod tests {
         stream.apply(&StreamEffect::DeleteEntries { ids: &ids }, LIMITS);
         stream.check().unwrap();
         stream
+    }
+
+    #[test]
+    fn frozen_delayed_entries_read_in_slices_match_one_visit() {
+        let mut stream = Stream::new();
+        for n in 1..=500 {
+            let ticket = StreamId::new(n * 37 % 101, n);
+            stream.apply(&StreamEffect::Delay { ticket, fields: &[b"n", b"1"], at_ms: 0 }, LIMITS);
+        }
+        let delayed = stream.delayed().unwrap().clone();
+        for (first, last, count) in [(0, 200, 1000), (3, 40, 50), (50, 60, 1), (7, 6, 9), (300, 400, 9)] {
+            let range = IdRange { first: StreamId::new(first, 0), last: StreamId::new(last, u64::MAX) };
+            let whole = visited_ids(|mut sink| {
+                delayed.visit_range(range, Some(count), &mut sink);
+            });
+            let mut frozen = stream.freeze_delayed(range, count);
+            assert_eq!(frozen.left(), whole.len() as u64, "{range:?}");
+            // Changes to the stream do not affect the frozen range.
+            stream.apply(&StreamEffect::Undelay { tickets: &whole[..whole.len().min(3)] }, LIMITS);
+            let mut pieces = Vec::new();
+            while frozen.left() > 0 {
+                let mut slice_left = 1 + pieces.len() % 11;
+                frozen.visit(&mut |entry: &EntryRef<'_>| {
+                    pieces.push(entry.id());
+                    slice_left -= 1;
+                    if slice_left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+                });
+            }
+            assert_eq!(pieces, whole, "{range:?}");
+            stream = Stream { delayed: Some(Box::new(delayed.clone())), ..stream };
+        }
     }
 
     #[test]

@@ -9,7 +9,8 @@
 //! Stream ── Blocks: [sealed] [sealed] … [open]       entries, packed; see `block`
 //!        ├─ groups: name -> Group ── PendingList     delivered, not acknowledged; see `pending`
 //!        │                        └─ Consumers       name <-> small handle
-//!        └─ ProducerHistory                          what producers sent; see `idempotence`
+//!        ├─ ProducerHistory                          what producers sent; see `idempotence`
+//!        └─ DelayedSet                               entries that are not due yet; see `delayed`
 //! ```
 
 mod apply;
@@ -19,6 +20,7 @@ mod claim;
 mod counts;
 mod decide;
 mod deferred_drop;
+mod delayed;
 mod delete;
 mod deliver;
 mod entries;
@@ -32,6 +34,7 @@ mod listpack;
 mod missed;
 mod parts;
 mod policy;
+mod promotion;
 mod references;
 mod release;
 mod rows;
@@ -49,6 +52,7 @@ use idempotence::ProducerHistory;
 pub use block::EncodedValues;
 pub use claim::{AutoClaimDecision, ClaimDecision, ClaimOptions};
 pub use decide::TrimDecision;
+pub use delayed::DelayedSet;
 pub use delete::{DeleteDecision, Deletion, ReferencedTrim};
 pub use deliver::Recipient;
 pub use entry::{EntryRef, EntrySink, Fields, StoredValues, Values};
@@ -58,6 +62,7 @@ pub use group::{Consumer, Group};
 pub use idempotence::{HistoryCounters, HistoryItem, IdempotenceInfo, IdempotenceLimits};
 pub use missed::MissedEntries;
 pub use parts::{BlockParts, COUNT_MAX, Counters, InvalidPart, StreamBuilder};
+pub use promotion::{Promotion, TICKET_NUMBER_MAX};
 pub use release::{ClaimSink, DELAY_MS_MAX, IdleClaim, NackOptions, OwnRelease, PriorDelivery};
 pub use rows::{PendingQuery, PendingRow};
 pub use value::{SHORT_TEXT, StoredValue, ValueRef, is_packed};
@@ -72,6 +77,8 @@ pub struct Stream {
     history: Option<Box<ProducerHistory>>,
     /// What the operator set on the stream; `None` if nothing.
     policy: Option<Box<Policy>>,
+    /// `None` until an entry is delayed. Then it stays, because it has the number of the last ticket.
+    delayed: Option<Box<DelayedSet>>,
 }
 
 impl Stream {
@@ -146,7 +153,8 @@ impl Stream {
             self.groups.iter().map(|(name, group)| name.len() + 16 + group.memory_bytes()).sum();
         let history = self.history.as_ref().map_or(0, |history| history.memory_bytes());
         let policy = self.policy.as_ref().map_or(0, |policy| policy.memory_bytes());
-        size_of::<Stream>() + self.entries.blocks.memory_bytes() + groups + history + policy
+        let delayed = self.delayed.as_ref().map_or(0, |delayed| delayed.memory_bytes());
+        size_of::<Stream>() + self.entries.blocks.memory_bytes() + groups + history + policy + delayed
     }
 
     /// Verifies every invariant of the stream.
@@ -177,7 +185,8 @@ impl Stream {
             self.check_lag(group)?;
             self.check_rules(group)?;
         }
-        self.history.as_ref().map_or(Ok(()), |history| history.check())
+        self.history.as_ref().map_or(Ok(()), |history| history.check())?;
+        self.delayed.as_ref().map_or(Ok(()), |delayed| delayed.check())
     }
 
     /// Verifies that the exact lag equals the number of undelivered entries.

@@ -1,7 +1,7 @@
 //! Takes a stream apart so that it can be stored, and builds a stream from stored parts.
 //!
 //! To take a stream apart, use [`Stream::counters`], [`Stream::blocks`], [`Stream::groups`],
-//! [`Stream::history_counters`] and [`Stream::history_items`]. To build a stream, pass the same parts in the
+//! [`Stream::history_counters`], [`Stream::history_items`] and [`Stream::delayed`]. To build a stream, pass the same parts in the
 //! same order to a [`StreamBuilder`]. It does not trust them: it accepts only parts from which it can build a
 //! stream that passes [`Stream::check`]. A stream built from the parts of another stream behaves exactly as
 //! that stream does.
@@ -12,6 +12,7 @@ use std::fmt;
 
 use super::block::Block;
 use super::blocks::AnyBlock;
+use super::delayed::DelayedSet;
 use super::idempotence::{HistoryCounters, HistoryItem};
 use super::missed::MissedEntries;
 use super::visit::IdRange;
@@ -20,7 +21,7 @@ use crate::pending::{NOT_BEFORE_MS_MAX, PendingEntry};
 use crate::policy::Policy;
 use crate::{ReleasedRow, StreamId};
 
-/// What a stream stores besides its entries, its groups and its producer history.
+/// What a stream stores besides its entries, its groups, its producer history and its delayed entries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// The greatest id ever assigned.
@@ -262,6 +263,20 @@ impl StreamBuilder {
     /// Adds the next item of the producer history, oldest first.
     pub fn history_item(&mut self, item: &HistoryItem<'_>) -> Result<(), InvalidPart> {
         self.stream.load_history_item(item)
+    }
+
+    /// Sets the number of the last ticket, without delayed entries.
+    pub fn delayed(&mut self, last_number: u64) -> Result<(), InvalidPart> {
+        self.stream.delayed = Some(Box::new(DelayedSet::load(last_number)?));
+        Ok(())
+    }
+
+    /// Adds the next block of delayed entries.
+    pub fn delayed_block(&mut self, parts: &BlockParts<'_>) -> Result<(), InvalidPart> {
+        match &mut self.stream.delayed {
+            Some(delayed) => delayed.load_block(parts),
+            None => Err(InvalidPart("delayed entries come before the number of the last ticket")),
+        }
     }
 
     /// Returns the complete stream.

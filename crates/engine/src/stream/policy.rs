@@ -4,6 +4,9 @@ use super::{Group, Stream};
 use crate::policy::{GroupRules, Policy, PolicyField};
 use crate::{Refusal, StreamId};
 
+/// How long a stream waits before it tries again what it could not do.
+const RETRY_MS: u64 = 1000;
+
 impl Stream {
     /// Returns the policy of the stream; `None` if none is set.
     pub fn policy(&self) -> Option<&Policy> {
@@ -64,8 +67,12 @@ impl Stream {
     /// Returns the earliest time at which the stream may have something to do without a request, in Unix milliseconds;
     /// `None` if it never has. Until then, only a change that [schedules](crate::StreamEffect) the stream again makes
     /// this time earlier.
-    pub fn next_duty_ms(&self, _now_ms: u64) -> Option<u64> {
-        None
+    pub fn next_duty_ms(&self, now_ms: u64) -> Option<u64> {
+        self.next_promotion_ms().map(|due_ms| match self.last_id() {
+            // There are no ids left: XSETID may change that.
+            StreamId::MAX => due_ms.max(now_ms.saturating_add(RETRY_MS)),
+            _ => due_ms,
+        })
     }
 }
 

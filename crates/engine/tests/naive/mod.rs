@@ -21,6 +21,9 @@ pub(crate) struct NaiveStream {
     pub(crate) entries_added: u64,
     pub(crate) groups: BTreeMap<Vec<u8>, NaiveGroup>,
     pub(crate) producer_history: Option<NaiveProducerHistory>,
+    /// Delayed entries by ticket, and the number of the last ticket.
+    pub(crate) delayed: BTreeMap<StreamId, NaiveEntry>,
+    pub(crate) last_ticket: u64,
 }
 
 /// What idempotent adds remember. `kept` holds producer, idempotent id, entry id and time in milliseconds, the oldest
@@ -89,9 +92,9 @@ impl NaiveStream {
         let last = self.last_id;
         let id = match spec {
             IdSpec::Explicit(id) => id,
-            IdSpec::Auto if now_ms > last.ms => StreamId::new(now_ms, 0),
-            IdSpec::Auto if last.seq < u64::MAX => StreamId::new(last.ms, last.seq + 1),
-            IdSpec::Auto => StreamId::new(last.ms.checked_add(1)?, 0),
+            IdSpec::Auto | IdSpec::Delayed(_) if now_ms > last.ms => StreamId::new(now_ms, 0),
+            IdSpec::Auto | IdSpec::Delayed(_) if last.seq < u64::MAX => StreamId::new(last.ms, last.seq + 1),
+            IdSpec::Auto | IdSpec::Delayed(_) => StreamId::new(last.ms.checked_add(1)?, 0),
             IdSpec::AutoSeq(ms) if ms == last.ms => StreamId::new(ms, last.seq.checked_add(1)?),
             IdSpec::AutoSeq(ms) => StreamId::new(ms, 0),
         };

@@ -1,5 +1,6 @@
 //! `XADD key [NOMKSTREAM] [KEEPREF|DELREF|ACKED] [IDMPAUTO producer | IDMP producer iid]
-//! [MAXLEN|MINID [=|~] threshold [LIMIT count]] <*|id> field value [field value ...]`
+//! [MAXLEN|MINID [=|~] threshold [LIMIT count]] <*|id|*+milliseconds|*@unix-time-milliseconds> field value
+//! [field value ...]`
 //!
 //! The options can be in any order; the first argument that is not an option is the id.
 
@@ -68,7 +69,8 @@ fn read_options<'a>(args: &mut Args<'a>) -> Result<(Option<IdSpec>, Addition<'a>
     };
     entry.references = trim.references();
     entry.trim = trim.finish()?;
-    if entry.idempotence.is_some() && id.is_some_and(|id| id != IdSpec::Auto) {
+    let has_own_id = matches!(id, Some(IdSpec::AutoSeq(_) | IdSpec::Explicit(_)));
+    if entry.idempotence.is_some() && has_own_id {
         return Err(errors::IDMP_WITH_ID);
     }
     Ok((id, entry))
@@ -102,7 +104,7 @@ fn not_empty(name: &[u8], error: CommandError) -> Result<&[u8], CommandError> {
 
 #[cfg(test)]
 mod tests {
-    use millstream_engine::{Exactness, References, Trim, TrimBy, TrimLimit};
+    use millstream_engine::{Due, Exactness, References, Trim, TrimBy, TrimLimit};
 
     use super::*;
     use crate::commands::testing::{error_of, with_args};
@@ -156,6 +158,20 @@ mod tests {
     }
 
     #[test]
+    fn delay_takes_the_place_of_the_id() {
+        for (line, due, make_stream) in [
+            ("XADD s *+30000 f v", Due::In(30_000), true),
+            ("XADD s NOMKSTREAM IDMP p i MAXLEN ~ 5 *@1794844800000 f v", Due::At(1_794_844_800_000), false),
+        ] {
+            with_args(line, |argv| {
+                let entry = Xadd::parse(argv).unwrap().entry;
+                assert_eq!((entry.id, entry.make_stream), (IdSpec::Delayed(due), make_stream), "{line}");
+                assert_eq!(entry.fields, [b"f", b"v"], "{line}");
+            });
+        }
+    }
+
+    #[test]
     fn errors_are_reported_in_redis_order() {
         let cases = [
             ("XADD s MAXLEN 1 MAXLEN 1 * a b", errors::TRIM_TWICE),
@@ -191,6 +207,8 @@ mod tests {
             ("XADD s IDMP p i * a", errors::wrong_arity("xadd")),
             ("XADD s IDMP p i NOMKSTREAM", errors::wrong_arity("xadd")),
             ("XADD s - a b", errors::INVALID_STREAM_ID),
+            ("XADD s *+x a b", errors::INVALID_STREAM_ID),
+            ("XADD s *+5 a", errors::wrong_arity("xadd")),
             ("XADD s 0-0 a", errors::wrong_arity("xadd")),
             ("XADD s * a", errors::wrong_arity("xadd")),
             ("XADD s * a b c", errors::wrong_arity("xadd")),

@@ -92,6 +92,10 @@ Here, *since* is the version of Millstream that introduced the command.
 - `XINFO MISSED` returns, for each group, how many entries were trimmed or deleted before the group read them, since the
   group was created or `XGROUP SETID` moved it. No missed entry has a greater id than `missed-through`: if that is greater
   than the group's last delivered id, the group has not read on yet.
+- `XDELAY` is for entries that `XADD key *+milliseconds …` or `XADD key *@unix-time-milliseconds …` has delayed. XADD
+  returns a ticket, `due-number`: the time at which the entry becomes due, and a number. Until then the entry is not in
+  the stream. Then the server appends it with an ordinary id. If the time has come already, XADD appends the entry at
+  once and returns its id. A delay can be ten years at most.
 - `XPOLICY` sets what a stream and its groups do by themselves. An existing reply gets no new field: some clients
   fail on fields that they do not know.
 

@@ -137,6 +137,11 @@ const ADDED_LATER: &[&str] = &[
 /// Commands that Redis does not have, in the format of [`reference_line`].
 const OWN: &[&str] = &[
     "xadopt 5 1/1/1 0.1.0 stream write write,stream,slow - RW,update@1:0/1/0",
+    "xdelay -2 0/0/0 0.1.0 stream - slow - -",
+    "xdelay|del -4 2/2/1 0.1.0 stream write write,stream,slow - RW,delete@2:0/1/0",
+    "xdelay|help 2 0/0/0 0.1.0 stream loading,stale stream,slow - -",
+    "xdelay|now -4 2/2/1 0.1.0 stream write write,stream,slow nondeterministic_output RW,update@2:0/1/0",
+    "xdelay|range -5 2/2/1 0.1.0 stream readonly read,stream,slow - RO,access@2:0/1/0",
     "xextend -7 1/1/1 0.1.0 stream write,fast write,stream,fast - RW,update@1:0/1/0",
     "xinfo|missed 3 2/2/1 0.1.0 stream readonly read,stream,slow - RO,access@2:0/1/0",
     "xpolicy -2 0/0/0 0.1.0 stream - slow - -",

@@ -155,6 +155,10 @@ layouts! { StreamEffect, put_stream_effect, read_stream_effect, except StreamEff
     57 ReleaseUntil { group: text, at_ms: number, rows: waiting(at_ms) };
     58 SetPolicy { policy: policy };
     59 GroupSetPolicy { group: text, policy: policy };
+    60 Delay { ticket: id, at_ms: step(ticket.ms), fields: pairs };
+    61 Promote { through: id, count: number, first: id, at_ms: step(first.ms) };
+    62 Undelay { tickets: ids };
+    63 PromoteTickets { first: id, at_ms: step(first.ms), tickets: ids };
 }
 
 /// One change in a record.

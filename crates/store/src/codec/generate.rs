@@ -129,7 +129,7 @@ impl CodecRandom {
 }
 
 /// Number of different changes that [`with_change`] generates.
-pub(crate) const VARIANTS: u64 = 41;
+pub(crate) const VARIANTS: u64 = 45;
 
 /// Passes the `n`-th kind of change, with random content, to `test`.
 pub(crate) fn with_change(
@@ -207,6 +207,10 @@ pub(crate) fn with_change(
             37 => StreamEffect::ReleaseUntil { group, rows: &waiting, at_ms },
             38 => StreamEffect::SetPolicy { policy: &policy },
             39 => StreamEffect::GroupSetPolicy { group, policy: &policy },
+            40 => StreamEffect::Delay { ticket: last_id, fields: &texts, at_ms },
+            41 => StreamEffect::Promote { through: last_id, count, first: random.id(), at_ms },
+            42 => StreamEffect::Undelay { tickets: &ids },
+            43 => StreamEffect::PromoteTickets { tickets: &ids, first: last_id, at_ms },
             _ => StreamEffect::Repeat,
         }),
     };

@@ -15,6 +15,7 @@
 //! waiting  := due_ms:number, relative to the one before it; the first to 0…
 //! missed   := count:number  through:id
 //! policy   := see `policy.rs`
+//! delayed  := last_number:number  count:number  block…
 //! kept     := producer:number  iid:text  entry:id  since_ms:signed, relative to the entry's milliseconds
 //! head     := ms-step:5 bits | delivered-once:1 | same-time:1 | same-consumer:1     ms-step 31: [ms] has the step
 //! ```
@@ -28,8 +29,9 @@
 //! A group has the setting `waiting` with tag 1 if released entries wait for due times: it has the due times of the last
 //! released entries. It has the setting `missed` with tag 2 if entries were removed before the group read them: it has
 //! their number, and an id that none of them exceeds. A group has the setting `policy` with tag 3, and a stream the setting
-//! `policy` with tag 1, if one is set. The reader refuses unknown tags: a
-//! newer version wrote them, and a stream without its settings would behave differently.
+//! `policy` with tag 1, if one is set. A stream has the setting `delayed` with tag 2 if an entry was ever delayed: it has
+//! the number of the last ticket and the blocks of delayed entries. The reader refuses unknown tags: a newer version
+//! wrote them, and a stream without its settings would behave differently.
 //!
 //! Snapshots of version 1 have streams without settings, and some of these also lack released entries and the producer
 //! history: see [`StreamKind`].
@@ -77,6 +79,8 @@ const GROUP_POLICY: u64 = 3;
 
 /// Tag of the setting of a stream with its policy.
 const POLICY: u64 = 1;
+/// The setting of a stream with its delayed entries.
+const DELAYED: u64 = 2;
 
 /// The row that the first row is encoded relative to.
 const BEFORE_ROWS: Row = Row { id: StreamId::MIN, consumer: 0, delivered_at_ms: 0, deliveries: 0 };
@@ -126,17 +130,38 @@ pub(super) fn put_stream(out: &mut Vec<u8>, stream: &Stream, pause: Pause<'_>) {
     let counters = stream.history_counters();
     out.push(u8::from(counters.is_some()));
     counters.into_iter().for_each(|counters| put_producer_history(out, stream, &counters));
-    put_text(out, &stream_settings(stream));
+    put_stream_settings(out, stream, pause);
 }
 
-/// Returns the encoded settings of a stream.
-fn stream_settings(stream: &Stream) -> Vec<u8> {
+/// Appends the settings of a stream. Delayed entries can take much memory, so they are never copied as a whole: their
+/// length is computed first.
+fn put_stream_settings(out: &mut Vec<u8>, stream: &Stream, pause: Pause<'_>) {
     let mut settings = Vec::new();
     stream
         .policy()
         .into_iter()
         .for_each(|policy| put_setting(&mut settings, POLICY, |value| put_policy(value, policy)));
-    settings
+    let Some(delayed) = stream.delayed() else { return put_text(out, &settings) };
+    let mut counts = Vec::new();
+    put_number(&mut counts, delayed.last_number());
+    put_number(&mut counts, delayed.block_count() as u64);
+    let blocks_bytes: usize = delayed.blocks().map(|block| block_bytes(&block)).sum();
+    put_number(&mut settings, DELAYED);
+    put_number(&mut settings, (counts.len() + blocks_bytes) as u64);
+    settings.extend_from_slice(&counts);
+    put_number(out, (settings.len() + blocks_bytes) as u64);
+    out.extend_from_slice(&settings);
+    delayed.blocks().for_each(|block| {
+        put_block(out, &block);
+        pause(out);
+    });
+}
+
+/// Returns the number of bytes of an encoded block.
+fn block_bytes(block: &BlockParts<'_>) -> usize {
+    let mut head = Vec::with_capacity(64);
+    put_block_head(&mut head, block);
+    head.len() + block.bytes.len()
 }
 
 /// Appends a setting, whose value `put` appends.
@@ -192,12 +217,17 @@ fn put_producer_history(out: &mut Vec<u8>, stream: &Stream, counters: &HistoryCo
 }
 
 fn put_block(out: &mut Vec<u8>, block: &BlockParts<'_>) {
+    put_block_head(out, block);
+    out.extend_from_slice(block.bytes);
+}
+
+fn put_block_head(out: &mut Vec<u8>, block: &BlockParts<'_>) {
     put_id(out, block.base);
     put_id(out, block.last_id);
     put_number(out, u64::from(block.name_count));
     put_number(out, u64::from(block.slots));
     put_number(out, block.node_bytes);
-    put_text(out, block.bytes);
+    put_number(out, block.bytes.len() as u64);
 }
 
 fn put_group(out: &mut Vec<u8>, name: &[u8], group: &Group, pause: Pause<'_>) {
@@ -296,38 +326,41 @@ pub(super) fn read_stream(reader: &mut ByteReader<'_>, kind: StreamKind) -> Resu
 fn read_stream_settings(reader: &mut ByteReader<'_>, builder: &mut StreamBuilder) -> Result<(), CodecError> {
     let (mut settings, mut last_tag) = (ByteReader::new(reader.text()?), 0);
     while settings.left() > 0 {
-        let setting = stream_setting(&mut settings, last_tag).map_err(|error| reader.error(error.what))?;
-        last_tag = setting.tag();
-        let part = match setting {
-            StreamSetting::Policy(policy) => builder.policy(&policy),
-        };
-        at(reader, part)?;
+        let setting = read_stream_setting(&mut settings, last_tag, builder);
+        last_tag = setting.map_err(|error| reader.error(error.what))?;
     }
     Ok(())
 }
 
-/// A setting of a stream.
-enum StreamSetting {
-    /// What was set on the stream.
-    Policy(Policy),
-}
-
-impl StreamSetting {
-    fn tag(&self) -> u64 {
-        match self {
-            StreamSetting::Policy(_) => POLICY,
-        }
-    }
-}
-
-/// Decodes the next setting of a stream.
-fn stream_setting(settings: &mut ByteReader<'_>, last_tag: u64) -> Result<StreamSetting, CodecError> {
+/// Reads the next setting of a stream. Returns its tag.
+fn read_stream_setting(
+    settings: &mut ByteReader<'_>,
+    last_tag: u64,
+    builder: &mut StreamBuilder,
+) -> Result<u64, CodecError> {
     let (tag, mut value) = next_setting(settings, last_tag)?;
-    let setting = match tag {
-        POLICY => StreamSetting::Policy(read_policy(&mut value)?),
+    match tag {
+        POLICY => {
+            let policy = read_policy(&mut value)?;
+            at(&value, builder.policy(&policy))?;
+        }
+        DELAYED => read_delayed(&mut value, builder)?,
         _ => return Err(settings.error(UNKNOWN_SETTING)),
-    };
-    end_of_setting(&value).map(|()| setting)
+    }
+    end_of_setting(&value).map(|()| tag)
+}
+
+fn read_delayed(reader: &mut ByteReader<'_>, builder: &mut StreamBuilder) -> Result<(), CodecError> {
+    let last_number = reader.number()?;
+    at(reader, builder.delayed(last_number))?;
+    for _ in 0..reader.count(BLOCK_BYTES_MIN)? {
+        let parts = read_block(reader)?;
+        if parts.node_bytes != 0 {
+            return Err(reader.error("a block of delayed entries counts the bytes of a Redis node"));
+        }
+        at(reader, builder.delayed_block(&parts))?;
+    }
+    Ok(())
 }
 
 /// Decodes the tag of the next setting, which is greater than the one before it. Returns its value too.
@@ -450,17 +483,21 @@ fn read_producer_history(reader: &mut ByteReader<'_>, builder: &mut StreamBuilde
 
 fn read_blocks(reader: &mut ByteReader<'_>, builder: &mut StreamBuilder) -> Result<(), CodecError> {
     for _ in 0..reader.count(BLOCK_BYTES_MIN)? {
-        let parts = BlockParts {
-            base: reader.id()?,
-            last_id: reader.id()?,
-            name_count: reader.small_number()?,
-            slots: reader.small_number()?,
-            node_bytes: reader.number()?,
-            bytes: reader.text()?,
-        };
+        let parts = read_block(reader)?;
         at(reader, builder.block(&parts))?;
     }
     Ok(())
+}
+
+fn read_block<'a>(reader: &mut ByteReader<'a>) -> Result<BlockParts<'a>, CodecError> {
+    Ok(BlockParts {
+        base: reader.id()?,
+        last_id: reader.id()?,
+        name_count: reader.small_number()?,
+        slots: reader.small_number()?,
+        node_bytes: reader.number()?,
+        bytes: reader.text()?,
+    })
 }
 
 fn read_group(reader: &mut ByteReader<'_>, builder: &mut StreamBuilder) -> Result<(), CodecError> {

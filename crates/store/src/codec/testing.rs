@@ -3,7 +3,9 @@
 use std::fmt::{Debug, Write};
 use std::ops::ControlFlow;
 
-use millstream_engine::stream::{ClaimOptions, EntryRef, IdRange, NackOptions, PriorDelivery};
+use millstream_engine::stream::{
+    ClaimOptions, DelayedSet, EntryRef, IdRange, NackOptions, PriorDelivery, Promotion,
+};
 use millstream_engine::{
     BlockLimits, Exactness, GroupStart, IdSpec, NackMode, References, Stream, StreamEffect, StreamId, Trim,
     TrimBy, TrimLimit,
@@ -76,6 +78,13 @@ impl StreamDriver {
             89..92 => self.add_idempotent(),
             92..96 => self.claim(),
             _ => self.auto_claim(),
+        }
+        match self.random.below(20) {
+            0..3 => self.delay(),
+            3 => self.promote(),
+            4 => self.undelay(),
+            5 => self.promote_tickets(),
+            _ => {}
         }
     }
 
@@ -184,6 +193,38 @@ impl StreamDriver {
         });
         let rows = taken.unwrap_or_default().rows;
         self.apply(StreamEffect::Claim { group, consumer, rows: &rows, at_ms });
+    }
+
+    fn delay(&mut self) {
+        let (at_ms, due_ms) = (self.now_ms, self.now_ms + 1 + self.random.below(500));
+        let fields: [&[u8]; 2] = [self.random.pick(&NAMES[..2]), self.random.pick(&VALUES)];
+        if let Ok(ticket) = self.query(|stream| stream.decide_delay(due_ms, &fields)) {
+            self.apply(StreamEffect::Delay { ticket, fields: &fields, at_ms });
+        }
+    }
+
+    fn promote(&mut self) {
+        let (at_ms, max_count) = (self.now_ms, 1 + self.random.below(20));
+        if let Ok(Some(Promotion { through, count, first })) =
+            self.query(|stream| stream.decide_promote(at_ms, max_count))
+        {
+            self.apply(StreamEffect::Promote { through, count, first, at_ms });
+        }
+    }
+
+    fn promote_tickets(&mut self) {
+        let (at_ms, first) = (self.now_ms, self.query(|stream| stream.delayed().and_then(DelayedSet::first)));
+        if let Ok((tickets, first)) =
+            self.query(|stream| stream.decide_promote_tickets(first.as_slice(), at_ms))
+        {
+            self.apply(StreamEffect::PromoteTickets { tickets: &tickets, first, at_ms });
+        }
+    }
+
+    fn undelay(&mut self) {
+        let first = self.query(|stream| stream.delayed().and_then(DelayedSet::first));
+        let tickets = self.query(|stream| stream.decide_undelay(first.as_slice()));
+        self.apply(StreamEffect::Undelay { tickets: &tickets });
     }
 
     /// Simulates an idempotent XADD, sometimes a repeated one. Sometimes changes the limits of the producer history.
@@ -345,5 +386,9 @@ pub(crate) fn dump(stream: &Stream) -> String {
     }
     writeln!(out, "{:?} {:?}", stream.history_counters(), stream.policy()).unwrap();
     stream.history_items().for_each(|kept| writeln!(out, "{kept:?}").unwrap());
+    if let Some(delayed) = stream.delayed() {
+        writeln!(out, "{} {} {}", delayed.last_number(), delayed.len(), delayed.text_bytes()).unwrap();
+        delayed.blocks().for_each(|block| writeln!(out, "{block:?}").unwrap());
+    }
     out
 }

@@ -4,12 +4,13 @@ use std::ops::{Bound, RangeBounds};
 use std::time::Duration;
 
 use millstream_engine::stream::IdRange;
-use millstream_engine::{IdSpec, References, StreamId, Trim};
+use millstream_engine::{Due, IdSpec, References, StreamId, Trim};
 
 use super::{Call, Millstream, owned};
 use crate::verbs::{
-    Add, Collect, Delete, DeleteEx, DescribeStream, Entry, IdempotencyKey, Length, ListStreams, Range, Read,
-    ReadBatch, ReadFrom, Remove, SetCounters, StreamCounters, TrimStream,
+    Add, CancelDelayed, Collect, DelayedRange, Delete, DeleteEx, DescribeStream, Entry, IdempotencyKey,
+    Length, ListStreams, PromoteDelayed, Range, Read, ReadBatch, ReadFrom, Remove, SetCounters,
+    StreamCounters, TrimStream,
 };
 
 impl Millstream {
@@ -79,6 +80,35 @@ impl Millstream {
         self.call(ListStreams)
     }
 
+    /// Returns the delayed entries in a range of tickets, those that become due first at first; `..` means all. The id
+    /// of each entry is its ticket.
+    pub fn delayed(
+        &self,
+        key: impl AsRef<[u8]>,
+        tickets: impl RangeBounds<StreamId>,
+    ) -> Call<Collect<DelayedRange, Vec<Entry>>> {
+        let tickets = id_range(&tickets);
+        self.call(Collect::new(DelayedRange { key: owned(key), tickets, count: None }))
+    }
+
+    /// Cancels delayed entries. Returns how many were cancelled.
+    pub fn cancel_delayed(
+        &self,
+        key: impl AsRef<[u8]>,
+        tickets: impl IntoIterator<Item = StreamId>,
+    ) -> Call<CancelDelayed> {
+        self.call(CancelDelayed { key: owned(key), tickets: tickets.into_iter().collect() })
+    }
+
+    /// Adds delayed entries to the stream now, in the order of their tickets. Returns how many were added.
+    pub fn promote_delayed(
+        &self,
+        key: impl AsRef<[u8]>,
+        tickets: impl IntoIterator<Item = StreamId>,
+    ) -> Call<PromoteDelayed> {
+        self.call(PromoteDelayed { key: owned(key), tickets: tickets.into_iter().collect() })
+    }
+
     /// Describes a stream, its groups and their consumers.
     pub fn stream_info(&self, key: impl AsRef<[u8]>) -> Call<DescribeStream> {
         self.call(DescribeStream { key: owned(key) })
@@ -88,6 +118,17 @@ impl Millstream {
 options!(Call<Add> {
     /// Uses this id instead of one from the clock.
     id(id: IdSpec) => |verb| verb.id = id;
+
+    /// Delays the entry: it is added to the stream after this time. The call returns its ticket, for
+    /// [`Millstream::cancel_delayed`] and [`Millstream::promote_delayed`]. If the time is less than a millisecond, the
+    /// entry is added at once, and the call returns its id.
+    delay(delay: Duration) => |verb| {
+        verb.id = IdSpec::Delayed(Due::In(u64::try_from(delay.as_millis()).unwrap_or(u64::MAX)));
+    };
+
+    /// Delays the entry until this time (Unix milliseconds). If the time has passed, the entry is added at once, and the
+    /// call returns its id.
+    delay_until(due_ms: u64) => |verb| verb.id = IdSpec::Delayed(Due::At(due_ms));
 
     /// Refuses the call with [`NoSuchKey`](millstream_engine::Refusal::NoSuchKey) if the stream does not exist.
     only_existing() => |verb| verb.make_stream = false;
@@ -127,6 +168,11 @@ options!(Call<Collect<Range, Vec<Entry>>> {
 
     /// Returns the entries in descending order of ids. With `count`, returns those with the greatest ids.
     reversed() => |verb| verb.verb.reversed = true;
+});
+
+options!(Call<Collect<DelayedRange, Vec<Entry>>> {
+    /// Returns at most `count` entries.
+    count(count: u64) => |verb| verb.verb.count = Some(count);
 });
 
 options!(Call<Collect<Read, ReadBatch>> {

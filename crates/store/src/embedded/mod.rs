@@ -74,7 +74,7 @@ pub use error::Error;
 pub use millstream_engine::policy::{Backoff, Policy, PolicyField, PolicyValue};
 pub use millstream_engine::stream::{Deletion, IdempotenceInfo, IdempotenceLimits};
 pub use millstream_engine::{
-    Exactness, GroupStart, IdSpec, NackMode, References, Refusal, StreamId, Trim, TrimBy, TrimLimit,
+    Due, Exactness, GroupStart, IdSpec, NackMode, References, Refusal, StreamId, Trim, TrimBy, TrimLimit,
 };
 
 /// A handle to an open database. Clones are handles to the same database.

@@ -279,6 +279,78 @@ fn entries_still_wait_after_a_restart_and_the_clock_does_not_jump_to_their_due_t
 }
 
 #[test]
+fn delayed_entries_and_the_number_of_the_last_ticket_survive_a_restart() {
+    for snapshot in [false, true] {
+        let disk = SimDisk::new(1);
+        let (store, _) = open(&disk, BlockLimits::default()).unwrap();
+        let delay = |number, due_ms| StreamEffect::Delay {
+            ticket: StreamId::new(due_ms, number),
+            fields: &[b"a", b"b"],
+            at_ms: 5_000,
+        };
+        let cancelled = StreamId::new(95_000, 2);
+        for effect in [delay(1, 90_000), delay(2, 95_000), StreamEffect::Undelay { tickets: &[cancelled] }] {
+            store.lock_all(0, 1_000).apply(b"s", &Effect::Stream(effect));
+        }
+        if snapshot {
+            store.take_snapshot().unwrap().unwrap();
+        }
+        store.close().unwrap();
+        drop(store);
+        let (store, _) = open(&disk, BlockLimits::default()).unwrap();
+        // A due time is in the future: it does not move the clock.
+        assert_eq!(store.now_ms(), if snapshot { 1_000 } else { 5_000 });
+        let txn = store.lock_all(0, store.now_ms());
+        let delayed = txn.stream(b"s").unwrap().unwrap().delayed().unwrap();
+        assert_eq!((delayed.first(), delayed.last_number()), (Some(StreamId::new(90_000, 1)), 2));
+        let shard = txn.shard_at(store.shard_of(b"s"));
+        assert_eq!(shard.schedule.earliest_ms(), Some(90_000));
+    }
+}
+
+#[test]
+fn promotion_that_does_not_fit_the_delayed_entries_is_refused() {
+    let ticket = |number| StreamId::new(90_000, number);
+    let delay = |number| {
+        Effect::Stream(StreamEffect::Delay { ticket: ticket(number), fields: &[b"a", b"b"], at_ms: 1 })
+    };
+    let promote = |through, count, first_ms| {
+        let first = StreamId::new(first_ms, 0);
+        Effect::Stream(StreamEffect::Promote { through, count, first, at_ms: first_ms })
+    };
+    let by_ticket = |tickets, first_ms| {
+        let first = StreamId::new(first_ms, 0);
+        Effect::Stream(StreamEffect::PromoteTickets { tickets, first, at_ms: first_ms })
+    };
+    let late = StreamEffect::Delay { ticket: StreamId::new(1 << 63, 9), fields: &[b"a", b"b"], at_ms: 1 };
+    let (known, unknown) = ([ticket(2)], [ticket(2), ticket(3)]);
+    let cases = [
+        (promote(ticket(2), 2, 90_000), None),
+        (promote(ticket(2), 1, 90_000), Some("promotes 1 delayed entries up to ticket 90000-2")),
+        (promote(ticket(2), 3, 90_000), Some("promotes 3 delayed entries")),
+        (promote(ticket(3), 2, 90_000), Some("promotes 2 delayed entries")),
+        (promote(ticket(1), 0, 90_000), Some("promotes 0 delayed entries")),
+        (promote(ticket(2), 2, 0), Some("the last id is not smaller")),
+        (delay(2), Some("the number of the last ticket is 2")),
+        (Effect::Stream(late), Some("a due time that is greater than the maximum")),
+        (Effect::Stream(StreamEffect::Undelay { tickets: &[ticket(7)] }), Some("entries that do not exist")),
+        (by_ticket(&known, 90_000), None),
+        (by_ticket(&unknown, 90_000), Some("but some do not exist")),
+        (by_ticket(&known, 0), Some("the last id is not smaller")),
+    ];
+    for (effect, expected) in cases {
+        let disk = logged(&[(b"s", delay(1)), (b"s", delay(2)), (b"s", effect)]);
+        match (open(&disk, BlockLimits::default()), expected) {
+            (Ok(_), None) => {}
+            (Err(error), Some(expected)) => assert!(error.to_string().contains(expected), "{error}"),
+            (opened, _) => panic!("{effect:?} is accepted: {}", opened.is_ok()),
+        }
+    }
+    let disk = logged(&[(b"s", promote(ticket(1), 1, 90_000))]);
+    assert!(open(&disk, BlockLimits::default()).is_err());
+}
+
+#[test]
 fn opening_reports_every_removed_file() {
     let disk = SimDisk::new(1);
     let (store, recovered) = open(&disk, BlockLimits::default()).unwrap();

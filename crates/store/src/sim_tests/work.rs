@@ -6,18 +6,18 @@ use std::sync::Arc;
 use millstream_engine::stream::{ClaimOptions, EntryRef, IdRange, NackOptions, PriorDelivery};
 use millstream_engine::value::Kind;
 use millstream_engine::{
-    Exactness, GroupStart, IdSpec, Idempotence, ListEnd, NackMode, References, Refusal, Stream, StreamId,
-    Trim, TrimBy, TrimLimit,
+    Due, Exactness, GroupStart, IdSpec, Idempotence, ListEnd, NackMode, References, Refusal, Stream,
+    StreamId, Trim, TrimBy, TrimLimit,
 };
 use parking_lot::Mutex;
 
 use super::random::WorkloadRandom;
 use crate::dump::dump_within;
 use crate::verbs::{
-    self, AckDelete, Acknowledge, Adopt, AutoClaim, Claim, ConfigureIdempotence, ConsumerCreate,
-    ConsumerDelete, ConsumerPath, Delete, DeleteEx, Extend, GroupCreate, GroupDestroy, GroupSetId,
-    IdempotenceChange, Nack, RecordIdempotence, SetCounters, StreamCounters, TrimStream, Verb, read_history,
-    read_new,
+    self, AckDelete, Acknowledge, Adopt, AutoClaim, CancelDelayed, Claim, ConfigureIdempotence,
+    ConsumerCreate, ConsumerDelete, ConsumerPath, Delete, DeleteEx, Extend, GroupCreate, GroupDestroy,
+    GroupSetId, IdempotenceChange, Nack, PromoteDelayed, RecordIdempotence, SetCounters, StreamCounters,
+    TrimStream, Verb, read_history, read_new,
 };
 use crate::{Addition, ExpireIf, Interest, ServeResult, SetExpiry, SetIf, Store, Txn};
 
@@ -161,7 +161,8 @@ fn on_stream(
 ) {
     let reader = ConsumerPath { key, group: random.pick(&GROUPS), consumer: random.pick(&CONSUMERS) };
     match random.below(100) {
-        0..26 => add(txn, key, random),
+        0..25 => add(txn, key, random),
+        25 => promote(txn, key, random),
         26..31 => {
             let (trim, references) = (trim(txn, key, random), random.pick(&REFERENCES));
             let _ = TrimStream { key, trim, references }.run(txn);
@@ -209,9 +210,11 @@ fn on_stream(
 
 fn add(txn: &mut Txn<'_>, key: &[u8], random: &mut WorkloadRandom) {
     let last = txn.stream(key).ok().flatten().map_or(StreamId::MIN, Stream::last_id);
-    let id = match random.below(4) {
+    let id = match random.below(8) {
         0 => IdSpec::Explicit(StreamId::new(last.ms, last.seq + 1 + random.below(3))),
         1 => IdSpec::AutoSeq(last.ms),
+        2 => IdSpec::Delayed(Due::In(random.below(3) * random.below(200))),
+        3 => IdSpec::Delayed(Due::At(txn.now_ms() + random.below(100))),
         _ => IdSpec::Auto,
     };
     let short = Trim { by: TrimBy::MaxLen(12), exactness: Exactness::Exact, limit: TrimLimit::Default };
@@ -224,6 +227,23 @@ fn add(txn: &mut Txn<'_>, key: &[u8], random: &mut WorkloadRandom) {
     let other = Addition::new(&[b"other", b"name"]);
     for _ in 0..random.below(2) * random.below(4) {
         let _ = verbs::add(txn, key, if random.one_in(3) { &other } else { &entry });
+    }
+}
+
+/// Promotes delayed entries that are due, or promotes or cancels some of them by ticket.
+fn promote(txn: &mut Txn<'_>, key: &[u8], random: &mut WorkloadRandom) {
+    let mut tickets = Vec::new();
+    if let Some(delayed) = txn.stream(key).ok().flatten().and_then(Stream::delayed) {
+        delayed.visit_range(IdRange::ALL, Some(4), &mut |entry: &EntryRef<'_>| {
+            tickets.push(entry.id());
+            ControlFlow::Continue(())
+        });
+    }
+    let tickets = tickets.split_off(tickets.len().min(random.below(3) as usize));
+    match random.below(4) {
+        0 => _ = CancelDelayed { key, tickets }.run(txn),
+        1 => _ = PromoteDelayed { key, tickets }.run(txn),
+        _ => _ = verbs::promote_due(txn, key, 1 + random.below(9)),
     }
 }
 

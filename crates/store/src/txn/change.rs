@@ -129,11 +129,15 @@ impl Consequences {
     #[inline(always)]
     fn of_stream_effect(effect: &StreamEffect<'_>) -> Consequences {
         match effect {
-            StreamEffect::Append { .. } => Consequences { wakes_readers: true, ..Self::CONTENT },
+            StreamEffect::Append { .. }
+            | StreamEffect::Promote { .. }
+            | StreamEffect::PromoteTickets { .. } => Consequences { wakes_readers: true, ..Self::CONTENT },
             StreamEffect::TrimThrough { .. } => Consequences { may_free_large_value: true, ..Self::CONTENT },
-            StreamEffect::Create | StreamEffect::TrimEntries { .. } | StreamEffect::DeleteEntries { .. } => {
-                Self::CONTENT
-            }
+            StreamEffect::Create
+            | StreamEffect::TrimEntries { .. }
+            | StreamEffect::DeleteEntries { .. }
+            | StreamEffect::Undelay { .. } => Self::CONTENT,
+            StreamEffect::Delay { .. } => Consequences { schedules: true, ..Self::CONTENT },
             StreamEffect::GroupDestroy { .. } => {
                 Consequences { wakes_readers: true, may_free_large_value: true, ..Self::NOT_ENTRIES }
             }

@@ -65,6 +65,14 @@ impl<'s> LockedShards<'s> {
         *self = LockedShards::many(self.store, &all);
     }
 
+    /// Unlocks all shards. Threads that wait for them get them before this thread can lock them again.
+    pub(super) fn unlock_fairly(&mut self) {
+        match std::mem::replace(&mut self.guards, ShardGuards::Many(Vec::new())) {
+            ShardGuards::One(_, shard) => MutexGuard::unlock_fair(shard),
+            ShardGuards::Many(many) => many.into_iter().for_each(|(_, shard)| MutexGuard::unlock_fair(shard)),
+        }
+    }
+
     fn numbers(&self) -> impl Iterator<Item = usize> {
         let (one, many) = match &self.guards {
             ShardGuards::One(number, _) => (Some(*number), &[][..]),

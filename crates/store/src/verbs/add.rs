@@ -9,10 +9,11 @@ use millstream_engine::{
 use smallvec::SmallVec;
 
 use super::Verb;
+use super::delay::delay;
 use super::idempotence::record_entry;
 use crate::txn::Txn;
 
-/// Adds an entry to a stream and then trims the stream. Returns the id of the entry.
+/// Adds an entry to a stream and then trims the stream. Returns the id of the entry, or its ticket if it is delayed.
 #[derive(Clone, Debug)]
 pub struct Add<B = Vec<u8>> {
     /// The stream.
@@ -82,7 +83,7 @@ impl<B: AsRef<[u8]>> Verb for Add<B> {
     }
 }
 
-/// Adds an entry, trims the stream and returns the id. Returns `None` if the stream does not exist and must not be
+/// Adds an entry, trims the stream and returns the id, or the ticket if the entry is delayed. Returns `None` if the stream does not exist and must not be
 /// created.
 ///
 /// If the producer history contains the entry, nothing is added or trimmed, and the id of the earlier entry is
@@ -109,14 +110,21 @@ pub fn add(txn: &mut Txn<'_>, key: &[u8], entry: &Addition<'_>) -> Result<Option
         txn.apply_stream(key, StreamEffect::Repeat);
         return Ok(Some(id));
     }
-    let id = match stream {
-        None => Stream::new().decide_add(entry.id, fields, now_ms)?,
-        Some(stream) => stream.decide_add(entry.id, fields, now_ms)?,
+    let id = if let IdSpec::Delayed(due) = entry.id
+        && let Some(due_ms) = due.due_ms(now_ms)?
+    {
+        delay(txn, key, due_ms, fields)?
+    } else {
+        let id = match stream {
+            None => Stream::new().decide_add(entry.id, fields, now_ms)?,
+            Some(stream) => stream.decide_add(entry.id, fields, now_ms)?,
+        };
+        match at {
+            Some(at) => txn.append_at(key, at, id, fields),
+            None => txn.apply_stream(key, StreamEffect::Append { id, fields }),
+        }
+        id
     };
-    match at {
-        Some(at) => txn.append_at(key, at, id, fields),
-        None => txn.apply_stream(key, StreamEffect::Append { id, fields }),
-    }
     if let Some((producer, iid)) = sent {
         record_entry(txn, key, producer, iid, id)?;
     }

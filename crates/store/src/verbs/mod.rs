@@ -19,6 +19,7 @@
 mod add;
 mod claim;
 mod collect;
+mod delay;
 mod entries;
 mod groups;
 mod hashes;
@@ -35,6 +36,8 @@ mod selection;
 pub use add::{Add, IdempotencyKey, add};
 pub use claim::{AutoClaim, Claim, WalkIdle, visit_claimed};
 pub use collect::{Claimed, ClaimingBatch, Collect, Delivered, Entry, ReadBatch, StreamBatch};
+pub(crate) use delay::promote_due;
+pub use delay::{CancelDelayed, DelayedRange, DelayedSelection, PromoteDelayed};
 pub use entries::{
     Delete, DeleteEx, Length, Range, Remove, RemoveStream, SetCounters, StreamCounters, TrimStream,
 };

@@ -32,7 +32,12 @@ pub(super) struct PackedBlock(Arc<[u8]>);
 impl Block {
     /// Returns whether the block can be packed: no entry was deleted and it is small.
     pub(super) fn can_be_packed(&self) -> bool {
-        self.live == self.slots && self.stored_last_id == self.last_id && self.bytes.len() <= PACKED_BYTES_MAX
+        self.is_whole() && self.bytes.len() <= PACKED_BYTES_MAX
+    }
+
+    /// Returns whether no entry was deleted.
+    pub(in crate::stream) fn is_whole(&self) -> bool {
+        self.live == self.slots && self.stored_last_id == self.last_id
     }
 
     /// Packs the block. Also returns a buffer for the next block.

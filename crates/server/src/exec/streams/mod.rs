@@ -3,6 +3,7 @@
 //! The engine decides how a stream changes, and the verb applies the change. The code here only knows the order of
 //! checks, which clients can see, and the form of replies.
 
+pub(crate) mod delay;
 pub(crate) mod entries;
 pub(crate) mod groups;
 pub(crate) mod idempotence;

@@ -5,7 +5,7 @@ use crate::command::Run::{self, Data};
 use crate::command::{
     Categories, CommandSpec, Flags, Group, command, dead_letters_key, key, streams as stream_keys,
 };
-use crate::exec::streams::{entries, groups, idempotence, info, pending, policy, read, release};
+use crate::exec::streams::{delay, entries, groups, idempotence, info, pending, policy, read, release};
 
 /// For commands that can block, and whose keys have no fixed position.
 const BLOCKING_READ: Flags = Flags::BLOCKING.with(Flags::MOVABLEKEYS);
@@ -36,13 +36,14 @@ pub(in crate::table) const COMMANDS: &[CommandSpec] = &[
         ),
     stream("xadd", "5.0.0", -5, GROW_FAST, Data(entries::xadd))
         .keys(&[key("RW update", 1)])
-        .complexity("O(1), plus O(N) for the N entries removed by trimming")
+        .complexity("O(1), plus O(N) for the N entries removed by trimming; O(log N) with N delayed entries")
         .tips(NONDETERMINISTIC)
+        .note("only Millstream has `*+milliseconds` and `*@unix-time-milliseconds`, which delay the entry; Redis refuses such an id")
         .text(
             "XADD key [NOMKSTREAM] [KEEPREF|DELREF|ACKED] \
              [IDMPAUTO producer-id | IDMP producer-id idempotent-id] \
              [MAXLEN|MINID [=|~] threshold [LIMIT count]] *|id field value [field value ...]",
-            "Appends an entry to a stream and can trim the stream.",
+            "Appends an entry to a stream, at once or after a delay, and can trim the stream.",
         ),
     stream("xadopt", "0.1.0", 5, WRITE, Data(groups::xadopt))
         .own()
@@ -80,6 +81,32 @@ pub(in crate::table) const COMMANDS: &[CommandSpec] = &[
         .keys(&[key("RW delete", 1)])
         .complexity("O(1) for each id, independent of the stream's length")
         .text("XDEL key id [id ...]", "Deletes entries. Returns the number of deleted entries."),
+    stream_container("xdelay", "0.1.0")
+        .own()
+        .text("XDELAY", "Lists, cancels and promotes the delayed entries of a stream."),
+    stream("xdelay|del", "0.1.0", -4, WRITE, Data(delay::xdelay_del))
+        .own()
+        .keys(&[key("RW delete", 2)])
+        .complexity("O(log N) for each ticket, N being the delayed entries of the stream")
+        .text("XDELAY DEL key ticket [ticket ...]", "Cancels delayed entries. Returns how many were cancelled."),
+    stream_help("xdelay|help", "0.1.0", "XDELAY HELP").own(),
+    stream("xdelay|now", "0.1.0", -4, WRITE, Data(delay::xdelay_now))
+        .own()
+        .keys(&[key("RW update", 2)])
+        .complexity("O(log N) for each ticket, N being the delayed entries of the stream")
+        .tips(NONDETERMINISTIC)
+        .text(
+            "XDELAY NOW key ticket [ticket ...]",
+            "Appends delayed entries to their stream now. Returns how many were appended.",
+        ),
+    stream("xdelay|range", "0.1.0", -5, READ, Data(delay::xdelay_range))
+        .own()
+        .keys(&[key("RO access", 2)])
+        .complexity("O(log N + M), N being the delayed entries of the stream, M the entries returned")
+        .text(
+            "XDELAY RANGE key start end [COUNT count]",
+            "Returns the delayed entries between two tickets, in the order of their due times.",
+        ),
     stream("xdelex", "8.2.0", -5, WRITE_FAST, Data(entries::xdelex))
         .keys(&[key("RW delete", 1)])
         .complexity("O(1) for each id; with DELREF or ACKED, O(log N) for each id and group")

@@ -305,6 +305,56 @@ fn stream_with_policies() -> Value {
     value_of(&effects.map(Effect::Stream))
 }
 
+fn delayed_changes() -> Vec<(&'static str, Vec<u8>)> {
+    let at_ms = ID.ms + 20;
+    let ticket = StreamId::new(at_ms + 60_000, 7);
+    let fields: &[&[u8]] = &[b"field", b"value", b"", b"12"];
+    let changes = [
+        ("delay", StreamEffect::Delay { ticket, fields, at_ms }),
+        ("promote", StreamEffect::Promote { through: ticket, count: 128, first: ID, at_ms }),
+        ("undelay", StreamEffect::Undelay { tickets: &[BACK, ID, NEAR] }),
+        ("promote-tickets", StreamEffect::PromoteTickets { tickets: &[BACK, ID], first: NEAR, at_ms }),
+    ];
+    let bytes = |effect| {
+        let mut out = Vec::new();
+        put_change(&mut out, 2, b"key", &Effect::Stream(effect));
+        out
+    };
+    changes.map(|(name, effect)| (name, bytes(effect))).to_vec()
+}
+
+/// Delayed entries with the same and with other field names, and one that was promoted.
+fn stream_with_delayed_entries() -> Value {
+    let at_ms = ID.ms;
+    let delay = |number, delay_ms, fields| {
+        let ticket = StreamId::new(at_ms + delay_ms, number);
+        StreamEffect::Delay { ticket, fields, at_ms }
+    };
+    let effects = [
+        delay(1, 60_000, &[b"a", b"1"]),
+        delay(2, 1, &[b"a", b"text"]),
+        delay(3, 60_000, &[b"other", b"-7", b"b", b""]),
+        delay(4, 86_400_000, &[b"a", b"2"]),
+        StreamEffect::Promote {
+            through: StreamId::new(at_ms + 1, 2),
+            count: 1,
+            first: StreamId::new(at_ms + 1, 0),
+            at_ms: at_ms + 1,
+        },
+    ];
+    value_of(&effects.map(Effect::Stream))
+}
+
+/// A stream whose only delayed entry was cancelled: it keeps the number of the ticket.
+fn stream_without_its_delayed_entry() -> Value {
+    let ticket = StreamId::new(ID.ms + 5, 1);
+    let effects = [
+        StreamEffect::Delay { ticket, fields: &[b"a", b"1"], at_ms: ID.ms },
+        StreamEffect::Undelay { tickets: &[ticket] },
+    ];
+    value_of(&effects.map(Effect::Stream))
+}
+
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -342,6 +392,11 @@ fn written() -> String {
         out += &format!("change {name} {}\n", hex(&bytes));
     }
     out += &value_line("stream-policies", &stream_with_policies());
+    for (name, bytes) in delayed_changes() {
+        out += &format!("change {name} {}\n", hex(&bytes));
+    }
+    out += &value_line("stream-delayed", &stream_with_delayed_entries());
+    out += &value_line("stream-undelayed", &stream_without_its_delayed_entry());
     out
 }
 

@@ -1,0 +1,222 @@
+//! Duties with a clock that the tests move by hand.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use millstream_engine::stream::{EntryRef, IdRange};
+use millstream_engine::{Due, Effect, IdSpec, StreamEffect, StreamId};
+use parking_lot::Mutex;
+
+use super::*;
+use crate::clock::ManualClock;
+use crate::queues::Interest;
+use crate::store::StoreOptions;
+use crate::verbs::{PromoteDelayed, Verb, add};
+use crate::{Addition, ServeResult};
+
+const START_MS: u64 = 1_000_000;
+
+struct Fixture {
+    store: Store,
+    clock: Arc<ManualClock>,
+}
+
+impl Fixture {
+    fn new() -> Fixture {
+        let clock = Arc::new(ManualClock::new(START_MS));
+        let store = Store::new(StoreOptions { clock: Arc::clone(&clock) as _, ..StoreOptions::default() });
+        store.begin_duties();
+        Fixture { store, clock }
+    }
+
+    fn txn(&self, key: &[u8]) -> Txn<'_> {
+        self.store.lock(0, [key], self.store.now_ms())
+    }
+
+    fn delay(&self, key: &[u8], due: Due, name: &str) -> StreamId {
+        let fields: [&[u8]; 2] = [b"n", name.as_bytes()];
+        let entry = Addition { id: IdSpec::Delayed(due), ..Addition::new(&fields) };
+        add(&mut self.txn(key), key, &entry).unwrap().unwrap()
+    }
+
+    /// Returns the entries of a stream: milliseconds of the id, and the value.
+    fn entries(&self, key: &[u8]) -> Vec<(u64, String)> {
+        let (mut found, txn) = (Vec::new(), self.txn(key));
+        if let Some(stream) = txn.stream(key).unwrap() {
+            stream.check().unwrap();
+            stream.visit_range(IdRange::ALL, None, &mut |entry: &EntryRef<'_>| {
+                let value = entry.values().next().unwrap().to_vec();
+                found.push((entry.id().ms, String::from_utf8(value).unwrap()));
+                ControlFlow::Continue(())
+            });
+        }
+        found
+    }
+
+    fn earliest_ms(&self, key: &[u8]) -> Option<u64> {
+        self.store.shard(self.store.shard_of(key)).lock().schedule.earliest_ms()
+    }
+
+    fn at(&self, ms: u64) -> &Fixture {
+        self.clock.advance(START_MS + ms - self.store.now_ms());
+        self.run_all();
+        self
+    }
+
+    /// Does all duties that are due, although one run has limited time.
+    fn run_all(&self) {
+        while (0..self.store.shard_count()).any(|shard| self.store.due_stream(shard).is_some()) {
+            self.store.run_duties();
+        }
+    }
+}
+
+fn entry(ms: u64, value: &str) -> (u64, String) {
+    (START_MS + ms, value.to_owned())
+}
+
+#[test]
+fn delayed_entries_are_added_when_they_are_due_and_never_before() {
+    let fixture = Fixture::new();
+    let late = fixture.delay(b"s", Due::In(50), "late");
+    let early = fixture.delay(b"s", Due::At(START_MS + 20), "early");
+    let also_late = fixture.delay(b"s", Due::In(50), "also late");
+    assert_eq!(
+        [late, early, also_late],
+        [(50, 1), (20, 2), (50, 3)].map(|(ms, number)| StreamId::new(START_MS + ms, number))
+    );
+    assert_eq!(fixture.earliest_ms(b"s"), Some(START_MS + 20));
+    for ms in 0..20 {
+        assert_eq!(fixture.at(ms).entries(b"s"), []);
+    }
+    for ms in 20..50 {
+        assert_eq!(fixture.at(ms).entries(b"s"), [entry(20, "early")]);
+    }
+    let all = [entry(20, "early"), entry(53, "late"), entry(53, "also late")];
+    assert_eq!(fixture.at(53).entries(b"s"), all);
+    assert_eq!(fixture.earliest_ms(b"s"), None);
+    let stats = fixture.store.delayed_stats();
+    assert_eq!(stats, DelayedStats { promoted: 3, late_ms_max: 3, ..DelayedStats::default() });
+    // The number of a ticket never goes back, also if nothing is delayed any more.
+    assert_eq!(fixture.delay(b"s", Due::In(1), "next").seq, 4);
+}
+
+#[test]
+fn entry_that_is_due_already_is_added_at_once() {
+    let fixture = Fixture::new();
+    for due in [Due::In(0), Due::At(START_MS), Due::At(START_MS - 1), Due::At(0)] {
+        assert_eq!(fixture.delay(b"s", due, "now").ms, START_MS);
+    }
+    assert_eq!(fixture.entries(b"s"), [const { "now" }; 4].map(|value| entry(0, value)));
+    assert_eq!(fixture.earliest_ms(b"s"), None);
+}
+
+#[test]
+fn delays_of_more_than_ten_years_are_refused() {
+    let fixture = Fixture::new();
+    let ten_years_ms = 10 * 365 * 24 * 60 * 60 * 1000;
+    let decided = |due: Due| {
+        let entry = Addition { id: IdSpec::Delayed(due), ..Addition::new(&[b"a", b"1"]) };
+        add(&mut fixture.txn(b"s"), b"s", &entry)
+    };
+    for due in [Due::In(ten_years_ms + 1), Due::At(START_MS + ten_years_ms + 1), Due::In(u64::MAX)] {
+        assert_eq!(decided(due), Err(Refusal::DueOutOfRange));
+    }
+    assert!(!fixture.txn(b"s").exists(b"s"));
+    assert_eq!(decided(Due::In(ten_years_ms)), Ok(Some(StreamId::new(START_MS + ten_years_ms, 1))));
+}
+
+#[test]
+fn many_due_entries_are_added_in_slices_in_turn_with_other_streams() {
+    let fixture = Fixture::new();
+    let names: Vec<String> = (0..1000).map(|n| n.to_string()).collect();
+    names.iter().for_each(|name| _ = fixture.delay(b"many", Due::In(5), name));
+    // A stream of the same shard that is due later.
+    let shard = |key: &str| fixture.store.shard_of(key.as_bytes());
+    let other = (0..).map(|n| format!("other{n}")).find(|key| shard(key) == shard("many")).unwrap();
+    fixture.delay(other.as_bytes(), Due::In(6), "other");
+    fixture.clock.advance(10);
+    let mut slices = TimeSlices::begin();
+    let mut step = || {
+        let at = fixture.store.due_stream(shard("many")).unwrap();
+        fixture.store.run_duties_of(&at, &mut slices);
+        at.key
+    };
+    assert_eq!(*step(), *b"many");
+    assert_eq!(fixture.entries(b"many").len() as u64, PROMOTIONS_MAX);
+    assert_eq!(*step(), *other.as_bytes());
+    fixture.run_all();
+    let expected: Vec<_> = names.iter().map(|name| entry(10, name)).collect();
+    assert_eq!(fixture.entries(b"many"), expected);
+}
+
+#[test]
+fn blocked_readers_are_served_as_by_xadd() {
+    let fixture = Fixture::new();
+    let served = Arc::new(Mutex::new(Vec::new()));
+    let block = |name: &'static str| {
+        let served = Arc::clone(&served);
+        fixture.txn(b"s").block(&[(Box::from(*b"s"), Interest::Entries)], move |txn| {
+            if txn.stream(b"s").unwrap().is_none_or(|stream| stream.is_empty()) {
+                return ServeResult::StillBlocked;
+            }
+            served.lock().push(name);
+            ServeResult::Served
+        })
+    };
+    let _tokens = ["a", "b"].map(block);
+    fixture.delay(b"s", Due::In(10), "later");
+    fixture.at(9);
+    assert_eq!(served.lock().len(), 0);
+    fixture.at(10);
+    assert_eq!(*served.lock(), ["a", "b"]);
+}
+
+#[test]
+fn stream_without_ids_keeps_its_entries_until_it_has_some() {
+    let fixture = Fixture::new();
+    fixture.delay(b"s", Due::In(10), "later");
+    let set_last_id = |last_id| {
+        let effect = StreamEffect::SetId { last_id, entries_added: None, max_deleted_id: None };
+        fixture.txn(b"s").apply(b"s", &Effect::Stream(effect));
+    };
+    set_last_id(StreamId::MAX);
+    assert_eq!(fixture.at(20).entries(b"s"), []);
+    let ticket = StreamId::new(START_MS + 10, 1);
+    let promoted = PromoteDelayed { key: b"s", tickets: [ticket] }.run(&mut fixture.txn(b"s"));
+    assert_eq!(promoted, Err(Refusal::IdsExhausted));
+    let stats = fixture.store.delayed_stats();
+    assert_eq!((stats.entries, stats.refused, stats.next_due_ms), (1, 1, Some(START_MS + 10)));
+    assert_eq!(fixture.earliest_ms(b"s"), Some(START_MS + 1020));
+    set_last_id(StreamId::new(7, 7));
+    assert_eq!(fixture.at(1020).entries(b"s"), [entry(1020, "later")]);
+    // One id is left, but two entries are due.
+    ["x", "y"].iter().for_each(|name| _ = fixture.delay(b"s", Due::In(1), name));
+    set_last_id(StreamId::new(u64::MAX, u64::MAX - 1));
+    assert_eq!(fixture.at(1021).entries(b"s").last(), Some(&(u64::MAX, "x".to_owned())));
+    assert_eq!(fixture.store.delayed_stats().entries, 1);
+}
+
+#[test]
+fn duties_follow_a_stream_that_is_renamed_copied_or_swapped() {
+    let fixture = Fixture::new();
+    fixture.delay(b"a", Due::In(10), "later");
+    let mut txn = fixture.store.lock_all(0, fixture.store.now_ms());
+    txn.copy(b"a", b"copy", 1, false).unwrap();
+    txn.rename(b"a", b"b", false).unwrap();
+    txn.swap_databases(0, 2).unwrap();
+    drop(txn);
+    assert_eq!(fixture.store.delayed_stats().entries, 2);
+    fixture.at(10);
+    for (db, key) in [(2, b"b".as_slice()), (1, b"copy")] {
+        let txn = fixture.store.lock(db, [key], fixture.store.now_ms());
+        assert_eq!(txn.stream(key).unwrap().unwrap().len(), 1);
+    }
+    // A removed or replaced stream has no duties, and a new one counts its tickets anew.
+    fixture.delay(b"c", Due::In(10), "gone");
+    fixture.txn(b"c").delete(b"c");
+    assert_eq!(fixture.delay(b"c", Due::In(20), "new").seq, 1);
+    fixture.at(35);
+    assert_eq!(fixture.entries(b"c"), [entry(35, "new")]);
+    assert_eq!(fixture.store.delayed_stats().promoted, 3);
+}
