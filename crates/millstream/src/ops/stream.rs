@@ -1,4 +1,4 @@
-//! `millstream stream`: lists streams, and describes one.
+//! `millstream stream`: lists streams, describes one, and sets its policy.
 
 use clap::Subcommand;
 use clap::builder::NonEmptyStringValueParser;
@@ -10,6 +10,7 @@ use super::connection::CommonOptions;
 use super::failure::Failure;
 use super::lookup;
 use super::output::{note, print, print_json};
+use super::policy;
 use super::safe_text::printable;
 use super::table::{Properties, Table, row};
 use super::time::format_time;
@@ -47,6 +48,9 @@ pub(crate) enum StreamAction {
         #[arg(value_parser = NonEmptyStringValueParser::new())]
         stream: String,
     },
+    /// Show or set what the stream does by itself: retention, and defaults of its groups
+    #[command(after_help = policy::STREAM_EXAMPLES)]
+    Policy(Box<policy::StreamPolicyCommand>),
 }
 
 impl StreamAction {
@@ -54,6 +58,7 @@ impl StreamAction {
         match self {
             StreamAction::Ls { pattern } => list(common, pattern).await,
             StreamAction::Info { stream } => describe(common, stream).await,
+            StreamAction::Policy(policy) => policy.run(common).await,
         }
     }
 }

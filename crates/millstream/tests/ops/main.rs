@@ -8,6 +8,7 @@ mod foreign_dead_letters;
 mod groups;
 mod hostile;
 mod pending;
+mod policies;
 mod produce;
 mod secure;
 mod streams;

@@ -29,13 +29,13 @@ use std::time::Duration;
 use bytes::Bytes;
 pub use embedded::Embedded;
 pub use error::{AddOutcome, Error, ErrorKind};
-pub use millstream_engine::StreamId;
+pub use millstream_engine::{StreamId, policy};
 pub use redis::{Redis, ServerOptions};
 pub use types::{
     Acknowledgement, Capability, Claimed, Consumer, ConsumerInfo, Delivery, Entry, Fields, GroupInfo,
     GroupMissed, IdOrder, Idempotence, NewDeadLetter, NewEntry, PendingFilter, PendingRow, PendingSummary,
-    Range, Read, ReadMany, Release, Retry, ServerInfo, Start, StreamInfo, StreamRead, Trim, TrimLimit,
-    WorkerAccess,
+    PolicyInfo, Range, Read, ReadMany, Release, Retry, ServerInfo, Start, StreamInfo, StreamRead, Trim,
+    TrimLimit, WorkerAccess,
 };
 
 /// Number of entries or pending entries to request per call when listing all of them.
@@ -174,6 +174,16 @@ pub trait Backend: Send + Sync + 'static {
         dead_letters: &'a [NewDeadLetter],
     ) -> BackendFuture<'a, Vec<StreamId>>;
 
+    /// Returns the policy of a stream, or the values in force in a group. `None` if the store has no policies, if the
+    /// stream or the group does not exist, or if the user may not know.
+    fn policy<'a>(
+        &'a self,
+        _stream: &'a str,
+        _group: Option<&'a str>,
+    ) -> BackendFuture<'a, Option<PolicyInfo>> {
+        Box::pin(async { Ok(None) })
+    }
+
     // Hashes
 
     /// Returns the value of each field of a hash. `None` for a field that does not exist.
@@ -290,6 +300,19 @@ pub trait Admin: Backend {
     ///
     /// An entry that is already pending does not change. Returns false if the stream has no such entry.
     fn restore<'a>(&'a self, stream: &'a str, group: &'a str, id: StreamId) -> BackendFuture<'a, bool>;
+
+    /// Sets the fields of the policy of a stream, or of a group, that are set in `change`, and switches the fields in `off`
+    /// off. Fails if the store has no policies.
+    fn set_policy<'a>(
+        &'a self,
+        stream: &'a str,
+        group: Option<&'a str>,
+        change: &'a policy::Policy,
+        off: &'a [policy::PolicyField],
+    ) -> BackendFuture<'a, ()>;
+
+    /// Removes the policy of a stream, or of a group.
+    fn reset_policy<'a>(&'a self, stream: &'a str, group: Option<&'a str>) -> BackendFuture<'a, ()>;
 
     // Consumers
 

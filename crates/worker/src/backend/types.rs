@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use super::policy::{Policy, PolicyField};
 use super::{Error, StreamId};
 use crate::retry_record::RetryRecord;
 
@@ -29,9 +30,23 @@ pub enum Capability {
     IdempotentAdds,
     /// The store always reports the exact lag. Without it, the lag may have to be counted.
     ExactLag,
+    /// The store has policies: it does by itself what an operator sets on a stream or a group.
+    Policies,
     /// Pending entries can be released so that they wait. Without it, a script sets their idle time, and workers claim
     /// them with a separate call when they are due.
     DelayedRelease,
+}
+
+/// The policy of a stream or of a group, on a store that has policies.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PolicyInfo {
+    /// The values in force. The policy of a stream is the default of its groups.
+    pub in_force: Policy,
+    /// The fields that were set on the group itself. Empty for a stream.
+    pub own: Vec<PolicyField>,
+    /// What the policy is at work on, and has done since the server started: names and numbers. Empty if the store does
+    /// not report it.
+    pub counters: Vec<(String, i64)>,
 }
 
 /// The streams and keys that a worker uses, for [`Backend::check_access`](super::Backend::check_access).

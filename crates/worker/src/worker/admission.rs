@@ -74,7 +74,7 @@ pub(crate) async fn admit(
         }
     }
     core.send_to_settlers(&mut finished);
-    if sent_at.elapsed() >= core.settings.lease {
+    if sent_at.elapsed() >= core.lease_of(subscription) {
         // The reply took longer than a lease, for example because the process was frozen: other workers may have
         // claimed the messages.
         jobs = still_ours(core, subscription, jobs).await;

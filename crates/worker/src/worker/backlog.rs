@@ -126,7 +126,7 @@ async fn measure_in_turn(
             sum.add_group(&group);
         }
         sum.retrying += backend.hash_len(&subscription.retry_key).await?;
-        let length = backend.stream(&subscription.dead_letters).await?.map_or(0, |info| info.length);
+        let length = backend.stream(&subscription.dead_letters()).await?.map_or(0, |info| info.length);
         sum.dead_letters += length;
         sum.longest_dead_letters = sum.longest_dead_letters.max(length);
     }

@@ -27,7 +27,7 @@ use crate::handler::{
 use crate::heartbeat;
 use crate::message::Message;
 use crate::metrics::{Registry, WorkerMetrics};
-use crate::names::{WorkerName, dead_letters_of};
+use crate::names::WorkerName;
 use crate::outcome::{BoxError, IntoOutcome, Outcome};
 
 /// Builds a [`Worker`]. Streams, group and handler are required; everything else has a default.
@@ -420,8 +420,7 @@ impl WorkerBuilder {
             .map(|stream| Arc::new(WorkerMetrics::new(&self.registry, stream, &group, &self.handler_name)))
             .collect();
         let subscriptions = self.streams.iter().zip(&metrics).map(|(stream, metrics)| {
-            let dead_letters = self.dead_letters.clone().unwrap_or_else(|| dead_letters_of(stream));
-            Arc::new(Subscription::new(stream, &group, &consumer, dead_letters, metrics))
+            Arc::new(Subscription::new(stream, &group, &consumer, self.dead_letters.as_deref(), metrics))
         });
         let subscriptions = Subscriptions::new(subscriptions);
         let pattern = self.pattern.map(|glob| {

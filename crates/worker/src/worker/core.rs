@@ -158,6 +158,11 @@ impl Core {
         self.stretched((lease / 4).clamp(Duration::from_millis(50), Duration::from_secs(5)))
     }
 
+    /// Returns how long a delivered message belongs to its worker: the lease of the group's policy, or else the worker's.
+    pub(crate) fn lease_of(&self, subscription: &Subscription) -> Duration {
+        subscription.policy.lease().unwrap_or(self.settings.lease)
+    }
+
     /// Minimum time between two searches of a stream for messages that are due.
     pub(crate) fn search_interval_min(&self) -> Duration {
         let streams = u32::try_from(self.subscriptions.len()).unwrap_or(u32::MAX);

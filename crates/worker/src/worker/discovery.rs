@@ -19,7 +19,7 @@ use super::outage::{Operation, StoreBackoff};
 use super::pattern::Pattern;
 use super::subscription::{Subscription, Trouble};
 use crate::backend::{Admin, Error, ErrorKind, Start};
-use crate::names::{can_match_pattern, dead_letters_of};
+use crate::names::can_match_pattern;
 
 /// Maximum number of streams of a pattern that a worker reads.
 pub(crate) const PATTERN_STREAMS_MAX: usize = 10_000;
@@ -54,7 +54,7 @@ pub(crate) async fn check(core: &Core) -> Result<(), Error> {
 }
 
 fn new_subscription(core: &Core, pattern: &Pattern, name: &str) -> Arc<Subscription> {
-    let dead_letters = pattern.dead_letters.clone().unwrap_or_else(|| dead_letters_of(name));
+    let dead_letters = pattern.dead_letters.as_deref();
     let (group, consumer) = (&core.settings.group, &core.settings.consumer);
     Arc::new(Subscription::new(name, group, consumer, dead_letters, &pattern.metrics).discovered())
 }

@@ -82,7 +82,7 @@ impl FailureLog {
             attempt = job.attempt().number(),
             reason,
             error = &*cut(&failure.error, ERROR_CHARS_MAX),
-            dead_letters = &*subscription.dead_letters,
+            dead_letters = &*subscription.dead_letters(),
             "message dead-lettered"
         );
     }

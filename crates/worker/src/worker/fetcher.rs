@@ -49,7 +49,7 @@ async fn read(core: &Core, subscription: &Subscription, room: Room) -> Result<()
     let settings = &core.settings;
     let read = Read {
         block: Some(settings.block_time()),
-        claim_idle: (core.read_claims() && room.may_claim).then_some(settings.lease),
+        claim_idle: (core.read_claims() && room.may_claim).then(|| core.lease_of(subscription)),
         ..subscription.read(room.count)
     };
     // The store delivers the messages after this moment, so each lease lasts at least until one lease after it.

@@ -7,6 +7,7 @@ use tracing::warn;
 
 use super::consumer_name;
 use super::core::Core;
+use super::policy_task::look;
 use super::records;
 use super::recovery;
 use super::subscription::Subscription;
@@ -15,7 +16,8 @@ use crate::names;
 
 /// Checks that the store allows everything that the worker does with a stream.
 pub(crate) async fn check_access(core: &Core, subscription: &Subscription) -> Result<(), Error> {
-    let Subscription { stream, group, dead_letters, .. } = subscription;
+    let Subscription { stream, group, .. } = subscription;
+    let dead_letters = &*subscription.dead_letters();
     let seen = core.settings.dedupe.iter().map(|_| names::seen_key(stream, group, "0-0"));
     let written_keys: Vec<String> = seen.collect();
     let mut read_keys = vec![names::redrive_key(stream, group, "0-0", 1)];
@@ -39,6 +41,7 @@ pub(crate) async fn create_group(core: &Core, subscription: &Subscription) -> Re
             let _ = records::delete_orphaned_now(&**admin, stream, group).await;
         }
     }
+    look(core, subscription).await;
     Ok(())
 }
 
@@ -65,6 +68,7 @@ pub(crate) async fn join_existing(
     if !core.backend.join_group(&subscription.stream, &subscription.group, start).await? {
         return Ok(false);
     }
+    look(core, subscription).await;
     claim_name(core, subscription).await?;
     release_history(core, subscription).await;
     Ok(true)

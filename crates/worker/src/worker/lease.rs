@@ -16,8 +16,8 @@ const EXTEND_MAX: usize = 4096;
 
 /// Extends the leases of all messages in flight, three times per lease.
 pub(crate) async fn keep(core: &Core, subscription: &Subscription) {
-    let every = (core.settings.lease / 3).max(Duration::from_millis(10));
     loop {
+        let every = (core.lease_of(subscription) / 3).max(Duration::from_millis(10));
         tokio::time::sleep(every).await;
         for some in subscription.in_flight.all().chunks(EXTEND_MAX) {
             extend(core, subscription, some).await;

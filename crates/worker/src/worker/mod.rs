@@ -25,6 +25,8 @@ mod outage;
 mod outbox;
 mod pattern;
 mod pattern_fetcher;
+mod policy;
+mod policy_task;
 mod pool;
 mod probing;
 mod queue;

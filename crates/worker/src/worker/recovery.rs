@@ -31,6 +31,13 @@ pub(crate) async fn recover(core: &Core, subscription: &Subscription) {
     let mut backoff = StoreBackoff::new();
     let (mut pause, mut was_due) = (core.search_interval_min(), false);
     while !core.draining.is_cancelled() {
+        if core.read_claims() && subscription.policy.lease().is_some() {
+            // Reads claim idle messages, and the server takes care of entries whose payload is gone.
+            tokio::select! {
+                () = tokio::time::sleep(core.claim_interval()) => continue,
+                () = core.draining.cancelled() => return,
+            }
+        }
         let turn = core.sweep_turn(subscription).await;
         let started = Instant::now();
         subscription.next_due.reset();
@@ -97,7 +104,7 @@ pub(crate) async fn claim(
 ) -> Result<Found, Error> {
     let sent_at = Instant::now();
     let claimed =
-        core.backend.autoclaim(subscription.as_consumer(), core.settings.lease, from, count).await?;
+        core.backend.autoclaim(subscription.as_consumer(), core.lease_of(subscription), from, count).await?;
     let store_time = sent_at.elapsed();
     if let Some(due_in) = claimed.due_in {
         subscription.next_due.add(due_in);
@@ -152,6 +159,9 @@ pub(crate) async fn remove_idle_consumers(
         tokio::select! {
             () = tokio::time::sleep(core.stretched(REAP_INTERVAL.min(idle_for))) => {}
             () = core.draining.cancelled() => return,
+        }
+        if subscription.policy.removes_consumers() {
+            continue;
         }
         // An error is ignored: nothing depends on the removal, and the next round tries again.
         while let Ok(Some((removed, claimed))) =

@@ -35,6 +35,7 @@ use super::isolation;
 use super::joining;
 use super::lease;
 use super::pattern_fetcher;
+use super::policy_task;
 use super::pool::{CANCEL_GRACE, run_slot};
 use super::probing;
 use super::records;
@@ -239,6 +240,7 @@ impl Tasks {
         spawn!(self.lease_keepers, core, subscription, lease::keep);
         spawn!(self.readers, core, subscription, delayed_task::handle_delayed);
         spawn!(self.readers, core, subscription, recovery::recover);
+        spawn!(self.readers, core, subscription, policy_task::watch);
         if core.settings.delete_done {
             spawn!(self.readers, core, subscription, delete_done);
         }

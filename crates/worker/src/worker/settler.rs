@@ -93,10 +93,11 @@ async fn still_ours(
 ) -> (Vec<FinishedJob>, Vec<Job>) {
     let leased_for =
         subscription.in_flight.begin_settling(finished_jobs.iter().map(|finished| finished.job.id_and_tag()));
+    let lease = core.lease_of(subscription);
     let (mut ours, mut expired, mut lost) = (Vec::with_capacity(finished_jobs.len()), Vec::new(), Vec::new());
     for (finished, leased_for) in finished_jobs.into_iter().zip(leased_for) {
         match leased_for {
-            Some(time) if time < core.settings.lease => ours.push(finished),
+            Some(time) if time < lease => ours.push(finished),
             Some(_) => expired.push(finished),
             None => lost.push(finished.job),
         }
@@ -233,13 +234,13 @@ async fn write_dead_letters(
         .collect();
     let messages: Vec<&Message> = messages.iter().collect();
     let redrives = redrive_counts(&*core.backend, &messages).await?;
-    let now = SystemTime::now();
+    let (now, dead_letters) = (SystemTime::now(), subscription.dead_letters());
     let composed: Vec<NewDeadLetter> = messages
         .iter()
         .zip(jobs)
         .zip(redrives)
         .map(|((message, dead_lettering), redrives)| {
-            dead_letter::compose(message, &subscription.dead_letters, &dead_lettering.failure, redrives, now)
+            dead_letter::compose(message, &dead_letters, &dead_lettering.failure, redrives, now)
         })
         .collect();
     core.backend.dead_letter(subscription.as_consumer(), &composed).await

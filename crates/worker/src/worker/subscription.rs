@@ -14,9 +14,10 @@ use super::job::{Job, Origin, SubscriptionId};
 use super::next_due::NextDue;
 use super::outage::Outage;
 use super::outbox::Outbox;
+use super::policy::GroupPolicy;
 use crate::backend::{Consumer, Read, StreamId};
 use crate::metrics::WorkerMetrics;
-use crate::names::{retry_key, workers_key};
+use crate::names::{dead_letters_of, retry_key, workers_key};
 
 /// One stream that a worker reads, and its messages that are in flight.
 #[derive(Debug)]
@@ -25,8 +26,12 @@ pub(crate) struct Subscription {
     pub(crate) stream: Arc<str>,
     pub(crate) group: Arc<str>,
     pub(crate) consumer: Arc<str>,
-    /// The stream for dead letters.
-    pub(crate) dead_letters: String,
+    /// The stream for dead letters that the worker was told; `None`: the policy of the group or the default decides.
+    dead_letters: Option<Arc<str>>,
+    /// The stream for dead letters if nobody has named one.
+    default_dead_letters: Arc<str>,
+    /// What the server does by itself for the group.
+    pub(crate) policy: GroupPolicy,
     /// The hash with the heartbeats of the group's workers.
     pub(crate) workers_key: String,
     /// The hash of retry records.
@@ -77,7 +82,7 @@ impl Subscription {
         stream: &str,
         group: &Arc<str>,
         consumer: &Arc<str>,
-        dead_letters: String,
+        dead_letters: Option<&str>,
         metrics: &Arc<WorkerMetrics>,
     ) -> Subscription {
         let origin = Origin {
@@ -91,7 +96,9 @@ impl Subscription {
             group: Arc::clone(group),
             consumer: Arc::clone(consumer),
             origin: Arc::new(origin),
-            dead_letters,
+            dead_letters: dead_letters.map(Arc::from),
+            default_dead_letters: dead_letters_of(stream).into(),
+            policy: GroupPolicy::default(),
             workers_key: workers_key(stream, group),
             retry_key: retry_key(stream, group),
             in_flight: InFlight::default(),
@@ -110,6 +117,12 @@ impl Subscription {
             trouble: Mutex::default(),
             left: CancellationToken::new(),
         }
+    }
+
+    /// Returns the stream for dead letters.
+    pub(crate) fn dead_letters(&self) -> Arc<str> {
+        let named = self.dead_letters.clone().or_else(|| self.policy.dead_letters());
+        named.unwrap_or_else(|| Arc::clone(&self.default_dead_letters))
     }
 
     /// Marks the stream as found by a pattern. Its outages are not logged one by one.

@@ -6,6 +6,7 @@ mod ending;
 mod heartbeats;
 mod leases;
 mod outcomes;
+mod policies;
 mod retries;
 mod scaling;
 mod support;

@@ -153,6 +153,7 @@ async fn capabilities(
         (Capability::Extends, "extends"),
         (Capability::IdempotentAdds, "idempotent_adds"),
         (Capability::ExactLag, "exact_lag"),
+        (Capability::Policies, "policies"),
     ];
     let mut capabilities = Vec::new();
     for (capability, name) in named {

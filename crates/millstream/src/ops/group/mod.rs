@@ -1,4 +1,4 @@
-//! `millstream group`: lists, creates, describes, resets and removes consumer groups.
+//! `millstream group`: lists, creates, describes, resets and removes consumer groups, and sets their policies.
 
 mod active;
 mod describe;
@@ -17,6 +17,7 @@ use super::failure::Failure;
 use super::group_args::GroupArgs;
 use super::lookup;
 use super::output::{note, print, print_json, print_line};
+use super::policy;
 use super::safe_text::printable;
 use super::table::{Table, row};
 use super::time::{Position, parse_position};
@@ -79,6 +80,9 @@ pub(crate) enum GroupAction {
         #[arg(value_parser = NonEmptyStringValueParser::new())]
         group: Option<String>,
     },
+    /// Show or set what the group does by itself: lease, limits, dead letters
+    #[command(after_help = policy::GROUP_EXAMPLES)]
+    Policy(Box<policy::GroupPolicyCommand>),
     /// Move a group to another position; without --execute, only show the change
     #[command(after_help = reset::EXAMPLES, override_usage = reset::USAGE)]
     Reset(reset::ResetCommand),
@@ -111,6 +115,7 @@ impl GroupAction {
             GroupAction::Ls { pattern } => list(common, pattern).await,
             GroupAction::Create { group_args, from } => create(common, group_args, *from).await,
             GroupAction::Describe { stream, group } => describe::run(common, stream, group.as_deref()).await,
+            GroupAction::Policy(policy) => policy.run(common).await,
             GroupAction::Reset(reset) => reset.run(common).await,
             GroupAction::Rm { group_args, removal } => remove(common, group_args, *removal).await,
         }

@@ -16,21 +16,23 @@ use millstream_store::FolderContents;
 use millstream_store::embedded::{Callable, Millstream, References, Refusal};
 use millstream_store::verbs::{
     self, Acknowledge, Add, Adopt, Collect, ConsumerPath, DeadLettersRecorded, Delete, DescribeGroup,
-    DescribeStream, Exists, Extend, GroupCreate, GroupDestroy, GroupSetId, HashDelete, HashFields, HashGet,
-    HashGetAll, HashLength, HashSet, ListStreams, OwnPending, Pending, PendingRows, Ping, ReadBatch,
-    ReadFrom, ReadGroup, ReleaseRecorded, Remember, RemoveEmptyConsumer, RemoveStream, Restore, StreamBatch,
-    WalkIdle,
+    DescribePolicy, DescribeStream, Exists, Extend, GroupCreate, GroupDestroy, GroupSetId, HashDelete,
+    HashFields, HashGet, HashGetAll, HashLength, HashSet, ListStreams, OwnPending, Pending, PendingRows,
+    Ping, ReadBatch, ReadFrom, ReadGroup, ReleaseRecorded, Remember, RemoveEmptyConsumer, RemoveStream,
+    ResetPolicy, Restore, SetPolicy, StreamBatch, WalkIdle,
 };
 
+use super::policy::{Backoff, Policy, PolicyField, PolicyValue};
 use super::{
     Acknowledgement, Admin, Backend, BackendFuture, Capability, Claimed, Consumer, ConsumerInfo, Delivery,
     Entry, Error, ErrorKind, GroupInfo, GroupMissed, IdOrder, NewDeadLetter, NewEntry, PendingFilter,
-    PendingRow, PendingSummary, Range, Read, ReadMany, Release, Start, StreamInfo, StreamRead, Trim,
+    PendingRow, PendingSummary, PolicyInfo, Range, Read, ReadMany, Release, Start, StreamInfo, StreamRead,
+    Trim,
 };
 use crate::names::retry_key;
 use values::{
     all_claimed, consumer_info, error, group_info, group_missed, group_start, millis, new_dead_letter,
-    new_entry, own_release, pending_row, stream_info, text,
+    new_entry, own_release, pending_row, policy_info, stream_info, text,
 };
 
 /// The embedded store as a backend.
@@ -129,6 +131,24 @@ impl Backend for Embedded {
             _ => true,
         };
         Box::pin(async move { Ok(has) })
+    }
+
+    fn policy<'a>(
+        &'a self,
+        stream: &'a str,
+        group: Option<&'a str>,
+    ) -> BackendFuture<'a, Option<PolicyInfo>> {
+        let verb = DescribePolicy { key: stream.to_owned(), group: group.map(str::to_owned) };
+        let call = self.db.call(verb);
+        Box::pin(async move {
+            match call.await {
+                Ok(described) => Ok(Some(policy_info(described))),
+                Err(refused) if matches!(refused.refusal(), Some(Refusal::NoSuchKey | Refusal::NoGroup)) => {
+                    Ok(None)
+                }
+                Err(failed) => Err(error(failed)),
+            }
+        })
     }
 
     fn now_ms<'a>(&'a self, _stream: &'a str) -> BackendFuture<'a, u64> {
@@ -456,6 +476,29 @@ impl Admin for Embedded {
         self.call_unless(Refusal::NoSuchKey, verb, |found| {
             found.map_or_else(Vec::new, |found| found.groups.iter().map(group_missed).collect())
         })
+    }
+
+    fn set_policy<'a>(
+        &'a self,
+        stream: &'a str,
+        group: Option<&'a str>,
+        change: &'a Policy,
+        off: &'a [PolicyField],
+    ) -> BackendFuture<'a, ()> {
+        let mut set = SetPolicy::new(stream.to_owned(), group.map(str::to_owned), change.clone());
+        for field in off {
+            match field {
+                PolicyField::AckedAge => set.unset.push(*field),
+                PolicyField::Backoff => set.change.set(*field, PolicyValue::Backoff(Backoff::default())),
+                PolicyField::DeadLetters => set.change.set(*field, PolicyValue::Key(b"")),
+                _ => set.change.set(*field, PolicyValue::Number(0)),
+            }
+        }
+        self.call(set)
+    }
+
+    fn reset_policy<'a>(&'a self, stream: &'a str, group: Option<&'a str>) -> BackendFuture<'a, ()> {
+        self.call(ResetPolicy { key: stream.to_owned(), group: group.map(str::to_owned) })
     }
 
     fn move_group<'a>(&'a self, stream: &'a str, group: &'a str, start: Start) -> BackendFuture<'a, ()> {

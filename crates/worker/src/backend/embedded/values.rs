@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 
 use super::super::{
     ConsumerInfo, Delivery, Entry, Error, ErrorKind, Fields, GroupInfo, GroupMissed, NewDeadLetter, NewEntry,
-    PendingRow, Release, Retry, Start, StreamInfo, Trim, TrimLimit,
+    PendingRow, PolicyInfo, Release, Retry, Start, StreamInfo, Trim, TrimLimit,
 };
 
 /// Returns the fields of an entry. All of them share one copy of its bytes.
@@ -176,4 +176,19 @@ pub(super) fn error(error: store::Error) -> Error {
         _ => ErrorKind::Refused,
     };
     Error::new(kind, error.to_string()).with_source(error)
+}
+
+pub(super) fn policy_info(described: verbs::PolicyInfo) -> PolicyInfo {
+    let verbs::PolicyInfo { in_force, own, work } = described;
+    let Some(verbs::GroupWork { in_hand, waiting, next_due_ms }) = work else {
+        return PolicyInfo { in_force, ..PolicyInfo::default() };
+    };
+    let number = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+    let counters = [
+        ("in-hand", number(in_hand)),
+        ("waiting", number(waiting)),
+        ("next-due-ms", next_due_ms.map_or(-1, number)),
+    ];
+    let counters = counters.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+    PolicyInfo { in_force, own, counters }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use redis::{Cmd, Value};
 
+use super::super::policy::{Policy, PolicyField};
 use super::super::{
     Admin, BackendFuture, Consumer, ConsumerInfo, Entry, Error, ErrorKind, GroupInfo, GroupMissed,
     PendingFilter, PendingRow, PendingSummary, Range, ServerInfo, Start, StreamId,
@@ -153,6 +154,20 @@ impl Admin for Redis {
                 Err(error) => Err(error),
             }
         })
+    }
+
+    fn set_policy<'a>(
+        &'a self,
+        stream: &'a str,
+        group: Option<&'a str>,
+        change: &'a Policy,
+        off: &'a [PolicyField],
+    ) -> BackendFuture<'a, ()> {
+        self.change_policy(stream, group, change, off)
+    }
+
+    fn reset_policy<'a>(&'a self, stream: &'a str, group: Option<&'a str>) -> BackendFuture<'a, ()> {
+        self.forget_policy(stream, group)
     }
 
     fn move_group<'a>(&'a self, stream: &'a str, group: &'a str, start: Start) -> BackendFuture<'a, ()> {

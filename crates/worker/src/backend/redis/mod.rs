@@ -20,6 +20,7 @@ mod done;
 mod errors;
 mod nodes;
 mod permissions;
+mod policies;
 mod probe;
 mod read;
 mod read_many;

@@ -38,6 +38,8 @@ pub(super) enum Feature {
     AckedTrims,
     /// XINFO MISSED.
     Missed,
+    /// XPOLICY.
+    Policies,
     /// `XADD … IDMP`.
     Idempotence,
     /// `XREADGROUP … MAXCOUNT`.
@@ -113,6 +115,7 @@ impl Feature {
             // No entry has an id before 0-0, so the command removes nothing.
             Feature::AckedTrims => command!("XTRIM", stream, "MINID", "=", "0-0", "ACKED"),
             Feature::Missed => command!("XINFO", "MISSED", stream),
+            Feature::Policies => command!("XPOLICY", "GET", stream),
             // Every server rejects the id 0-0, so the command adds nothing.
             Feature::Idempotence => command!("XADD", stream, "IDMP", "p", "i", "0-0", "f", "v"),
             Feature::Scripts => command!("EVAL", "return 1", 0),
@@ -132,7 +135,7 @@ impl Feature {
             // A server without the feature takes IDMP for an invalid id.
             Feature::Idempotence => reply.is_err_and(|error| error.to_string().contains("IDMP")),
             Feature::NackDelay => reply.is_err_and(|error| error.to_string().contains("DELAY value")),
-            Feature::Missed => match reply {
+            Feature::Missed | Feature::Policies => match reply {
                 Ok(_) => true,
                 Err(error) => is_missing_key(&error) || error.kind() == ErrorKind::WrongType,
             },

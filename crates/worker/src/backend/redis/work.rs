@@ -10,8 +10,8 @@ use crate::names::retry_key;
 
 use super::super::{
     Acknowledgement, AddOutcome, Admin, Backend, BackendFuture, Capability, Claimed, Consumer, Delivery,
-    Error, ErrorKind, NewDeadLetter, NewEntry, PendingFilter, Read, ReadMany, Release, Retry, Start,
-    StreamId, StreamInfo, StreamRead, Trim, WorkerAccess,
+    Error, ErrorKind, NewDeadLetter, NewEntry, PendingFilter, PolicyInfo, Read, ReadMany, Release, Retry,
+    Start, StreamId, StreamInfo, StreamRead, Trim, WorkerAccess,
 };
 use super::commands::{self, Id, Ids, command, millis};
 use super::connection::Outcome;
@@ -30,6 +30,7 @@ impl Backend for Redis {
         let feature = match capability {
             Capability::ReadClaims => return Box::pin(self.read_claims(stream)),
             Capability::DelayedRelease => Feature::NackDelay,
+            Capability::Policies => Feature::Policies,
             Capability::Releases => Feature::Nack,
             Capability::Extends => Feature::Extend,
             Capability::IdempotentAdds => Feature::Idempotence,
@@ -47,6 +48,14 @@ impl Backend for Redis {
             let [seconds, micros] = tuple(self.connection.command(stream, redis::cmd("TIME")).await?)?;
             Ok(count(seconds)? * 1000 + count(micros)? / 1000)
         })
+    }
+
+    fn policy<'a>(
+        &'a self,
+        stream: &'a str,
+        group: Option<&'a str>,
+    ) -> BackendFuture<'a, Option<PolicyInfo>> {
+        self.get_policy(stream, group)
     }
 
     fn location(&self) -> String {

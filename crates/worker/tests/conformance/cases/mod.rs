@@ -7,6 +7,7 @@ pub(crate) mod hashes;
 pub(crate) mod idle;
 pub(crate) mod listing;
 pub(crate) mod many;
+pub(crate) mod policies;
 pub(crate) mod producing;
 pub(crate) mod reading;
 pub(crate) mod settling;
@@ -37,6 +38,7 @@ pub(crate) async fn all(backend: &dyn Admin) {
     idle::all(backend).await;
     hashes::all(backend).await;
     waiting::all(backend).await;
+    policies::all(backend).await;
 }
 
 /// Stores data, and disconnects the store during a blocked read.

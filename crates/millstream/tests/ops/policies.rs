@@ -1,0 +1,62 @@
+//! `group policy` and `stream policy`.
+
+use serde_json::{Value, json};
+
+use crate::test_store::TestStore;
+
+#[test]
+fn policies_are_set_shown_and_removed() {
+    let embedded = TestStore::embedded();
+    embedded.run(&["group", "create", "orders", "billing"]).ok();
+    for store in [TestStore::millstream(), embedded] {
+        let group = ["group", "policy", "orders", "billing"];
+        let with = |options: &[&'static str]| [&group, options].concat();
+        store
+            .run(&with(&["--lease", "30s", "--max-deliveries", "5", "--backoff", "1s..1m"]))
+            .ok()
+            .stdout_contains("lease            30s\n")
+            .stdout_contains("max deliveries   5\n")
+            .stdout_contains("back-off         1s..1m\n")
+            .stdout_contains("max pending      -\n");
+        store.run(&["stream", "policy", "orders", "--consumer-ttl", "1h", "--lease", "1m"]).ok();
+        let output = store.run(&with(&[])).ok();
+        output
+            .stdout_contains("consumer ttl     1h  (from the stream)\n")
+            .stdout_contains("lease            30s\n");
+        store.run(&with(&["--backoff", "off"])).ok();
+        let json = store.run(&with(&["--json"])).ok().json();
+        assert_eq!(json["own"], json!(["lease_ms", "max_deliveries", "backoff_ms"]));
+        assert_eq!((&json["lease_ms"], &json["backoff_ms"]), (&json!(30_000), &Value::Null));
+        assert_eq!(json["consumer_ttl_ms"], json!(3_600_000));
+        store.run(&with(&["--default"])).ok();
+        assert_eq!(store.run(&with(&["--json"])).ok().json()["lease_ms"], json!(60_000));
+    }
+}
+
+#[test]
+fn limits_that_remove_entries_ask_first() {
+    let store = TestStore::millstream();
+    let policy = |options: &[&'static str]| [&["stream", "policy", "orders"], options].concat();
+    store
+        .run(&policy(&["--max-age", "7d", "--dry-run"]))
+        .ok()
+        .stderr_contains("would remove 5 entries by --max-age");
+    store.run(&policy(&["--max-length", "3"])).exits(2).stderr_contains("2 entries of its 5 by --max-length");
+    assert_eq!(store.run(&policy(&["--json"])).ok().json()["max_length"], Value::Null);
+    store.run(&policy(&["--max-length", "10"])).ok().stdout_contains("max length         10\n");
+    store.run(&policy(&["--max-length", "off"])).ok().stdout_contains("max length         -\n");
+}
+
+#[test]
+fn invalid_policies_are_refused() {
+    let store = TestStore::millstream();
+    let group = |options: &[&'static str]| [&["group", "policy", "orders", "billing"], options].concat();
+    store.run(&group(&["--lease", "10ms"])).exits(2).stderr_contains("--lease must be between 100ms and 7d");
+    store.run(&group(&["--lease", "30"])).exits(2).stderr_contains("or off");
+    store.run(&group(&["--max-deliveries", "0"])).exits(2).stderr_contains("`off` switches it off");
+    store.run(&group(&["--max-deliveries", "3"])).exits(1).stderr_contains("MAXDELIVER needs LEASE");
+    store.run(&["group", "policy", "orders", "none"]).exits(4);
+    if let Some(redis) = TestStore::redis() {
+        redis.run(&group(&[])).exits(1).stderr_contains("has no policies");
+    }
+}

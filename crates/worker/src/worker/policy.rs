@@ -1,0 +1,50 @@
+//! The policy of a group, on a store that has policies: what the server does by itself, the worker leaves to it.
+//!
+//! ```text
+//! LEASE         the worker's lease; the server removes pending entries whose payload is gone
+//! MAXDELIVER    the server dead-letters, so a limit of the worker that is reached later has no effect
+//! DLQ           the stream for dead letters, unless the worker was told another one
+//! CONSUMERTTL   the server removes consumers that are gone
+//! ```
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::RwLock;
+
+use crate::backend::policy::Policy;
+
+/// The values that are in force in a group.
+#[derive(Debug, Default)]
+pub(crate) struct GroupPolicy(RwLock<Option<Arc<Policy>>>);
+
+impl GroupPolicy {
+    /// Returns the policy if it has a lease. Without one, nothing else is in force.
+    fn get(&self) -> Option<Arc<Policy>> {
+        self.0.read().clone()
+    }
+
+    /// Replaces the policy. Returns false if it was the same before.
+    pub(crate) fn set(&self, policy: Option<Policy>) -> bool {
+        let mut known = self.0.write();
+        let is_new = known.as_deref() != policy.as_ref();
+        *known = policy.map(Arc::new);
+        is_new
+    }
+
+    /// Returns the lease of the group.
+    pub(crate) fn lease(&self) -> Option<Duration> {
+        self.get()?.lease_ms.map(Duration::from_millis)
+    }
+
+    /// Returns the stream that the policy names for dead letters.
+    pub(crate) fn dead_letters(&self) -> Option<Arc<str>> {
+        let key = self.get()?.dead_letters.clone()?;
+        std::str::from_utf8(&key).ok().filter(|name| !name.is_empty()).map(Arc::from)
+    }
+
+    /// Returns whether the server removes consumers that are gone.
+    pub(crate) fn removes_consumers(&self) -> bool {
+        self.get().is_some_and(|policy| policy.consumer_ttl_ms.is_some())
+    }
+}
