@@ -141,6 +141,26 @@ fn spread(id: StreamId, delivery: u64) -> u64 {
     mixed ^ mixed >> 32
 }
 
+/// Added to the delivery count of an entry that a consumer rejected (XNACK FATAL), in a group with a delivery limit. So the
+/// dead letter has the count.
+const REJECTED: u64 = 1 << 62;
+
+/// Returns the delivery count of a rejected entry that had `deliveries`.
+pub(crate) fn rejected(deliveries: u64) -> u64 {
+    if is_rejected(deliveries) { deliveries } else { REJECTED + deliveries }
+}
+
+/// Returns whether this is the delivery count of a rejected entry.
+pub fn is_rejected(deliveries: u64) -> bool {
+    deliveries >= REJECTED
+}
+
+/// Returns how often an entry was delivered, also if it was rejected.
+pub fn actual_deliveries(deliveries: u64) -> u64 {
+    // The maximum is the count of an entry that was rejected in a group without a limit: the real one is lost.
+    if is_rejected(deliveries) && deliveries < i64::MAX as u64 { deliveries - REJECTED } else { deliveries }
+}
+
 /// What was set on a stream or on a group. `None`: the field is not set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Policy {
@@ -317,6 +337,11 @@ impl GroupRules {
             consumer_ttl_ms: self.consumer_ttl_ms,
             ..Policy::default()
         }
+    }
+
+    /// Returns whether the number of deliveries is limited.
+    pub fn has_limit(&self) -> bool {
+        self.max_deliveries < u64::MAX
     }
 
     /// Returns whether an entry with this many deliveries cannot be delivered again.

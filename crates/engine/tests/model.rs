@@ -272,7 +272,7 @@ impl Run {
         let (after, count) = (self.id(), self.count());
         let found = self.stream.group(group).unwrap();
         let Some(handle) = found.consumer(consumer) else { return };
-        let ids = self.stream.query_consumer_pending(found, handle, after, count);
+        let ids = self.stream.query_consumer_pending(found, handle, after, u64::MAX, count);
         let (mut rows, mut shown) = (Vec::new(), Vec::new());
         self.stream.visit_ids(&ids, |id, entry| {
             shown.extend(entry.is_some().then_some(id));
@@ -356,7 +356,8 @@ impl Run {
         let mode = [NackMode::Silent, NackMode::Fail, NackMode::Fatal][self.random.below(3) as usize];
         let deliveries = self.random.one_in(3).then(|| self.random.below(9));
         let (force, delay_ms) = (self.random.one_in(3), self.random.below(3) * self.random.below(30));
-        let (options, at_ms) = (NackOptions { mode, deliveries, force, delay_ms }, self.now_ms);
+        let (options, at_ms) =
+            (NackOptions { mode, deliveries, force, delay_ms: Some(delay_ms) }, self.now_ms);
         let rows = self.stream.decide_nack(found, &ids, options, at_ms).unwrap();
         let not_before_ms = (delay_ms > 0).then_some(at_ms + delay_ms);
         assert_eq!(rows.len(), self.naive.nack(group, &ids, mode, (deliveries, force), not_before_ms));

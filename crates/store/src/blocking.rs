@@ -401,7 +401,7 @@ mod tests {
         let fixture = BlockingFixture::new();
         let _plain = fixture.block_reader("plain", None);
         let _tokens = ["a", "b"].map(|name| fixture.block_reader(name, Some(1 << 40)));
-        let options = NackOptions { mode: NackMode::Fail, deliveries: None, force: false, delay_ms: 0 };
+        let options = NackOptions { mode: NackMode::Fail, deliveries: None, force: false, delay_ms: None };
         let row = |txn: &Txn<'_>| txn.group(KEY, GROUP).unwrap().unwrap().pending().first().unwrap().id;
         for expected in ["a", "b"] {
             let mut txn = fixture.txn();
@@ -418,7 +418,12 @@ mod tests {
         let fixture = BlockingFixture::new();
         let id = StreamId::new(1000, 0);
         let release = |delay_ms| {
-            let options = NackOptions { mode: NackMode::Fail, deliveries: None, force: false, delay_ms };
+            let options = NackOptions {
+                mode: NackMode::Fail,
+                deliveries: None,
+                force: false,
+                delay_ms: Some(delay_ms),
+            };
             Nack { key: KEY, group: GROUP, ids: [id], options }.run(&mut fixture.txn()).unwrap();
         };
         let wake = || {
@@ -468,7 +473,7 @@ mod tests {
         // An entry that was deleted from the stream can stay pending, however long it is idle. It must not cause
         // retries.
         let mut txn = fixture.txn();
-        let force = NackOptions { mode: NackMode::Fail, deliveries: None, force: true, delay_ms: 0 };
+        let force = NackOptions { mode: NackMode::Fail, deliveries: None, force: true, delay_ms: None };
         Nack { key: KEY, group: GROUP, ids: [id], options: force }.run(&mut txn).unwrap();
         Delete { key: KEY, ids: [id] }.run(&mut txn).unwrap();
         drop(txn);

@@ -1,10 +1,14 @@
 //! Duties: what streams do at their times, without a request. The timekeeper does them, in transactions of bounded
 //! size whose outcomes are in the log. Replay does not repeat a duty, and never looks at a clock.
 
-use std::sync::atomic::Ordering;
+mod dead_letters;
+
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use millstream_engine::{Refusal, Value};
+
+use dead_letters::DeadLetterWork;
 
 use crate::dbkey::DbKey;
 use crate::priority::TimeSlices;
@@ -36,6 +40,17 @@ pub struct DelayedStats {
     pub refused: u64,
 }
 
+/// What the policies of all groups have done since the store was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PolicyStats {
+    /// Number of pending entries that plain reads got again.
+    pub redelivered: u64,
+    /// Number of entries that were dead-lettered.
+    pub dead_lettered: u64,
+    /// Number of failed attempts to dead-letter an entry.
+    pub dead_letter_errors: u64,
+}
+
 impl Store {
     /// Starts to measure how late duties are.
     pub(crate) fn begin_duties(&self) {
@@ -43,9 +58,9 @@ impl Store {
         self.run_duties();
     }
 
-    /// Does what the streams of all shards have to do by now, for a limited time. The store tells the timekeeper when
-    /// the next duty is.
-    pub(crate) fn run_duties(&self) {
+    /// Does what the streams of all shards have to do by now, for a limited time. Returns whether more may be due.
+    /// The store tells the timekeeper when the next duty is.
+    pub(crate) fn run_duties(&self) -> bool {
         let (mut slices, began) = (TimeSlices::begin(), Instant::now());
         let mut is_due = true;
         while is_due && began.elapsed() < DUTIES_TIME_MAX {
@@ -63,15 +78,23 @@ impl Store {
                 self.timers.work_in(at_ms.saturating_sub(self.now_ms()));
             }
         }
+        is_due
     }
 
     fn due_stream(&self, shard: usize) -> Option<DbKey> {
         self.shard(shard).lock().schedule.due(self.now_ms())
     }
 
+    /// Does a slice of each kind of duty of a stream, and puts the stream into the schedule again.
     fn run_duties_of(&self, at: &DbKey, slices: &mut TimeSlices) {
         let mut txn = Txn::of_shard(self, at.db, self.now_ms(), self.shard_of(&at.key));
         self.promote(&mut txn, &at.key);
+        if let Some(work) = DeadLetterWork::find(&txn, &at.key) {
+            txn.finish_fairly();
+            slices.pause();
+            txn = self.lock(at.db, work.keys(&at.key), self.now_ms());
+            work.run(&mut txn, &at.key);
+        }
         txn.schedule(at.db, &at.key);
         txn.finish_fairly();
         slices.pause();
@@ -90,6 +113,16 @@ impl Store {
             }
             Err(Refusal::IdsExhausted) => _ = counters.promotions_refused.fetch_add(1, Ordering::Relaxed),
             Err(refusal) => unreachable!("{refusal:?}: the key is a stream"),
+        }
+    }
+
+    /// Returns what the policies of all groups have done.
+    pub fn policy_stats(&self) -> PolicyStats {
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        PolicyStats {
+            redelivered: count(&self.duties.redelivered),
+            dead_lettered: count(&self.duties.dead_lettered),
+            dead_letter_errors: count(&self.duties.dead_letter_errors),
         }
     }
 

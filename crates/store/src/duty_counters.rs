@@ -13,4 +13,10 @@ pub(crate) struct DutyCounters {
     pub(crate) late_ms_max: AtomicU64,
     /// How often delayed entries could not be added, because their stream had no ids left.
     pub(crate) promotions_refused: AtomicU64,
+    /// Number of pending entries that plain reads got again.
+    pub(crate) redelivered: AtomicU64,
+    /// Number of entries that were dead-lettered.
+    pub(crate) dead_lettered: AtomicU64,
+    /// Number of failed attempts to dead-letter an entry.
+    pub(crate) dead_letter_errors: AtomicU64,
 }

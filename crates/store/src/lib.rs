@@ -25,6 +25,7 @@ pub mod check;
 mod clock;
 mod codec;
 mod dbkey;
+pub mod dead_letter;
 pub mod disk;
 #[cfg(any(test, fuzzing))]
 mod dump;
@@ -73,7 +74,7 @@ mod watch;
 pub use blocking::{BlockedToken, ServeResult};
 pub use clock::{Clock, ManualClock, SLEW_MS_PER_SECOND, SystemClock, monotonic_ns};
 pub use durability::{DurabilityStats, WaitDurable};
-pub use duties::DelayedStats;
+pub use duties::{DelayedStats, PolicyStats};
 pub use embedded::Millstream;
 pub use journal::Snapshot;
 pub use keys::ExpireIf;

@@ -16,6 +16,8 @@ use crate::verbs::{
     ReturnedEntry, SetPolicy, Verb, add,
 };
 
+mod limits;
+
 const KEY: &[u8] = b"s";
 const GROUP: &[u8] = b"g";
 
@@ -63,7 +65,9 @@ impl PolicyFixture {
     }
 
     fn set(&self, group: Option<&[u8]>, change: Policy) -> Result<(), Refusal> {
-        SetPolicy::new(KEY, group, change).run(&mut self.txn())
+        let mut set = SetPolicy::new(KEY, group, change);
+        let mut txn = self.store.lock(0, set.keys(), self.store.now_ms());
+        set.run(&mut txn)
     }
 
     fn add(&self, entries: usize) {
@@ -99,7 +103,7 @@ impl PolicyFixture {
     /// Moves the clock, and does what the timekeeper does then. Returns the readers that were served meanwhile.
     fn advance(&self, ms: u64) -> Served {
         self.clock.advance(ms);
-        self.store.run_duties();
+        while self.store.run_duties() {}
         self.store.wake_due_readers();
         self.served()
     }

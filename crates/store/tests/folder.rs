@@ -63,7 +63,8 @@ fn work(store: &Store, from: u64) {
     let (ids, options) = ([StreamId::new(from + 3, 0)], ClaimOptions::default());
     Claim { consumer: other, ids, options, idle_ms: None, last_id: None }.claim(&mut txn).unwrap();
     let nack = |id, delay_ms| {
-        let options = NackOptions { mode: NackMode::Fail, deliveries: None, force: false, delay_ms };
+        let options =
+            NackOptions { mode: NackMode::Fail, deliveries: None, force: false, delay_ms: Some(delay_ms) };
         Nack { key: READER.key, group: READER.group, ids: [StreamId::new(from + id, 0)], options }
     };
     nack(4, 5_000).run(&mut txn).unwrap();

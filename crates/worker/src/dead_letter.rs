@@ -21,25 +21,15 @@ mod format;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 pub use format::{DeadLetterFormat, FieldMap};
+use millstream_store::dead_letter::{
+    CONSUMER, DEAD_AT, DELIVERIES, ERROR, ERROR_TYPE, FIRST_SEEN, GROUP, ID, PREFIX, REASON, REDRIVES, STREAM,
+};
 
 use format::Meaning;
 
 use crate::backend::{Entry, Fields, NewDeadLetter, StreamId};
 use crate::message::Message;
 use crate::outcome::{Failure, Reason, shortened};
-
-const PREFIX: &[u8] = b"dlq.";
-const STREAM: &str = "dlq.stream";
-const ID: &str = "dlq.id";
-const GROUP: &str = "dlq.group";
-const CONSUMER: &str = "dlq.consumer";
-const DELIVERIES: &str = "dlq.deliveries";
-const REASON: &str = "dlq.reason";
-const ERROR: &str = "dlq.error";
-const ERROR_TYPE: &str = "dlq.error_type";
-const FIRST_SEEN: &str = "dlq.first_seen";
-const DEAD_AT: &str = "dlq.dead_at";
-const REDRIVES: &str = "dlq.redrives";
 
 /// Maximum bytes of the error text. A longer text is cut.
 const ERROR_BYTES_MAX: usize = 8 * 1024;

@@ -6,6 +6,8 @@
 use std::fmt;
 use std::process;
 
+use millstream_store::dead_letter;
+
 /// The consumer name of a worker.
 ///
 /// A name identifies a worker in its group. There are two kinds of names, which differ in what happens after a restart:
@@ -140,13 +142,8 @@ pub(crate) fn redrive_key(stream: &str, group: &str, id: &str, n: u64) -> String
 ///
 /// Exception: if the name of the stream contains a `}` but no hash tag, the key can be in another slot.
 pub fn key_in_same_slot(stream: &str, suffix: &str) -> String {
-    if has_hash_tag(stream) { format!("{stream}:{suffix}") } else { format!("{{{stream}}}:{suffix}") }
-}
-
-/// Whether a cluster hashes only a part of the name: the text between the first `{` and the next `}`, unless it is
-/// empty.
-fn has_hash_tag(name: &str) -> bool {
-    name.split_once('{').and_then(|(_, rest)| rest.find('}')).is_some_and(|end| end > 0)
+    let key = dead_letter::key_in_same_slot(stream.as_bytes(), suffix);
+    String::from_utf8(key).expect("it is made of two texts")
 }
 
 #[cfg(test)]

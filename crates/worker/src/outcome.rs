@@ -8,6 +8,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use millstream_store::dead_letter;
+
 pub use error::{BoxError, Classified, Classify, ErrorClass, HandlerError};
 
 /// What a handler decided about a message.
@@ -124,13 +126,13 @@ impl Reason {
     /// Returns the name in dead letters and metrics.
     pub const fn as_str(self) -> &'static str {
         match self {
-            Reason::MaxDeliveries => "max_deliveries",
+            Reason::MaxDeliveries => dead_letter::MAX_DELIVERIES,
             Reason::MaxAttempts => "max_attempts",
-            Reason::Rejected => "rejected",
+            Reason::Rejected => dead_letter::REJECTED,
             Reason::Decode => "decode",
             Reason::Panic => "panic",
             Reason::Timeout => "timeout",
-            Reason::PayloadGone => "payload_gone",
+            Reason::PayloadGone => dead_letter::PAYLOAD_GONE,
             Reason::Failed => "failed",
         }
     }

@@ -31,10 +31,12 @@ impl Stream {
             StreamEffect::TrimEntries { ids } => {
                 self.miss(ids);
                 self.entries.trim(ids);
+                self.mark_gone(ids);
             }
             StreamEffect::DeleteEntries { ids } => {
                 self.miss(ids);
                 self.entries.delete(ids);
+                self.mark_gone(ids);
             }
             StreamEffect::Forget { ids } => self.groups.values_mut().for_each(|group| group.forget(ids)),
             StreamEffect::SetId { last_id, entries_added, max_deleted_id } => {
@@ -43,6 +45,7 @@ impl Stream {
                 entries.last_id = last_id;
                 entries.entries_added = entries_added.unwrap_or(entries.entries_added);
                 entries.max_deleted_id = max_deleted_id.unwrap_or(entries.max_deleted_id);
+                self.unmark_gone_after(last_id);
             }
             StreamEffect::GroupCreate { group, last_id, entries_read } => {
                 self.create_group(group, last_id, entries_read);

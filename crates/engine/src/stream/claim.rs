@@ -50,6 +50,9 @@ pub struct AutoClaimDecision {
 impl Stream {
     /// Decides a claim of these ids. If an id occurs twice, it is claimed twice; the second claim sees the
     /// outcome of the first.
+    ///
+    /// If the group has a delivery limit, entries at the limit are not delivered, and pending entries that no longer
+    /// exist stay until the store dead-letters them.
     pub fn decide_claim(
         &self,
         group: &Group,
@@ -62,7 +65,7 @@ impl Stream {
         // The outcome for earlier ids; needed only if an id can occur again.
         let mut seen: Option<BTreeMap<StreamId, Option<PendingEntry>>> =
             (!ids.is_sorted_by(|a, b| a < b)).then(BTreeMap::new);
-        let mut near = None;
+        let (mut near, limit) = (None, group.delivery_limit());
         for &id in ids {
             let before = match seen.as_ref().and_then(|seen| seen.get(&id)) {
                 Some(row) => *row,
@@ -72,6 +75,8 @@ impl Stream {
                 id > self.entries.gone_through && id <= self.entries.last_entry_id && before.is_some()
                     || self.entries.blocks.get(id, &mut near).is_some();
             let after = match (exists, before) {
+                // It becomes a dead letter when its lease is over.
+                (false, Some(row)) if limit < u64::MAX => Some(row),
                 (false, Some(_)) => {
                     claimed.gone.push(id);
                     None
@@ -79,6 +84,7 @@ impl Stream {
                 (false, None) => None,
                 (true, None) if !options.force => None,
                 (true, Some(row)) if !row.is_idle_at_least(options.min_idle_ms, now_ms) => Some(row),
+                (true, row) if options.is_delivery() && row.map_or(1, |row| row.deliveries) >= limit => row,
                 (true, row) => {
                     // A row that FORCE creates starts with one delivery, as if it had been read.
                     let deliveries = row.map_or(1, |row| row.deliveries);
@@ -96,7 +102,9 @@ impl Stream {
         claimed
     }
 
-    /// Decides a claim of the first `count` rows from `start` on that have been idle long enough.
+    /// Decides a claim of the first `count` rows from `start` on that have been idle long enough. Passes over rows that
+    /// wait. If the group has a delivery limit, also passes over rows at the limit and rows whose entry no longer exists:
+    /// the store dead-letters both.
     pub fn decide_auto_claim(
         &self,
         group: &Group,
@@ -107,7 +115,7 @@ impl Stream {
     ) -> AutoClaimDecision {
         let mut found = AutoClaimDecision::default();
         let (mut looks_left, mut left) = (count.saturating_mul(ROWS_LOOKED_AT_PER_CLAIM), count);
-        let mut near = None;
+        let (mut near, limit) = (None, group.delivery_limit());
         let is_waiting =
             |row: &PendingEntry| row.consumer.is_none() && group.pending().is_waiting(row.id, now_ms);
         group.pending().walk(start, Filter::default(), |row| {
@@ -117,9 +125,14 @@ impl Stream {
             }
             looks_left -= 1;
             if row.id <= self.entries.gone_through && self.entries.blocks.get(row.id, &mut near).is_none() {
-                found.claimed.gone.push(row.id);
-                left -= 1;
-            } else if row.is_idle_at_least(options.min_idle_ms, now_ms) && !is_waiting(&row) {
+                if limit == u64::MAX {
+                    found.claimed.gone.push(row.id);
+                    left -= 1;
+                }
+            } else if row.deliveries < limit
+                && row.is_idle_at_least(options.min_idle_ms, now_ms)
+                && !is_waiting(&row)
+            {
                 let deliveries = options.count(row.deliveries);
                 found.claimed.rows.push(ClaimedRow { id: row.id, delivered_at_ms: now_ms, deliveries });
                 left -= 1;
@@ -131,6 +144,11 @@ impl Stream {
 }
 
 impl ClaimOptions {
+    /// Returns whether the claim hands entries out, and so counts as a delivery of each.
+    fn is_delivery(&self) -> bool {
+        self.deliveries.is_none() && !self.just_ids
+    }
+
     /// Returns the delivery count of a claimed row that had `before` deliveries.
     fn count(&self, before: u64) -> u64 {
         match self.deliveries {

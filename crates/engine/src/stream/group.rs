@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 
 use super::blocks::Cursor;
+use super::claim::DELIVERIES_MAX;
+use super::finals::FinalRows;
 use super::missed::MissedEntries;
 use crate::bytes::short;
 use crate::pending::{ConsumerHandle, PendingEntry, PendingList};
-use crate::policy::{GroupRules, Policy};
+use crate::policy::{GroupRules, Policy, is_rejected};
 use crate::{ReleasedRow, StreamId};
 
 /// A consumer group of a stream. Only methods of the stream change it.
@@ -23,6 +25,8 @@ pub struct Group {
     pub(super) own_policy: Option<Box<Policy>>,
     /// The rules in force; `None` if the group has no lease.
     pub(super) rules: Option<Box<GroupRules>>,
+    /// The rows that nobody gets again; `None` if the group has no rules.
+    pub(super) finals: Option<Box<FinalRows>>,
 }
 
 impl Group {
@@ -36,6 +40,7 @@ impl Group {
             cursor: None,
             own_policy: None,
             rules: None,
+            finals: None,
         }
     }
 
@@ -78,6 +83,16 @@ impl Group {
         owner.map_or(&[], |handle| &self.consumers.get(handle).name)
     }
 
+    /// Returns the maximum number of deliveries of an entry; `u64::MAX` if there is no limit.
+    pub fn delivery_limit(&self) -> u64 {
+        self.rules.as_ref().map_or(u64::MAX, |rules| rules.max_deliveries)
+    }
+
+    /// Returns a delivery count as users see it: the count of a rejected entry is the maximum.
+    pub fn shown_deliveries(&self, deliveries: u64) -> u64 {
+        if self.delivery_limit() < u64::MAX && is_rejected(deliveries) { DELIVERIES_MAX } else { deliveries }
+    }
+
     /// Adds a pending entry (row), or replaces the row with the same id. A row without a consumer is put at
     /// the end of the release queue.
     pub(super) fn set_pending(&mut self, row: PendingEntry) {
@@ -86,12 +101,16 @@ impl Group {
         }
         let before = self.pending.set(row);
         self.decrement_owner_count(before);
+        self.update_finals(before.as_ref(), Some(&row));
     }
 
     /// Releases a pending entry, which waits until `not_before_ms` if that is not 0. Creates the row if needed.
     pub(super) fn release_pending(&mut self, row: &ReleasedRow) {
         let before = self.pending.release(row.id, row.deliveries, row.not_before_ms);
         self.decrement_owner_count(before);
+        let ReleasedRow { id, deliveries, .. } = *row;
+        let after = PendingEntry { id, consumer: None, delivered_at_ms: 0, deliveries };
+        self.update_finals(before.as_ref(), Some(&after));
     }
 
     /// Adds a row for each of these entries, with a delivery count of 1. The ids ascend.
@@ -100,6 +119,7 @@ impl Group {
         if ids.first().is_some_and(|first| self.pending.ends_before(*first)) {
             self.consumers.get_mut(owner).pending += ids.len() as u64;
             self.pending.push_run(ids, owner, at_ms);
+            self.update_finals_of_run(ids, at_ms);
         } else {
             self.set_pending_again(ids, owner, at_ms);
         }
@@ -125,6 +145,7 @@ impl Group {
     pub(super) fn remove_pending(&mut self, id: StreamId) -> bool {
         let removed = self.pending.remove(id);
         self.decrement_owner_count(removed);
+        self.update_finals(removed.as_ref(), None);
         removed.is_some()
     }
 
@@ -139,12 +160,14 @@ impl Group {
     pub(super) fn remove_consumer(&mut self, name: &[u8]) {
         if let Some(handle) = self.consumers.remove(name) {
             self.pending.remove_consumer(handle);
+            self.forget_removed_finals();
         }
     }
 
     pub(super) fn memory_bytes(&self) -> usize {
         let policy = self.own_policy.as_ref().map_or(0, |policy| policy.memory_bytes());
         let rules = self.rules.as_ref().map_or(0, |_| size_of::<GroupRules>());
+        let rules = rules + self.finals_memory_bytes();
         size_of::<Group>() + self.pending.memory_bytes() + self.consumers.memory_bytes() + policy + rules
     }
 

@@ -25,6 +25,7 @@ mod delete;
 mod deliver;
 mod entries;
 mod entry;
+mod finals;
 mod fingerprint;
 mod frozen_range;
 mod group;
@@ -56,6 +57,7 @@ pub use delayed::DelayedSet;
 pub use delete::{DeleteDecision, Deletion, ReferencedTrim};
 pub use deliver::Recipient;
 pub use entry::{EntryRef, EntrySink, Fields, StoredValues, Values};
+pub use finals::PolicyCounters;
 pub use fingerprint::fingerprint;
 pub use frozen_range::FrozenRange;
 pub use group::{Consumer, Group};
@@ -184,6 +186,7 @@ impl Stream {
             group.check().map_err(|why| format!("group {}: {why}", String::from_utf8_lossy(name)))?;
             self.check_lag(group)?;
             self.check_rules(group)?;
+            self.check_finals(group)?;
         }
         self.history.as_ref().map_or(Ok(()), |history| history.check())?;
         self.delayed.as_ref().map_or(Ok(()), |delayed| delayed.check())

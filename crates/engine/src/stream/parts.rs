@@ -282,8 +282,6 @@ impl StreamBuilder {
     /// Returns the complete stream.
     pub fn finish(mut self) -> Stream {
         self.end_group();
-        let policy = self.stream.policy.as_deref();
-        self.stream.groups.values_mut().for_each(|group| group.refresh_rules(policy));
         let entries = &mut self.stream.entries;
         let start = entries.blocks.seek(StreamId::MIN);
         entries.first_id = entries.blocks.next(start).map_or(StreamId::MIN, |entry| entry.id());
@@ -291,6 +289,8 @@ impl StreamBuilder {
             entries.last_entry_id = entry.id();
             false
         });
+        let (policy, entries) = (self.stream.policy.as_deref(), &self.stream.entries);
+        self.stream.groups.values_mut().for_each(|group| group.refresh_rules(policy, entries));
         self.stream
     }
 

@@ -1,5 +1,6 @@
 //! Sets the policies of a stream and its groups, and computes the rules that are in force in a group.
 
+use super::entries::Entries;
 use super::{Group, Stream};
 use crate::policy::{GroupRules, Policy, PolicyField};
 use crate::{Refusal, StreamId};
@@ -48,19 +49,20 @@ impl Stream {
 
     pub(super) fn set_policy(&mut self, policy: &Policy) {
         self.policy = (!policy.is_empty()).then(|| Box::new(policy.clone()));
-        self.groups.values_mut().for_each(|group| group.refresh_rules(self.policy.as_deref()));
+        let (policy, entries) = (self.policy.as_deref(), &self.entries);
+        self.groups.values_mut().for_each(|group| group.refresh_rules(policy, entries));
     }
 
     pub(super) fn set_group_policy(&mut self, name: &[u8], policy: &Policy) {
         if let Some(group) = self.groups.get_mut(name) {
             group.own_policy = (!policy.is_empty()).then(|| Box::new(policy.clone()));
-            group.refresh_rules(self.policy.as_deref());
+            group.refresh_rules(self.policy.as_deref(), &self.entries);
         }
     }
 
     pub(super) fn create_group(&mut self, name: &[u8], last_id: StreamId, entries_read: Option<u64>) {
         let mut group = Group::new(last_id, entries_read);
-        group.refresh_rules(self.policy.as_deref());
+        group.refresh_rules(self.policy.as_deref(), &self.entries);
         self.groups.insert(name.into(), group);
     }
 
@@ -68,22 +70,23 @@ impl Stream {
     /// `None` if it never has. Until then, only a change that [schedules](crate::StreamEffect) the stream again makes
     /// this time earlier.
     pub fn next_duty_ms(&self, now_ms: u64) -> Option<u64> {
-        self.next_promotion_ms().map(|due_ms| match self.last_id() {
+        let promotion_ms = self.next_promotion_ms().map(|due_ms| match self.last_id() {
             // There are no ids left: XSETID may change that.
             StreamId::MAX => due_ms.max(now_ms.saturating_add(RETRY_MS)),
             _ => due_ms,
-        })
+        });
+        let next_final_ms = |group: &Group| self.next_final_ms(group, group.rules()?, now_ms);
+        self.groups.values().filter_map(next_final_ms).chain(promotion_ms).min()
     }
 }
 
 impl Stream {
     /// Verifies that the rules of a group follow from the policies.
     pub(super) fn check_rules(&self, group: &Group) -> Result<(), String> {
-        let mut expected = group.clone();
-        expected.refresh_rules(self.policy());
-        match expected.rules == group.rules {
+        let expected = group.find_rules(self.policy());
+        match expected == group.rules {
             true => Ok(()),
-            false => Err(format!("the rules in force are {:?}, not {:?}", group.rules, expected.rules)),
+            false => Err(format!("the rules in force are {:?}, not {expected:?}", group.rules)),
         }
     }
 }
@@ -101,9 +104,14 @@ impl Group {
     }
 
     /// Computes the rules from the group's own policy and that of its stream.
-    pub(super) fn refresh_rules(&mut self, of_stream: Option<&Policy>) {
+    pub(super) fn refresh_rules(&mut self, of_stream: Option<&Policy>, entries: &Entries) {
+        let rules = self.find_rules(of_stream);
+        self.set_rules(rules, entries);
+    }
+
+    fn find_rules(&self, of_stream: Option<&Policy>) -> Option<Box<GroupRules>> {
         let none = Policy::default();
         let own = self.own_policy.as_deref().unwrap_or(&none);
-        self.rules = GroupRules::new(own, of_stream.unwrap_or(&none)).map(Box::new);
+        GroupRules::new(own, of_stream.unwrap_or(&none)).map(Box::new)
     }
 }

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use super::claim::DELIVERIES_MAX;
 use super::{EntryRef, Group, Stream};
 use crate::pending::{Filter, NOT_BEFORE_MS_MAX, PendingEntry};
-use crate::policy::GroupRules;
+use crate::policy::{GroupRules, is_rejected, rejected};
 use crate::{ClaimedRow, NackMode, Refusal, ReleasedRow, StreamId};
 
 /// Maximum time that a release can make an entry wait: ten years of 365 days.
@@ -21,8 +21,9 @@ pub struct NackOptions {
     pub deliveries: Option<u64>,
     /// Also releases entries that are not pending, if they exist.
     pub force: bool,
-    /// How long the entries wait before they can be claimed; at most [`DELAY_MS_MAX`].
-    pub delay_ms: u64,
+    /// How long the entries wait before they can be claimed; at most [`DELAY_MS_MAX`]. `None`: as the policy of the group
+    /// says.
+    pub delay_ms: Option<u64>,
 }
 
 /// One delivery that its consumer releases.
@@ -82,8 +83,25 @@ fn not_before_ms(delay_ms: u64, now_ms: u64) -> Result<u64, Refusal> {
     }
 }
 
+impl Group {
+    /// Returns the rows of a consumer as they are after a release.
+    pub fn query_owned(&self, consumer: &[u8]) -> Vec<ReleasedRow> {
+        let Some(owner) = self.consumer(consumer) else { return Vec::new() };
+        let mut rows = Vec::new();
+        let filter = Filter { consumer: Some(owner), ..Filter::default() };
+        self.pending().walk(StreamId::MIN, filter, |row| {
+            rows.push(ReleasedRow { id: row.id, deliveries: row.deliveries, not_before_ms: 0 });
+            ControlFlow::Continue(())
+        });
+        rows
+    }
+}
+
 impl Stream {
     /// Decides a release of these ids, in this order. If an id occurs twice, it is released twice.
+    ///
+    /// In a group with a back-off, a failed entry waits as long as the policy says, unless `options` says how long. In a
+    /// group with a delivery limit, the count of a rejected entry still tells how often it was delivered.
     pub fn decide_nack(
         &self,
         group: &Group,
@@ -91,7 +109,9 @@ impl Stream {
         options: NackOptions,
         now_ms: u64,
     ) -> Result<Vec<ReleasedRow>, Refusal> {
-        let not_before_ms = not_before_ms(options.delay_ms, now_ms)?;
+        let given_ms = options.delay_ms.map(|delay_ms| not_before_ms(delay_ms, now_ms)).transpose()?;
+        let rules = group.rules();
+        let has_limit = rules.is_some_and(GroupRules::has_limit);
         let mut rows: Vec<ReleasedRow> = Vec::new();
         // The delivery counts of earlier ids; needed only if an id can occur again.
         let mut seen: Option<BTreeMap<StreamId, u64>> = (!ids.is_sorted_by(|a, b| a < b)).then(BTreeMap::new);
@@ -103,14 +123,23 @@ impl Stream {
             }
             let before = before.unwrap_or(0);
             let deliveries = options.deliveries.unwrap_or(match options.mode {
+                NackMode::Silent if has_limit && is_rejected(before) => before,
                 NackMode::Silent => before.saturating_sub(1),
                 NackMode::Fail => before,
+                NackMode::Fatal if has_limit => rejected(before),
                 NackMode::Fatal => DELIVERIES_MAX,
             });
             let deliveries = deliveries.min(DELIVERIES_MAX);
             if let Some(seen) = &mut seen {
                 seen.insert(id, deliveries);
             }
+            let backed_off_ms = || match rules {
+                Some(rules) if options.mode == NackMode::Fail && !rules.is_at_limit(deliveries) => {
+                    not_before_ms(rules.backoff.wait_ms(id, deliveries), now_ms)
+                }
+                _ => Ok(0),
+            };
+            let not_before_ms = given_ms.map_or_else(backed_off_ms, Ok)?;
             rows.push(ReleasedRow { id, deliveries, not_before_ms });
         }
         Ok(rows)
@@ -147,7 +176,8 @@ impl Stream {
 
     /// Decides a claim that walks through the rows from `start` on and takes those that have been idle for
     /// `min_idle_ms`, except rows that wait. Calls `visit` for up to `count` such rows, with their delivery count after the claim.
-    /// Rows whose entry no longer exists are visited too, but not claimed.
+    /// Rows whose entry no longer exists are visited too, but not claimed. Rows at the delivery limit of the group are
+    /// passed over.
     ///
     /// Returns the claimed rows, and the id at which the next call starts; `None` if all rows were examined.
     pub fn visit_claim(
@@ -159,12 +189,13 @@ impl Stream {
         mut visit: impl FnMut(StreamId, Option<&EntryRef<'_>>, u64),
     ) -> (Vec<ClaimedRow>, Option<StreamId>) {
         let (mut rows, mut visited, mut next, mut near) = (Vec::new(), 0, None, None);
+        let limit = group.delivery_limit();
         group.pending().walk(start, Filter::claimable(min_idle_ms, now_ms), |row| {
             if visited == count {
                 next = Some(row.id);
                 return ControlFlow::Break(());
             }
-            if row.is_idle_at_least(min_idle_ms, now_ms) {
+            if row.deliveries < limit && row.is_idle_at_least(min_idle_ms, now_ms) {
                 let entry = self.entries.blocks.get(row.id, &mut near);
                 let delivered = u64::from(entry.is_some());
                 let deliveries = row.deliveries.saturating_add(delivered).min(DELIVERIES_MAX);
@@ -190,7 +221,7 @@ impl Stream {
         now_ms: u64,
         sink: &mut impl ClaimSink,
     ) -> IdleClaim {
-        let limit = group.rules().map_or(u64::MAX, |rules| rules.max_deliveries);
+        let limit = group.delivery_limit();
         self.visit_claimable(group, min_idle_ms, |row| row.deliveries < limit, count, now_ms, sink)
     }
 

@@ -62,7 +62,7 @@ impl Group {
                 id: row.id,
                 consumer: row.consumer.map(|owner| self.owner_name(Some(owner))),
                 idle_ms: row.idle_ms(now_ms),
-                deliveries: row.deliveries,
+                deliveries: self.shown_deliveries(row.deliveries),
             });
             visited += 1;
             if visited == count { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }

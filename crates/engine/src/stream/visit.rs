@@ -141,12 +141,14 @@ impl Stream {
         self.get(self.entries.last_entry_id)
     }
 
-    /// Returns the ids of a consumer's pending entries that are greater than `after`, at most `count`.
+    /// Returns the ids of a consumer's pending entries that are greater than `after`, at most `count`. Passes over entries
+    /// that were delivered `limit` times or more often.
     pub fn query_consumer_pending(
         &self,
         group: &Group,
         consumer: ConsumerHandle,
         after: StreamId,
+        limit: u64,
         count: Option<u64>,
     ) -> Vec<StreamId> {
         let mut ids = Vec::new();
@@ -156,6 +158,9 @@ impl Stream {
         }
         let filter = Filter { consumer: Some(consumer), ..Filter::default() };
         group.pending.walk(first, filter, |row| {
+            if row.deliveries >= limit {
+                return ControlFlow::Continue(());
+            }
             ids.push(row.id);
             match count {
                 Some(count) if ids.len() as u64 >= count => ControlFlow::Break(()),

@@ -38,7 +38,7 @@ pub struct NackRequest {
     /// Whether entries that are not pending become pending.
     pub force: bool,
     /// How long the entries wait before they can be claimed, in milliseconds.
-    pub delay_ms: u64,
+    pub delay_ms: Option<u64>,
 }
 
 impl<'a> Xnack<'a> {
@@ -59,7 +59,7 @@ impl<'a> Xnack<'a> {
     pub fn request(&self) -> Result<NackRequest, CommandError> {
         let mut args = Args::new(self.rest);
         let mode = read_mode(&mut args).ok_or(errors::XNACK_MODE)?;
-        let (mut texts, mut retrycount, mut force, mut delay_ms) = (None, None, false, 0);
+        let (mut texts, mut retrycount, mut force, mut delay_ms) = (None, None, false, None);
         while !args.is_empty() {
             if args.keyword_before("IDS", 1) {
                 let ids = take_counted(&mut args, errors::XNACK_NUMIDS, errors::XNACK_NUMIDS_TOO_MANY)?;
@@ -68,10 +68,11 @@ impl<'a> Xnack<'a> {
                 let count = u64::try_from(args.next_i64()?).map_err(|_| errors::XNACK_RETRYCOUNT)?;
                 retrycount = Some(count);
             } else if args.keyword_before("DELAY", 1) {
-                delay_ms = u64::try_from(args.next_i64()?).map_err(|_| errors::XNACK_DELAY)?;
-                if delay_ms > DELAY_MS_MAX {
+                let given_ms = u64::try_from(args.next_i64()?).map_err(|_| errors::XNACK_DELAY)?;
+                if given_ms > DELAY_MS_MAX {
                     return Err(errors::XNACK_DELAY_RANGE);
                 }
+                delay_ms = Some(given_ms);
             } else if args.keyword("FORCE") {
                 force = true;
             } else {
@@ -110,7 +111,7 @@ mod tests {
             ids: Ids::from_slice(&[StreamId::new(1, 0), StreamId::new(2, 3)]),
             retrycount: Some(7),
             force: true,
-            delay_ms: 250,
+            delay_ms: Some(250),
         };
         for line in [
             "XNACK s g FATAL IDS 2 1 2-3 RETRYCOUNT 7 FORCE DELAY 250",
@@ -121,7 +122,7 @@ mod tests {
         }
         let plain = request_of("XNACK s g SILENT IDS 1 5").unwrap();
         let NackRequest { mode, retrycount, force, delay_ms, .. } = plain;
-        assert_eq!((mode, retrycount, force, delay_ms), (NackMode::Silent, None, false, 0));
+        assert_eq!((mode, retrycount, force, delay_ms), (NackMode::Silent, None, false, None));
         assert_eq!(request_of("XNACK s g Fail IDS 1 5").unwrap().mode, NackMode::Fail);
     }
 

@@ -28,6 +28,7 @@ const SECTIONS: &[Section] = &[
     ("Memory", true, |info| info.memory()),
     ("Persistence", true, |info| persistence::write(info)),
     ("Stats", true, |info| info.stats()),
+    ("Streams", true, |info| info.streams()),
     ("Replication", true, |info| info.replication()),
     ("CPU", true, |info| info.cpu()),
     ("Modules", true, |_| {}),
@@ -214,6 +215,14 @@ impl InfoWriter<'_, '_> {
         self.line("total_error_replies", totals.of(Event::Error));
         self.line("total_reads_processed", totals.reads);
         self.line("total_writes_processed", totals.writes);
+    }
+
+    /// What the policies of streams and groups have done.
+    fn streams(&mut self) {
+        let stats = self.server.store.policy_stats();
+        self.line("policy_redelivered", stats.redelivered);
+        self.line("policy_dead_lettered", stats.dead_lettered);
+        self.line("policy_dead_letter_errors", stats.dead_letter_errors);
     }
 
     fn replication(&mut self) {

@@ -97,7 +97,11 @@ Here, *since* is the version of Millstream that introduced the command.
   the stream. Then the server appends it with an ordinary id. If the time has come already, XADD appends the entry at
   once and returns its id. A delay can be ten years at most.
 - `XPOLICY` sets what a stream and its groups do by themselves. An existing reply gets no new field: some clients
-  fail on fields that they do not know.
+  fail on fields that they do not know. In a group with LEASE, XREADGROUP with `>` also returns pending entries,
+  XNACK FAIL waits for the back-off, and XGROUP DELCONSUMER releases the entries of the consumer. With MAXDELIVER, no
+  command delivers an entry more often: XREADGROUP, XAUTOCLAIM and XCLAIM pass over entries at the limit, unless XCLAIM
+  has JUSTID or RETRYCOUNT. XCLAIM and XAUTOCLAIM then leave pending entries that were deleted to the server, which
+  dead-letters them.
 
 | command | since | description |
 |---|---|---|

@@ -173,14 +173,14 @@ impl StreamDriver {
             mode: self.random.pick(&[NackMode::Silent, NackMode::Fail, NackMode::Fatal]),
             deliveries: None,
             force: self.random.one_in(3),
-            delay_ms: self.random.below(3) * self.random.below(40),
+            delay_ms: Some(self.random.below(3) * self.random.below(40)),
         };
         let at_ms = self.now_ms;
         let rows = self.query(|stream| stream.decide_nack(stream.group(group)?, &ids, options, at_ms).ok());
         let rows = &*rows.unwrap_or_default();
-        match options.delay_ms {
-            0 => self.apply(StreamEffect::Release { group, rows }),
-            _ => self.apply(StreamEffect::ReleaseUntil { group, rows, at_ms }),
+        match rows.iter().any(|row| row.not_before_ms > 0) {
+            false => self.apply(StreamEffect::Release { group, rows }),
+            true => self.apply(StreamEffect::ReleaseUntil { group, rows, at_ms }),
         }
     }
 
@@ -307,7 +307,13 @@ impl StreamDriver {
         let after = self.id();
         let ids = self.query(|stream| {
             let group = stream.group(group)?;
-            Some(stream.query_consumer_pending(group, group.consumer(consumer)?, after, Some(4)))
+            Some(stream.query_consumer_pending(
+                group,
+                group.consumer(consumer)?,
+                after,
+                group.delivery_limit(),
+                Some(4),
+            ))
         });
         if let Some(ids) = ids {
             self.apply(StreamEffect::Redeliver { group, consumer, ids: &ids, at_ms: self.now_ms });

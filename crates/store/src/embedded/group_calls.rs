@@ -145,7 +145,7 @@ impl Millstream {
         group: impl AsRef<[u8]>,
         ids: impl IntoIterator<Item = StreamId>,
     ) -> Call<Nack> {
-        let options = NackOptions { mode: NackMode::Fail, deliveries: None, force: false, delay_ms: 0 };
+        let options = NackOptions { mode: NackMode::Fail, deliveries: None, force: false, delay_ms: None };
         self.call(Nack { key: owned(key), group: owned(group), ids: ids.into_iter().collect(), options })
     }
 
@@ -272,7 +272,7 @@ options!(Call<Nack> {
     /// Lets the entries wait for this long, at most ten years: until then, reads that claim and `auto_claim` skip them.
     /// Only [`Millstream::claim`] takes them, because it names them. A blocked read that claims returns when an entry
     /// becomes due.
-    delay(delay: Duration) => |verb| verb.options.delay_ms = millis(delay);
+    delay(delay: Duration) => |verb| verb.options.delay_ms = Some(millis(delay));
 });
 
 options!(Call<Collect<Claim, Vec<Entry>>> {

@@ -276,7 +276,7 @@ fn release(txn: &mut Txn<'_>, reader: ConsumerPath<&[u8]>, random: &mut Workload
         mode: random.pick(&[NackMode::Silent, NackMode::Fail, NackMode::Fatal]),
         deliveries: random.one_in(4).then(|| random.below(9)),
         force: random.one_in(3),
-        delay_ms: random.below(3) * random.below(60),
+        delay_ms: Some(random.below(3) * random.below(60)),
     };
     let ConsumerPath { key, group, .. } = reader;
     let _ = Nack { key, group, ids: ids(txn, key, random), options }.run(txn);

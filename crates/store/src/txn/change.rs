@@ -149,6 +149,8 @@ impl Consequences {
             StreamEffect::SetPolicy { .. } | StreamEffect::GroupSetPolicy { .. } => {
                 Consequences { wakes_readers: true, schedules: true, ..Self::NOT_ENTRIES }
             }
+            // The policy of the stream is in force in the new group.
+            StreamEffect::GroupCreate { .. } => Consequences { schedules: true, ..Self::NOT_ENTRIES },
             // A claim can set a delivery time in the past. The entry can then be idle long enough for a reader that is
             // blocked in XREADGROUP with CLAIM.
             StreamEffect::Claim { rows, at_ms, .. } => {
@@ -159,7 +161,6 @@ impl Consequences {
             StreamEffect::ConsumerSeen { .. } => Consequences { is_logged: false, ..Self::NOT_ENTRIES },
             StreamEffect::Forget { .. }
             | StreamEffect::SetId { .. }
-            | StreamEffect::GroupCreate { .. }
             | StreamEffect::GroupSetId { .. }
             | StreamEffect::ConsumerCreate { .. }
             | StreamEffect::ConsumerDelete { .. }

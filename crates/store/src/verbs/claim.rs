@@ -1,6 +1,7 @@
 //! Claiming pending entries: by id (XCLAIM), or by idle time (XAUTOCLAIM).
 
 use std::iter;
+use std::sync::atomic::Ordering;
 
 use millstream_engine::stream::{AutoClaimDecision, ClaimDecision, ClaimOptions, EntryRef};
 use millstream_engine::{ClaimedRow, Refusal, StreamEffect, StreamId};
@@ -137,6 +138,9 @@ fn apply_claim(
 ) -> Result<(), Refusal> {
     let ConsumerPath { key, group, consumer } = reader;
     if !claimed.gone.is_empty() {
+        if let Some(counters) = txn.existing_group(key, group)?.1.policy_counters() {
+            counters.gone.fetch_add(claimed.gone.len() as u64, Ordering::Relaxed);
+        }
         txn.apply_stream(key, StreamEffect::Ack { group, ids: &claimed.gone });
     }
     if claimed.rows.is_empty() {

@@ -4,6 +4,7 @@ use std::iter;
 
 use millstream_engine::{GroupStart, Refusal, Stream, StreamEffect};
 
+use super::lease::apply_release;
 use super::{ConsumerPath, Verb};
 use crate::txn::Txn;
 
@@ -128,6 +129,8 @@ impl<B: AsRef<[u8]>> Verb for ConsumerCreate<B> {
 }
 
 /// Removes a consumer and its pending entries. Returns the number of removed pending entries.
+///
+/// In a group with a lease, the entries are released instead, so that other consumers get them.
 #[derive(Clone, Copy, Debug)]
 pub struct ConsumerDelete<B = Vec<u8>>(pub ConsumerPath<B>);
 
@@ -141,6 +144,11 @@ impl<B: AsRef<[u8]>> Verb for ConsumerDelete<B> {
     fn run(&mut self, txn: &mut Txn<'_>) -> Result<u64, Refusal> {
         let ConsumerPath { key, group, consumer } = self.0.borrowed();
         let Some(pending) = pending_count(txn, self.0.borrowed())? else { return Ok(0) };
+        let (_, found) = txn.existing_group(key, group)?;
+        if found.rules().is_some() {
+            let rows = found.query_owned(consumer);
+            apply_release(txn, key, group, &rows);
+        }
         txn.apply_stream(key, StreamEffect::ConsumerDelete { group, consumer });
         Ok(pending)
     }

@@ -62,7 +62,7 @@ impl<B: AsRef<[u8]>> Verb for Release<B> {
     }
 }
 
-fn apply_release(txn: &mut Txn<'_>, key: &[u8], group: &[u8], rows: &[ReleasedRow]) -> u64 {
+pub(super) fn apply_release(txn: &mut Txn<'_>, key: &[u8], group: &[u8], rows: &[ReleasedRow]) -> u64 {
     if rows.iter().any(|row| row.not_before_ms > 0) {
         txn.apply_stream(key, StreamEffect::ReleaseUntil { group, rows, at_ms: txn.now_ms() });
     } else if !rows.is_empty() {
@@ -131,7 +131,7 @@ impl<B: AsRef<[u8]>> Verb for Restore<B> {
         let (exists, is_pending) = (stream.contains(self.id), found.pending().get(self.id).is_some());
         if exists && !is_pending {
             let options =
-                NackOptions { mode: NackMode::Silent, deliveries: Some(0), force: true, delay_ms: 0 };
+                NackOptions { mode: NackMode::Silent, deliveries: Some(0), force: true, delay_ms: Some(0) };
             Nack { key, group, ids, options }.run(txn)?;
         }
         Ok(exists)

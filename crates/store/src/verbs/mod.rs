@@ -319,7 +319,7 @@ impl Txn<'_> {
     }
 
     /// Returns a stream and its group, or [`Refusal::NoGroup`] if one of them does not exist.
-    fn existing_group(&self, key: &[u8], group: &[u8]) -> Result<(&Stream, &Group), Refusal> {
+    pub(crate) fn existing_group(&self, key: &[u8], group: &[u8]) -> Result<(&Stream, &Group), Refusal> {
         let stream = self.stream(key)?.ok_or(Refusal::NoGroup)?;
         let group = stream.group(group).ok_or(Refusal::NoGroup)?;
         Ok((stream, group))

@@ -199,9 +199,9 @@ impl<B: AsRef<[u8]>> EntryVerb for OwnPending<B> {
         let ConsumerPath { key, group, consumer } = self.consumer.borrowed();
         let (stream, group) = txn.existing_group(key, group)?;
         let Some(consumer) = group.consumer(consumer) else { return Ok(()) };
-        let ids = stream.query_consumer_pending(group, consumer, self.after, Some(self.count));
+        let ids = stream.query_consumer_pending(group, consumer, self.after, u64::MAX, Some(self.count));
         stream.visit_ids(&ids, |id, entry| {
-            let deliveries = group.pending().get(id).map_or(0, |row| row.deliveries);
+            let deliveries = group.pending().get(id).map_or(0, |row| group.shown_deliveries(row.deliveries));
             sink.receive(&ReturnedEntry { id, entry, before: None, deliveries });
         });
         Ok(())

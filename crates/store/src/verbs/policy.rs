@@ -1,8 +1,10 @@
 //! Setting and describing the policies of streams and groups (XPOLICY).
 
 use std::iter;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use millstream_engine::policy::{GroupRules, Policy, PolicyField};
+use millstream_engine::stream::PolicyCounters;
 use millstream_engine::{Refusal, Stream, StreamEffect};
 
 use super::Verb;
@@ -94,7 +96,7 @@ pub struct PolicyInfo {
 }
 
 /// What the policy of a group is at work on.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GroupWork {
     /// Number of pending entries that belong to a consumer.
     pub in_hand: u64,
@@ -102,6 +104,32 @@ pub struct GroupWork {
     pub waiting: u64,
     /// The next due time of an entry that waits, in Unix milliseconds.
     pub next_due_ms: Option<u64>,
+    /// Number of entries that plain reads got again since the start.
+    pub redelivered: u64,
+    /// Number of entries that were dead-lettered since the start.
+    pub dead_lettered: u64,
+    /// Number of pending entries that were removed since the start because their entry no longer exists.
+    pub gone: u64,
+    /// Number of failed attempts to dead-letter an entry since the start.
+    pub dead_letter_errors: u64,
+    /// Why the last of them failed.
+    pub last_dead_letter_error: Option<Box<str>>,
+}
+
+impl GroupWork {
+    /// Returns what the policy has done.
+    fn counted(counters: Option<&PolicyCounters>) -> GroupWork {
+        let Some(counters) = counters else { return GroupWork::default() };
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        GroupWork {
+            redelivered: count(&counters.redelivered),
+            dead_lettered: count(&counters.dead_lettered),
+            gone: count(&counters.gone),
+            dead_letter_errors: count(&counters.dead_letter_errors),
+            last_dead_letter_error: counters.last_error(),
+            ..GroupWork::default()
+        }
+    }
 }
 
 /// Describes the policy of a stream or of a group.
@@ -135,6 +163,7 @@ impl<B: AsRef<[u8]>> Verb for DescribePolicy<B> {
             in_hand: pending.len() - pending.released_len(),
             waiting: pending.waiting().filter(|(due_ms, _)| *due_ms > now_ms).count() as u64,
             next_due_ms: pending.next_due_ms(now_ms),
+            ..GroupWork::counted(group.policy_counters())
         };
         Ok(PolicyInfo { in_force, own, work: Some(work) })
     }

@@ -1,6 +1,7 @@
 //! Reading as a consumer of a group (XREADGROUP): new entries, the consumer's history, and idle entries to claim.
 
 use std::ops::ControlFlow;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use millstream_engine::stream::{
@@ -219,6 +220,7 @@ pub fn deliver(txn: &mut Txn<'_>, reader: ConsumerPath<&[u8]>, delivery: Deliver
 /// breaks. Returns the number of visited entries.
 ///
 /// Entries that were deleted from the stream are passed as `None`. The delivery counts of the others increase by one.
+/// Entries at the delivery limit of the group are passed over.
 pub fn read_history(
     txn: &mut Txn<'_>,
     reader: ConsumerPath<&[u8]>,
@@ -231,7 +233,7 @@ pub fn read_history(
         txn.mark_consumer_seen(reader)?;
         return Ok(0);
     };
-    let ids = stream.query_consumer_pending(group, consumer, after, count);
+    let ids = stream.query_consumer_pending(group, consumer, after, group.delivery_limit(), count);
     let mut rows = 0;
     let mut delivered = Vec::with_capacity(ids.len());
     stream.visit_ids_while(&ids, |id, entry| {
@@ -279,6 +281,11 @@ pub fn read_ready(
     let (stream, found) = txn.existing_group(reader.key, reader.group)?;
     let Some(rules) = found.rules() else { return Ok(0) };
     let taken = stream.visit_ready(found, rules, count, txn.now_ms(), sink);
+    if let (false, Some(counters)) = (taken.rows.is_empty(), found.policy_counters()) {
+        let rows = taken.rows.len() as u64;
+        counters.redelivered.fetch_add(rows, Ordering::Relaxed);
+        txn.store().duties.redelivered.fetch_add(rows, Ordering::Relaxed);
+    }
     deliver_claimed_and_new(txn, reader, taken, count, true, sink)
 }
 

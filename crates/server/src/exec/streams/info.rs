@@ -138,7 +138,7 @@ fn write_pending(out: &mut Writer, group: &Group, consumer: Option<ConsumerHandl
             out.bulk(group.owner_name(row.consumer));
         }
         out.uint(row.delivered_at_ms);
-        out.uint(row.deliveries);
+        out.uint(group.shown_deliveries(row.deliveries));
         ControlFlow::Continue(())
     });
     out.finish(mark, rows as usize);

@@ -32,7 +32,7 @@ pub(crate) fn xpolicy_get(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>
     let PolicyInfo { in_force, own, work } = described.map_err(|refusal| no_group(refusal, owner))?;
     let is_shown = |field: &PolicyField| work.is_none() || !field.is_of_stream();
     let shown: Vec<PolicyField> = PolicyField::ALL.into_iter().filter(is_shown).collect();
-    out.map(shown.len() + if work.is_some() { 4 } else { 0 });
+    out.map(shown.len() + if work.is_some() { 9 } else { 0 });
     shown.into_iter().for_each(|field| write_field(out, field, &in_force));
     if let Some(work) = work {
         out.bulk("own");
@@ -64,6 +64,20 @@ fn write_work(out: &mut Writer, work: &GroupWork) {
     out.uint(work.waiting);
     out.bulk("next-due-ms");
     out.int(work.next_due_ms.map_or(-1, |due_ms| due_ms as i64));
+    for (name, count) in [
+        ("redelivered", work.redelivered),
+        ("dead-lettered", work.dead_lettered),
+        ("gone", work.gone),
+        ("dlq-errors", work.dead_letter_errors),
+    ] {
+        out.bulk(name);
+        out.uint(count);
+    }
+    out.bulk("last-dlq-error");
+    match &work.last_dead_letter_error {
+        Some(error) => out.bulk(&**error),
+        None => out.null_bulk(),
+    }
 }
 
 fn lowercase(field: PolicyField) -> String {

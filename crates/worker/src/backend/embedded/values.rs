@@ -180,14 +180,18 @@ pub(super) fn error(error: store::Error) -> Error {
 
 pub(super) fn policy_info(described: verbs::PolicyInfo) -> PolicyInfo {
     let verbs::PolicyInfo { in_force, own, work } = described;
-    let Some(verbs::GroupWork { in_hand, waiting, next_due_ms }) = work else {
+    let Some(work) = work else {
         return PolicyInfo { in_force, ..PolicyInfo::default() };
     };
     let number = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
     let counters = [
-        ("in-hand", number(in_hand)),
-        ("waiting", number(waiting)),
-        ("next-due-ms", next_due_ms.map_or(-1, number)),
+        ("in-hand", number(work.in_hand)),
+        ("waiting", number(work.waiting)),
+        ("next-due-ms", work.next_due_ms.map_or(-1, number)),
+        ("redelivered", number(work.redelivered)),
+        ("dead-lettered", number(work.dead_lettered)),
+        ("gone", number(work.gone)),
+        ("dlq-errors", number(work.dead_letter_errors)),
     ];
     let counters = counters.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
     PolicyInfo { in_force, own, counters }

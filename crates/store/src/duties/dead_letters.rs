@@ -1,0 +1,138 @@
+//! Dead-letters the pending entries that nobody gets again: the delivery limit of their group is reached, or their entry
+//! was removed. In a group without a limit, the rows of removed entries are only removed.
+//!
+//! A dead letter and the acknowledgement of its entry are changes of one transaction, so they are in one record of the
+//! log. The transaction locks the stream and the stream for dead letters together.
+//!
+//! If the stream for dead letters cannot take an entry, the row stays, and the group tries again after [`RETRY_MS`]. Other
+//! groups do not wait.
+
+use std::sync::atomic::Ordering;
+
+use millstream_engine::pending::PendingEntry;
+use millstream_engine::policy::{actual_deliveries, is_rejected};
+use millstream_engine::stream::{Group, PolicyCounters};
+use millstream_engine::{Addition, Refusal};
+
+use crate::dead_letter::{self, Failure};
+use crate::txn::Txn;
+use crate::verbs::add;
+
+/// Maximum number of dead letters in one transaction.
+const ROWS_MAX: usize = 32;
+/// A transaction ends when its dead letters have this many bytes.
+const BYTES_MAX: usize = 64 << 10;
+/// How long a group waits after a failed attempt.
+const RETRY_MS: u64 = 1000;
+
+/// A group that has final rows.
+pub(super) struct DeadLetterWork {
+    group: Box<[u8]>,
+    /// The stream for the dead letters; `None` if the group has no delivery limit.
+    dead_letters: Option<Vec<u8>>,
+}
+
+impl DeadLetterWork {
+    /// Returns the first group of the stream that has final rows.
+    pub(super) fn find(txn: &Txn<'_>, key: &[u8]) -> Option<DeadLetterWork> {
+        let stream = txn.stream(key).ok().flatten()?;
+        let has_final = |group: &Group| !stream.query_final(group, txn.now_ms(), 1).is_empty();
+        let (name, _) = stream.groups().find(|(_, group)| group.rules().is_some() && has_final(group))?;
+        Self::of(txn, key, name)
+    }
+
+    fn of(txn: &Txn<'_>, key: &[u8], group: &[u8]) -> Option<DeadLetterWork> {
+        let rules = txn.group(key, group).ok().flatten()?.rules()?;
+        let named = || rules.dead_letters.as_ref().map(|key| key.to_vec());
+        let dead_letters = || named().unwrap_or_else(|| dead_letter::default_stream(key));
+        Some(DeadLetterWork { group: group.into(), dead_letters: rules.has_limit().then(dead_letters) })
+    }
+
+    /// Returns the keys that must be locked.
+    pub(super) fn keys<'k>(&'k self, key: &'k [u8]) -> impl Iterator<Item = &'k [u8]> {
+        [key].into_iter().chain(self.dead_letters.as_deref())
+    }
+
+    /// Dead-letters or removes some final rows of the group.
+    pub(super) fn run(&self, txn: &mut Txn<'_>, key: &[u8]) {
+        // Other transactions may have changed the group, or its policy, since the group was found.
+        let is_current =
+            Self::of(txn, key, &self.group).is_some_and(|now| now.dead_letters == self.dead_letters);
+        let Ok((stream, group)) = txn.existing_group(key, &self.group) else { return };
+        if !is_current {
+            return;
+        }
+        let rows = stream.query_final(group, txn.now_ms(), ROWS_MAX);
+        let Some(dead_letters) = &self.dead_letters else {
+            let ids: Vec<_> = rows.iter().map(|row| row.id).collect();
+            let removed = txn.acknowledge(key, &self.group, &ids).unwrap_or(0);
+            self.count(txn, key, |counters| counters.gone.fetch_add(removed, Ordering::Relaxed));
+            return;
+        };
+        let mut bytes = 0;
+        for row in rows {
+            match self.move_row(txn, key, dead_letters, &row) {
+                Ok(added) => bytes += added,
+                Err(error) => {
+                    let retry_at_ms = txn.now_ms().saturating_add(RETRY_MS);
+                    self.count(txn, key, |counters| counters.note_error(&error, retry_at_ms));
+                    txn.store().duties.dead_letter_errors.fetch_add(1, Ordering::Relaxed);
+                    return;
+                }
+            }
+            if bytes >= BYTES_MAX {
+                return;
+            }
+        }
+    }
+
+    /// Adds the dead letter of a row and acknowledges the row. Returns the bytes of the dead letter.
+    fn move_row(
+        &self,
+        txn: &mut Txn<'_>,
+        key: &[u8],
+        dead_letters: &[u8],
+        row: &PendingEntry,
+    ) -> Result<usize, String> {
+        let refused = |refusal: Refusal| format!("{}: {refusal}", dead_letters.escape_ascii());
+        if dead_letters == key {
+            return Err(refused(Refusal::DeadLettersToItself));
+        }
+        let (stream, group) = txn.existing_group(key, &self.group).map_err(refused)?;
+        let entry = stream.get(row.id);
+        let failure = Failure {
+            stream: key,
+            id: row.id.to_string(),
+            group: &self.group,
+            consumer: group.owner_name(row.consumer),
+            deliveries: actual_deliveries(row.deliveries),
+            reason: match &entry {
+                None => dead_letter::PAYLOAD_GONE,
+                Some(_) if is_rejected(row.deliveries) => dead_letter::REJECTED,
+                Some(_) => dead_letter::MAX_DELIVERIES,
+            },
+            first_seen_ms: row.id.ms,
+            dead_at_ms: txn.now_ms(),
+        };
+        let fields = failure.fields(entry.as_ref());
+        let bytes = fields.iter().map(Vec::len).sum();
+        txn.store().check_writable(bytes as u64).map_err(|error| error.to_string())?;
+        let fields: Vec<&[u8]> = fields.iter().map(Vec::as_slice).collect();
+        let is_gone = entry.is_none();
+        add(txn, dead_letters, &Addition::new(&fields)).map_err(refused)?;
+        txn.acknowledge(key, &self.group, &[row.id]).map_err(refused)?;
+        self.count(txn, key, |counters| {
+            counters.dead_lettered.fetch_add(1, Ordering::Relaxed);
+            counters.gone.fetch_add(u64::from(is_gone), Ordering::Relaxed);
+        });
+        txn.store().duties.dead_lettered.fetch_add(1, Ordering::Relaxed);
+        Ok(bytes)
+    }
+
+    fn count<T>(&self, txn: &Txn<'_>, key: &[u8], add: impl FnOnce(&PolicyCounters) -> T) {
+        let group = txn.group(key, &self.group).ok().flatten();
+        if let Some(counters) = group.and_then(Group::policy_counters) {
+            add(counters);
+        }
+    }
+}
