@@ -16,6 +16,7 @@ use crate::verbs::{
     ReturnedEntry, SetPolicy, Verb, add,
 };
 
+mod history;
 mod limits;
 
 const KEY: &[u8] = b"s";

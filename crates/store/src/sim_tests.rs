@@ -8,6 +8,7 @@
 //! `MILLSTREAM_CRASH_SEEDS=n` runs the episodes of seeds 1 to n, `MILLSTREAM_CRASH_SEEDS=m-n` those of seeds m to n. A
 //! failure prints its seed, which determines the episode.
 
+mod dead_letters;
 mod episode;
 pub(crate) mod planted;
 pub(crate) mod random;

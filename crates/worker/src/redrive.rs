@@ -186,6 +186,7 @@ pub async fn redrive(
                 None => progress.foreign += 1,
             }
         }
+        count_redrives(backend, &mut matching).await;
         let mut rest = matching.as_slice();
         loop {
             let remaining =
@@ -367,21 +368,49 @@ async fn add_to_stream(
 /// Returns how often each message was redriven: the greater of its `dlq.redrives` field and
 /// the number of its redrive keys in the store.
 pub(crate) async fn redrive_counts(backend: &dyn Backend, messages: &[&Message]) -> Result<Vec<u64>, Error> {
-    let key = |message: &Message, n| {
+    let keys = |message: &&Message, n| {
         names::redrive_key(&message.stream, &message.group, &message.id.to_string(), n)
     };
+    let remembered = remembered_redrives(backend, messages, keys).await?;
+    let counts = messages.iter().zip(remembered);
+    Ok(counts.map(|(message, remembered)| remembered.max(dead_letter::redrives_in(message))).collect())
+}
+
+/// Raises the number of redrives of each dead letter to the number that the store remembers.
+///
+/// A server that dead-letters entries by itself knows only the field of the entry, and a redrive to the group alone adds
+/// no field. If the store cannot be asked, for example because the user has no permission, the numbers stay as they are.
+pub async fn count_redrives(backend: &dyn Backend, dead_letters: &mut [DeadLetter]) {
+    let mut known: Vec<&mut DeadLetter> =
+        dead_letters.iter_mut().filter(|dead_letter| !dead_letter.is_foreign).collect();
+    let key = |dead_letter: &&mut DeadLetter, n| {
+        let origin = dead_letter.origin.map(|id| id.to_string()).unwrap_or_default();
+        names::redrive_key(&dead_letter.stream, &dead_letter.group, &origin, n)
+    };
+    if let Ok(remembered) = remembered_redrives(backend, &known, key).await {
+        for (dead_letter, remembered) in known.iter_mut().zip(remembered) {
+            dead_letter.redrives = dead_letter.redrives.max(remembered);
+        }
+    }
+}
+
+/// Returns how many redrives of each item the store remembers. `key` returns the key of the `n`-th.
+async fn remembered_redrives<T>(
+    backend: &dyn Backend,
+    items: &[T],
+    key: impl Fn(&T, u64) -> String,
+) -> Result<Vec<u64>, Error> {
     // Most messages were never redriven, so first check only one key for each.
-    let first: Vec<String> = messages.iter().map(|message| key(message, 1)).collect();
+    let first: Vec<String> = items.iter().map(|item| key(item, 1)).collect();
     let redriven = backend.seen(&first).await?;
-    let mut counts = Vec::with_capacity(messages.len());
-    for (message, was_redriven) in messages.iter().zip(redriven) {
-        let remembered = if was_redriven {
-            let keys: Vec<String> = (1..=REDRIVES_COUNTED_MAX).map(|n| key(message, n)).collect();
+    let mut counts = Vec::with_capacity(items.len());
+    for (item, was_redriven) in items.iter().zip(redriven) {
+        counts.push(if was_redriven {
+            let keys: Vec<String> = (1..=REDRIVES_COUNTED_MAX).map(|n| key(item, n)).collect();
             backend.seen(&keys).await?.iter().take_while(|seen| **seen).count() as u64
         } else {
             0
-        };
-        counts.push(remembered.max(dead_letter::redrives_in(message)));
+        });
     }
     Ok(counts)
 }

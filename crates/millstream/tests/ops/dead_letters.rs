@@ -263,3 +263,28 @@ fn an_interrupted_redrive_reports_its_progress() {
         "{output}"
     );
 }
+
+#[test]
+fn dlq_commands_work_on_dead_letters_that_the_server_wrote() {
+    let store = TestStore::empty(&[]);
+    store.call(&["XADD", "orders", "1-1", "item", "book"]);
+    store.call(&["XGROUP", "CREATE", "orders", "billing", "0"]);
+    store.call(&["XPOLICY", "SET", "orders", "GROUP", "billing", "LEASE", "600000", "MAXDELIVER", "1"]);
+    for redrives in 0..3 {
+        store.call(&["XREADGROUP", "GROUP", "billing", "worker-1", "STREAMS", "orders", ">"]);
+        store.call(&["XNACK", "orders", "billing", "FATAL", "IDS", "1", "1-1"]);
+        // The server writes the dead letter by itself.
+        store.call(&["XREAD", "BLOCK", "10000", "STREAMS", "{orders}:dlq", "0-0"]);
+        let listed = dead_letters(&store, &["--reason", "rejected"]);
+        assert_eq!(listed.len(), 1, "round {redrives}: {listed:?}");
+        let shown = store.run(&["dlq", "show", "orders", "1-1", "--json"]).ok().json();
+        for dead_letter in [&listed[0], &shown] {
+            assert_eq!(dead_letter["redrives"], json!(redrives), "the redrives to the group alone count too");
+            assert_eq!((&dead_letter["deliveries"], &dead_letter["group"]), (&json!(1), &json!("billing")));
+            assert_eq!(dead_letter["fields"], json!({"item": "book"}));
+        }
+        store.run(&["dlq", "redrive", "orders"]).ok();
+        assert_eq!(dead_letters(&store, &[]), [Value::Null; 0]);
+    }
+    store.run(&["dlq", "ls", "orders"]).ok();
+}

@@ -14,13 +14,13 @@ use millstream_engine::stream::{EntryRef, IdRange, PriorDelivery};
 use millstream_engine::{Exactness, References, Trim, TrimBy, TrimLimit};
 use std::ops::ControlFlow;
 
-const DEFAULT: &[u8] = b"{s}:dlq";
+pub(super) const DEFAULT: &[u8] = b"{s}:dlq";
 
-fn limit(lease_ms: u64, max_deliveries: u64) -> Policy {
+pub(super) fn limit(lease_ms: u64, max_deliveries: u64) -> Policy {
     Policy { max_deliveries: Some(max_deliveries), ..lease(lease_ms) }
 }
 
-fn id(seq: u64) -> StreamId {
+pub(super) fn id(seq: u64) -> StreamId {
     StreamId::new(1000, seq)
 }
 
@@ -43,7 +43,7 @@ impl PolicyFixture {
     }
 
     /// Returns the values of a field of all dead letters.
-    fn dead(&self, key: &[u8], field: &str) -> Vec<String> {
+    pub(super) fn dead(&self, key: &[u8], field: &str) -> Vec<String> {
         let value = |texts: Texts| texts.into_iter().find(|(name, _)| name == field).map(|(_, value)| value);
         self.dead_letters(key).into_iter().filter_map(value).collect()
     }
@@ -113,7 +113,7 @@ impl PolicyFixture {
     }
 }
 
-fn path(consumer: &str) -> ConsumerPath {
+pub(super) fn path(consumer: &str) -> ConsumerPath {
     ConsumerPath { key: KEY.into(), group: GROUP.into(), consumer: consumer.into() }
 }
 

@@ -52,10 +52,13 @@ pub(crate) enum Bug {
     RearrangementCountedEarly,
     LoggedAfterUnlock,
     TransactionSplit,
+    TransactionSplitBySync,
     ConsumerCreationNotLogged,
     NoackDeliveryNotLogged,
     OtherFieldNamesIgnored,
     DeliveryOutOfOrder,
+    AckNotLogged,
+    AppendNotLogged,
     ReplyBeforeSync,
 }
 
@@ -76,7 +79,7 @@ impl Bug {
     ];
 
     /// Bugs of the rest of the store.
-    pub(crate) const OF_STORE: [Bug; 22] = [
+    pub(crate) const OF_STORE: [Bug; 25] = [
         Bug::PendingNotInSnapshot,
         Bug::ReleasedNotInSnapshot,
         Bug::DueTimesNotInSnapshot,
@@ -94,10 +97,13 @@ impl Bug {
         Bug::RearrangementCountedEarly,
         Bug::LoggedAfterUnlock,
         Bug::TransactionSplit,
+        Bug::TransactionSplitBySync,
         Bug::ConsumerCreationNotLogged,
         Bug::NoackDeliveryNotLogged,
         Bug::OtherFieldNamesIgnored,
         Bug::DeliveryOutOfOrder,
+        Bug::AckNotLogged,
+        Bug::AppendNotLogged,
         Bug::ReplyBeforeSync,
     ];
 
@@ -148,12 +154,17 @@ impl Bug {
             }
             Bug::LoggedAfterUnlock => "a record is appended after its locks are released, out of order",
             Bug::TransactionSplit => "each change of a transaction becomes a separate record",
+            Bug::TransactionSplitBySync => {
+                "each change of a transaction becomes a separate record, and is synced on its own"
+            }
             Bug::ConsumerCreationNotLogged => "the creation of a consumer is not logged",
             Bug::NoackDeliveryNotLogged => "deliveries with NOACK are not logged",
             Bug::OtherFieldNamesIgnored => {
                 "an entry is logged with the field names of the entry before it although its own differ"
             }
             Bug::DeliveryOutOfOrder => "a delivery is logged after an entry that was added later",
+            Bug::AckNotLogged => "acknowledgements are not logged",
+            Bug::AppendNotLogged => "added entries are not logged",
             Bug::ReplyBeforeSync => "replies do not wait for the sync",
         }
     }
@@ -176,6 +187,13 @@ pub(crate) fn append(log: &Log, record: &[u8]) {
         Some(Bug::LoggedAfterUnlock) => append_late(log, record),
         Some(Bug::TransactionSplit) => {
             changes_of(record, &mut |_| true).iter().for_each(|change| crate::record::append(log, change));
+        }
+        Some(Bug::TransactionSplitBySync) => {
+            for change in changes_of(record, &mut |_| true) {
+                crate::record::append(log, &change);
+                // Another thread can sync between two records. If the disk fails, the episode finds out.
+                let _ = log.commit();
+            }
         }
         Some(Bug::DeliveryOutOfOrder) => {
             let mut changes = changes_of(record, &mut |_| true);
@@ -217,6 +235,8 @@ fn append_some(log: &Log, changes: &[Vec<u8>]) {
 fn hides(bug: Bug, effect: &StreamEffect<'_>) -> bool {
     match effect {
         StreamEffect::Repeat => bug == Bug::RepeatNotLogged,
+        StreamEffect::Ack { .. } => bug == Bug::AckNotLogged,
+        StreamEffect::Append { .. } => bug == Bug::AppendNotLogged,
         StreamEffect::Forget { .. } => bug == Bug::PendingRemovalNotLogged,
         StreamEffect::ConsumerCreate { .. } => bug == Bug::ConsumerCreationNotLogged,
         StreamEffect::Deliver { pending: false, .. } => bug == Bug::NoackDeliveryNotLogged,

@@ -10,7 +10,7 @@ use clap::{Args, Subcommand};
 use millstream_worker::Admin;
 use millstream_worker::backend::{Range, StreamId, StreamInfo};
 use millstream_worker::dead_letter::DeadLetter;
-use millstream_worker::redrive::Filter;
+use millstream_worker::redrive::{Filter, count_redrives};
 use serde_json::{Value, json};
 
 use self::select::{DeadLetterSource, DeadLetterStream, Selection};
@@ -149,6 +149,7 @@ impl DlqListArgs {
             (found.len() as u64) < limit
         })
         .await?;
+        count_redrives(&*backend, &mut found).await;
         if common.json {
             return print_json(&found.iter().map(to_json::dead_letter).collect());
         }
@@ -205,7 +206,8 @@ async fn show(
 ) -> Result<(), Failure> {
     let backend = common.connect().await?;
     let source = dlq.find(&*backend, stream, &Selection::default()).await?;
-    let dead_letter = find_dead_letter(&*backend, &source, id).await?;
+    let mut dead_letter = find_dead_letter(&*backend, &source, id).await?;
+    count_redrives(&*backend, std::slice::from_mut(&mut dead_letter)).await;
     if common.json {
         print_json(&to_json::dead_letter(&dead_letter))
     } else {
