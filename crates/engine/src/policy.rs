@@ -224,7 +224,7 @@ impl Policy {
         PolicyField::ALL.into_iter().filter_map(|field| Some((field, self.get(field)?)))
     }
 
-    fn number(&self, field: PolicyField) -> Option<u64> {
+    pub(crate) fn number(&self, field: PolicyField) -> Option<u64> {
         match field {
             PolicyField::Lease => self.lease_ms,
             PolicyField::MaxDeliver => self.max_deliveries,

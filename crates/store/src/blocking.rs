@@ -25,6 +25,7 @@ use millstream_engine::{Stream, Value};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
+use crate::dbkey::DbKeyRef;
 use crate::queues::{BlockedReader, Interest, Queue, QueueId, QueueName};
 use crate::store::Store;
 use crate::txn::Txn;
@@ -78,7 +79,8 @@ impl Txn<'_> {
         let number = self.store().reader_numbers.fetch_add(1, Ordering::Relaxed);
         let queues = interests.iter().map(|(key, interest)| self.queue_for(key, interest)).collect();
         let command: BlockedCommand = Mutex::new(Box::new(command));
-        let reader: Arc<BlockedReader> = Arc::new(BlockedReader { number, queues, command });
+        let consumer = interests.first().and_then(|(_, interest)| interest.consumer().cloned());
+        let reader: Arc<BlockedReader> = Arc::new(BlockedReader { number, consumer, queues, command });
         for (id, (_, interest)) in reader.queues.iter().zip(interests) {
             self.shard_at_mut(id.shard).blocked.join(id.queue, interest, &reader);
         }
@@ -121,6 +123,11 @@ impl Txn<'_> {
             }
         }
         retry_at_ms
+    }
+
+    /// Returns the consumers of a group whose reads are blocked. A consumer can occur more than once.
+    pub(crate) fn waiting_consumers(&self, key: &[u8], group: &[u8]) -> impl Iterator<Item = &[u8]> {
+        self.shard(key).blocked.consumers_of(DbKeyRef { db: self.db(), key }, group)
     }
 
     /// Returns the number of keys in the locked shards that readers are blocked on.
@@ -346,10 +353,10 @@ mod tests {
         /// Blocks a reader that wants one entry. If `claims` is given, the reader also claims entries that have been
         /// idle for that many milliseconds.
         fn block_reader(&self, name: &'static str, claims: Option<u64>) -> BlockedToken {
-            let group = Box::from(GROUP);
+            let (group, consumer) = (Box::from(GROUP), Arc::from(name.as_bytes()));
             let interest = match claims {
-                Some(min_idle_ms) => Interest::Claim { group, min_idle_ms },
-                None => Interest::Group(group),
+                Some(min_idle_ms) => Interest::Claim { group, consumer, min_idle_ms },
+                None => Interest::Group { group, consumer },
             };
             let served = Arc::clone(&self.served);
             let again = move |txn: &mut Txn<'_>| {
@@ -549,7 +556,7 @@ mod tests {
         let start = GroupStart::Last;
         let mut create = GroupCreate { key: KEY, group: GROUP, start, make_stream: true, entries_read: None };
         create.run(&mut txn).unwrap();
-        let group = Interest::Group(GROUP.into());
+        let group = Interest::Group { group: GROUP.into(), consumer: Arc::default() };
         for (key, interest) in [(&b"a"[..], Interest::Entries), (b"b", Interest::List), (KEY, group)] {
             txn.block(&[(key.into(), interest)], |_| ServeResult::StillBlocked);
         }

@@ -1,17 +1,21 @@
 //! Duties: what streams do at their times, without a request. The timekeeper does them, in transactions of bounded
 //! size whose outcomes are in the log. Replay does not repeat a duty, and never looks at a clock.
 
+mod consumers;
 mod dead_letters;
+mod retention;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use millstream_engine::stream::Look;
 use millstream_engine::{Refusal, Value};
 
 use dead_letters::DeadLetterWork;
 
 use crate::dbkey::DbKey;
 use crate::priority::TimeSlices;
+use crate::schedule::phase_of;
 use crate::store::Store;
 use crate::txn::Txn;
 use crate::verbs::promote_due;
@@ -40,7 +44,7 @@ pub struct DelayedStats {
     pub refused: u64,
 }
 
-/// What the policies of all groups have done since the store was opened.
+/// What the policies of all streams and groups have done since the store was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PolicyStats {
     /// Number of pending entries that plain reads got again.
@@ -49,6 +53,12 @@ pub struct PolicyStats {
     pub dead_lettered: u64,
     /// Number of failed attempts to dead-letter an entry.
     pub dead_letter_errors: u64,
+    /// Number of entries that retention has removed.
+    pub trimmed: u64,
+    /// Number of consumers that have left because of CONSUMERTTL.
+    pub consumers_removed: u64,
+    /// The longest time that a duty was late, in milliseconds. The time during which the store was closed does not count.
+    pub late_ms_max: u64,
 }
 
 impl Store {
@@ -67,8 +77,8 @@ impl Store {
             is_due = false;
             // One stream of each shard after the other, so that one with many duties does not delay the others.
             for shard in 0..self.shard_count() {
-                if let Some(at) = self.due_stream(shard) {
-                    self.run_duties_of(&at, &mut slices);
+                if let Some((since_ms, at)) = self.due_stream(shard) {
+                    self.run_duties_of(&at, since_ms, &mut slices);
                     is_due = true;
                 }
             }
@@ -81,21 +91,30 @@ impl Store {
         is_due
     }
 
-    fn due_stream(&self, shard: usize) -> Option<DbKey> {
+    fn due_stream(&self, shard: usize) -> Option<(u64, DbKey)> {
         self.shard(shard).lock().schedule.due(self.now_ms())
     }
 
-    /// Does a slice of each kind of duty of a stream, and puts the stream into the schedule again.
-    fn run_duties_of(&self, at: &DbKey, slices: &mut TimeSlices) {
-        let mut txn = Txn::of_shard(self, at.db, self.now_ms(), self.shard_of(&at.key));
-        self.promote(&mut txn, &at.key);
-        if let Some(work) = DeadLetterWork::find(&txn, &at.key) {
+    /// Does a slice of each kind of duty of a stream that has something to do since this time, and puts the stream into
+    /// the schedule again.
+    fn run_duties_of(&self, at: &DbKey, since_ms: u64, slices: &mut TimeSlices) {
+        let DbKey { db, key } = at;
+        let mut txn = Txn::of_shard(self, *db, self.now_ms(), self.shard_of(key));
+        txn.expire(key);
+        self.duties.note_late(since_ms, txn.now_ms());
+        self.promote(&mut txn, key);
+        let look = Look { since_ms, now_ms: txn.now_ms(), phase: phase_of(key) };
+        let has_more = [retention::step(&mut txn, key, look), consumers::step(&mut txn, key, look)];
+        if let Some(work) = DeadLetterWork::find(&txn, key) {
             txn.finish_fairly();
             slices.pause();
-            txn = self.lock(at.db, work.keys(&at.key), self.now_ms());
-            work.run(&mut txn, &at.key);
+            txn = self.lock(*db, work.keys(key), self.now_ms());
+            work.run(&mut txn, key);
         }
-        txn.schedule(at.db, &at.key);
+        match has_more.contains(&true) {
+            true => txn.schedule_next_turn(*db, key),
+            false => txn.schedule_after_look(*db, key),
+        }
         txn.finish_fairly();
         slices.pause();
     }
@@ -103,12 +122,11 @@ impl Store {
     /// Adds delayed entries that are due to their stream.
     fn promote(&self, txn: &mut Txn<'_>, key: &[u8]) {
         let Ok(Some(due_ms)) = txn.stream(key).map(|stream| stream?.next_promotion_ms()) else { return };
-        let (counters, now_ms) = (&self.duties, txn.now_ms());
+        let counters = &self.duties;
         match promote_due(txn, key, PROMOTIONS_MAX) {
             Ok(0) => {}
             Ok(count) => {
-                let due_ms = due_ms.max(counters.since_ms.load(Ordering::Relaxed));
-                counters.late_ms_max.fetch_max(now_ms.saturating_sub(due_ms), Ordering::Relaxed);
+                counters.note_late(due_ms, txn.now_ms());
                 counters.promoted.fetch_add(count, Ordering::Relaxed);
             }
             Err(Refusal::IdsExhausted) => _ = counters.promotions_refused.fetch_add(1, Ordering::Relaxed),
@@ -116,13 +134,16 @@ impl Store {
         }
     }
 
-    /// Returns what the policies of all groups have done.
+    /// Returns what the policies of all streams and groups have done.
     pub fn policy_stats(&self) -> PolicyStats {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         PolicyStats {
             redelivered: count(&self.duties.redelivered),
             dead_lettered: count(&self.duties.dead_lettered),
             dead_letter_errors: count(&self.duties.dead_letter_errors),
+            trimmed: count(&self.duties.trimmed),
+            consumers_removed: count(&self.duties.consumers_removed),
+            late_ms_max: count(&self.duties.late_ms_max),
         }
     }
 
@@ -149,6 +170,13 @@ impl Store {
             }
         }
         stats
+    }
+}
+
+impl Txn<'_> {
+    /// Returns when the next stream of the locked shards has something to do, in Unix milliseconds.
+    pub fn next_duty_ms(&self) -> Option<u64> {
+        self.shards().filter_map(|shard| shard.schedule.earliest_ms()).min()
     }
 }
 

@@ -1,6 +1,6 @@
 //! Counts what the duties of streams have done since the store was opened.
 
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What the duties of all streams have done.
 #[derive(Default)]
@@ -9,7 +9,7 @@ pub(crate) struct DutyCounters {
     pub(crate) since_ms: AtomicU64,
     /// Number of delayed entries that were added to their streams.
     pub(crate) promoted: AtomicU64,
-    /// The longest time that one of them was late.
+    /// The longest time that a duty was late.
     pub(crate) late_ms_max: AtomicU64,
     /// How often delayed entries could not be added, because their stream had no ids left.
     pub(crate) promotions_refused: AtomicU64,
@@ -19,4 +19,16 @@ pub(crate) struct DutyCounters {
     pub(crate) dead_lettered: AtomicU64,
     /// Number of failed attempts to dead-letter an entry.
     pub(crate) dead_letter_errors: AtomicU64,
+    /// Number of entries that retention has removed.
+    pub(crate) trimmed: AtomicU64,
+    /// Number of consumers that have left because of CONSUMERTTL.
+    pub(crate) consumers_removed: AtomicU64,
+}
+
+impl DutyCounters {
+    /// Notes that a duty is done now that was due at another time.
+    pub(crate) fn note_late(&self, due_ms: u64, now_ms: u64) {
+        let due_ms = due_ms.max(self.since_ms.load(Ordering::Relaxed));
+        self.late_ms_max.fetch_max(now_ms.saturating_sub(due_ms), Ordering::Relaxed);
+    }
 }

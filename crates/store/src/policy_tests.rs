@@ -16,8 +16,10 @@ use crate::verbs::{
     ReturnedEntry, SetPolicy, Verb, add,
 };
 
+mod consumers;
 mod history;
 mod limits;
+mod retention;
 
 const KEY: &[u8] = b"s";
 const GROUP: &[u8] = b"g";

@@ -25,12 +25,19 @@ pub enum Interest {
     /// New entries of a stream.
     Entries,
     /// Entries that this group has not delivered yet.
-    Group(Box<[u8]>),
+    Group {
+        /// The group.
+        group: Box<[u8]>,
+        /// The consumer that reads.
+        consumer: Arc<[u8]>,
+    },
     /// Entries that this group has not delivered yet, and pending entries that were released or have been idle for at
     /// least `min_idle_ms`.
     Claim {
         /// The group.
         group: Box<[u8]>,
+        /// The consumer that reads.
+        consumer: Arc<[u8]>,
         /// Minimum idle time in milliseconds.
         min_idle_ms: u64,
     },
@@ -46,6 +53,8 @@ pub type Interests = SmallVec<[(Box<[u8]>, Interest); 1]>;
 pub(crate) struct BlockedReader<C: ?Sized = dyn Any + Send + Sync> {
     /// Readers are served in ascending order of this number.
     pub(crate) number: u64,
+    /// The consumer that reads, in the queue of a group.
+    pub(crate) consumer: Option<Arc<[u8]>>,
     /// The queues that it joined. It may have left them already.
     pub(crate) queues: SmallVec<[QueueId; 1]>,
     pub(crate) command: C,
@@ -104,8 +113,16 @@ impl Interest {
     fn queue(&self) -> QueueNameRef<'_> {
         match self {
             Interest::Entries => QueueNameRef::Entries,
-            Interest::Group(group) | Interest::Claim { group, .. } => QueueNameRef::Group(group),
+            Interest::Group { group, .. } | Interest::Claim { group, .. } => QueueNameRef::Group(group),
             Interest::List => QueueNameRef::List,
+        }
+    }
+
+    /// Returns the consumer that reads; `None` if the reader does not read as a consumer.
+    pub(crate) fn consumer(&self) -> Option<&Arc<[u8]>> {
+        match self {
+            Interest::Group { consumer, .. } | Interest::Claim { consumer, .. } => Some(consumer),
+            Interest::Entries | Interest::List => None,
         }
     }
 }
@@ -164,6 +181,11 @@ impl Queue {
     /// Returns when the readers that claim must be served, in Unix milliseconds.
     pub(crate) fn wake_at_ms(&self) -> Option<u64> {
         self.wake_at_ms
+    }
+
+    /// Returns the consumers that the readers of the queue read as.
+    fn consumers(&self) -> impl Iterator<Item = &[u8]> {
+        self.readers.iter().filter_map(|(_, reader)| reader.as_ref()?.consumer.as_deref())
     }
 
     /// Returns the number of the reader that joined last. It may have left.
@@ -260,6 +282,12 @@ impl BlockedReaders {
     /// Returns the numbers of a key's queues.
     pub(crate) fn numbers_of(&self, db: u32, key: &[u8]) -> SmallVec<[usize; 4]> {
         self.numbers.get(&DbKeyRef { db, key }).into_iter().flat_map(HashMap::values).copied().collect()
+    }
+
+    /// Returns the consumers of a group whose reads are blocked. A consumer can occur more than once.
+    pub(crate) fn consumers_of(&self, at: DbKeyRef<'_>, group: &[u8]) -> impl Iterator<Item = &[u8]> {
+        let number = self.numbers.get(&at).and_then(|queues| queues.get(&QueueNameRef::Group(group)));
+        number.into_iter().flat_map(|number| self.queues[*number].consumers())
     }
 
     pub(crate) fn queue(&self, number: usize) -> &Queue {
@@ -364,7 +392,7 @@ mod tests {
     use crate::codec::generate::CodecRandom;
 
     fn reader(number: u64) -> Arc<BlockedReader> {
-        Arc::new(BlockedReader { number, queues: SmallVec::new(), command: () })
+        Arc::new(BlockedReader { number, consumer: None, queues: SmallVec::new(), command: () })
     }
 
     #[test]

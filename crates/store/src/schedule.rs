@@ -12,26 +12,50 @@ use crate::dbkey::{DbKey, DbKeyMap, DbKeyRef};
 #[derive(Default)]
 pub(crate) struct Schedule {
     by_time: BTreeSet<(u64, DbKey)>,
-    times: DbKeyMap<u64>,
+    times: DbKeyMap<ScheduledTime>,
+}
+
+/// The times of a stream, in Unix milliseconds.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct ScheduledTime {
+    /// When the timekeeper looks at the stream.
+    at_ms: u64,
+    /// Since when it has something to do: `at_ms`, or earlier if it takes several turns.
+    since_ms: u64,
 }
 
 impl Schedule {
     /// Sets when a stream has something to do, in Unix milliseconds; `None` removes it. Returns whether it has to do
     /// something earlier than all streams before.
     pub(crate) fn set(&mut self, db: u32, key: &[u8], at_ms: Option<u64>) -> bool {
+        self.put(DbKeyRef { db, key }, at_ms.map(|at_ms| ScheduledTime { at_ms, since_ms: at_ms }))
+    }
+
+    /// Lets a stream that has more to do take its next turn at this time, in Unix milliseconds.
+    pub(crate) fn set_next_turn(&mut self, db: u32, key: &[u8], at_ms: u64) {
         let place = DbKeyRef { db, key };
-        if self.times.get(&place).copied() == at_ms {
+        if let Some(before) = self.times.get(&place).copied() {
+            self.put(place, Some(ScheduledTime { at_ms, ..before }));
+        }
+    }
+
+    fn put(&mut self, place: DbKeyRef<'_>, time: Option<ScheduledTime>) -> bool {
+        if self.times.get(&place).copied() == time {
             return false;
         }
         let earliest_ms = self.earliest_ms();
-        if let Some((place, before_ms)) = self.times.remove_entry(&place) {
-            self.by_time.remove(&(before_ms, place));
+        if let Some((place, before)) = self.times.remove_entry(&place) {
+            self.by_time.remove(&(before.at_ms, place));
         }
-        if let Some(at_ms) = at_ms {
-            self.by_time.insert((at_ms, place.into()));
-            self.times.insert(place.into(), at_ms);
-        }
-        at_ms.is_some_and(|at_ms| earliest_ms.is_none_or(|earliest_ms| at_ms < earliest_ms))
+        let Some(time) = time else { return false };
+        self.by_time.insert((time.at_ms, place.into()));
+        self.times.insert(place.into(), time);
+        earliest_ms.is_none_or(|earliest_ms| time.at_ms < earliest_ms)
+    }
+
+    /// Returns when the timekeeper looks at a stream, in Unix milliseconds.
+    pub(crate) fn time_of(&self, db: u32, key: &[u8]) -> Option<u64> {
+        self.times.get(&DbKeyRef { db, key }).map(|time| time.at_ms)
     }
 
     /// Returns the earliest time of a stream, in Unix milliseconds.
@@ -39,9 +63,10 @@ impl Schedule {
         self.by_time.first().map(|(at_ms, _)| *at_ms)
     }
 
-    /// Returns the stream with the earliest time, if that time has come.
-    pub(crate) fn due(&self, now_ms: u64) -> Option<DbKey> {
-        self.by_time.first().filter(|(at_ms, _)| *at_ms <= now_ms).map(|(_, place)| place.clone())
+    /// Returns the stream with the earliest time, if that time has come, and since when it has something to do.
+    pub(crate) fn due(&self, now_ms: u64) -> Option<(u64, DbKey)> {
+        let (_, place) = self.by_time.first().filter(|(at_ms, _)| *at_ms <= now_ms)?;
+        Some((self.times.get(place)?.since_ms, place.clone()))
     }
 
     /// Returns the streams that have something to do.
@@ -56,9 +81,11 @@ impl Schedule {
             db if db == b => a,
             db => db,
         };
-        let move_to = |(at_ms, place): (u64, DbKey)| (at_ms, DbKey { db: swapped(place.db), ..place });
-        self.by_time = std::mem::take(&mut self.by_time).into_iter().map(move_to).collect();
-        self.times = self.by_time.iter().map(|(at_ms, place)| (place.clone(), *at_ms)).collect();
+        let move_to = |place: DbKey| DbKey { db: swapped(place.db), ..place };
+        let by_time = std::mem::take(&mut self.by_time).into_iter();
+        self.by_time = by_time.map(|(at_ms, place)| (at_ms, move_to(place))).collect();
+        let times = std::mem::take(&mut self.times).into_iter();
+        self.times = times.map(|(place, time)| (move_to(place), time)).collect();
     }
 
     /// Removes all streams of a database.
@@ -68,12 +95,17 @@ impl Schedule {
     }
 }
 
+/// Returns the phase of a stream: the timekeeper looks at streams with different phases at different times.
+pub(crate) fn phase_of(key: &[u8]) -> u64 {
+    crc32fast::hash(key).into()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn due(schedule: &Schedule, now_ms: u64) -> Option<(u32, Vec<u8>)> {
-        schedule.due(now_ms).map(|place| (place.db, place.key.into_vec()))
+        schedule.due(now_ms).map(|(_, place)| (place.db, place.key.into_vec()))
     }
 
     #[test]
@@ -90,5 +122,21 @@ mod tests {
         assert_eq!(due(&schedule, 10), Some((0, b"b".to_vec())));
         schedule.clear(0);
         assert_eq!((schedule.earliest_ms(), schedule.times.len()), (None, 0));
+    }
+
+    #[test]
+    fn a_stream_with_more_to_do_takes_turns_and_keeps_its_time() {
+        let mut schedule = Schedule::default();
+        schedule.set(0, b"a", Some(10));
+        schedule.set(0, b"b", Some(12));
+        let due = |schedule: &Schedule| schedule.due(20).map(|(since_ms, at)| (since_ms, at.key.into_vec()));
+        assert_eq!(due(&schedule), Some((10, b"a".to_vec())));
+        schedule.set_next_turn(0, b"a", 20);
+        assert_eq!(due(&schedule), Some((12, b"b".to_vec())));
+        schedule.set(0, b"b", None);
+        schedule.swap(0, 1);
+        assert_eq!((due(&schedule), schedule.time_of(1, b"a")), (Some((10, b"a".to_vec())), Some(20)));
+        schedule.set_next_turn(1, b"b", 20);
+        assert_eq!(schedule.time_of(1, b"b"), None);
     }
 }

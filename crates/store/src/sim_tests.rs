@@ -12,6 +12,7 @@ mod dead_letters;
 mod episode;
 pub(crate) mod planted;
 pub(crate) mod random;
+mod retention;
 mod several_shards;
 mod table;
 mod work;

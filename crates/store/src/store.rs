@@ -100,6 +100,8 @@ pub struct Store {
     /// Number of keys that were removed because they had expired.
     pub(crate) expired: Arc<AtomicU64>,
     pub(crate) duties: DutyCounters,
+    /// When the store was opened, in Unix milliseconds.
+    opened_at_ms: u64,
 }
 
 impl Store {
@@ -114,6 +116,7 @@ impl Store {
             seed: options.seed,
             // With the same seed as the keyspaces, every shard would use only a fraction of its hash table.
             shard_hashing: Hashing::new(!options.seed),
+            opened_at_ms: options.clock.now_ms(),
             clock: options.clock,
             settings: Settings::new(),
             journal: None,
@@ -197,6 +200,12 @@ impl Store {
     /// Makes the store log its changes from now on.
     pub(crate) fn begin_journal(&mut self, journal: Arc<Journal>) {
         self.journal = Some(journal);
+        self.opened_at_ms = self.now_ms();
+    }
+
+    /// Returns when the store was opened, in Unix milliseconds.
+    pub(crate) fn opened_at_ms(&self) -> u64 {
+        self.opened_at_ms
     }
 
     /// Returns a shard by its number.

@@ -31,6 +31,7 @@ use crate::ready::ReadyKeys;
 use crate::record::Record;
 #[cfg(not(test))]
 use crate::record::append;
+use crate::schedule::phase_of;
 use crate::shard::Shard;
 #[cfg(test)]
 use crate::sim_tests::planted::append;
@@ -353,16 +354,32 @@ impl<'s> Txn<'s> {
     /// Puts the stream at `key` into the schedule, at the time of its next duty. Removes it if it has none.
     #[inline(never)]
     pub(crate) fn schedule(&mut self, db: u32, key: &[u8]) {
-        let next_ms = match self.shard(key).keys.get(db, key, self.now_ms) {
-            Some(Value::Stream(stream)) => stream.next_duty_ms(self.now_ms),
+        // If its time has come, the timekeeper is about to look at the stream, and must know since when.
+        let scheduled_ms = self.shard(key).schedule.time_of(db, key);
+        if scheduled_ms.is_none_or(|at_ms| at_ms > self.now_ms) {
+            self.schedule_after_look(db, key);
+        }
+    }
+
+    /// Like [`schedule`](Txn::schedule), after the timekeeper has looked at the stream.
+    pub(crate) fn schedule_after_look(&mut self, db: u32, key: &[u8]) {
+        let now_ms = self.now_ms;
+        let next_ms = match self.shard(key).keys.get(db, key, now_ms) {
+            Some(Value::Stream(stream)) => stream.next_duty_ms(now_ms, phase_of(key)),
             _ => None,
         };
         // A duty that is late takes its turn after those of other streams.
-        let next_ms = next_ms.map(|at_ms| at_ms.max(self.now_ms));
+        let next_ms = next_ms.map(|at_ms| at_ms.max(now_ms));
         let is_earlier = self.locked.shard_mut(key).schedule.set(db, key, next_ms);
         if let Some(at_ms) = next_ms.filter(|_| is_earlier) {
-            self.store().timers.work_in(at_ms.saturating_sub(self.now_ms));
+            self.store().timers.work_in(at_ms - now_ms);
         }
+    }
+
+    /// Lets the timekeeper look at a stream again after its turn, because there is more to do.
+    pub(crate) fn schedule_next_turn(&mut self, db: u32, key: &[u8]) {
+        let now_ms = self.now_ms;
+        self.locked.shard_mut(key).schedule.set_next_turn(db, key, now_ms);
     }
 
     /// Sets a key to a value that recovery has read from disk.

@@ -315,6 +315,14 @@ impl Keyspace {
         Ok(stream.acknowledge(group, ids))
     }
 
+    /// Counts entries that retention has removed from the stream at `key`.
+    pub fn count_trimmed(&mut self, db: u32, key: &[u8], count: u64) {
+        let at = self.find_including_expired(db, key);
+        if let Some(stream) = at.and_then(|at| self.stream_at(at)) {
+            stream.count_trimmed(count);
+        }
+    }
+
     #[inline(never)]
     fn create(&mut self, db: u32, key: &[u8], effect: &Effect<'_>, limits: BlockLimits) {
         let Some(mut value) = Value::created_by(effect) else { return };

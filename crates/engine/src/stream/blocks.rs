@@ -67,6 +67,14 @@ impl<'a> AnyBlock<'a> {
         }
     }
 
+    /// Returns the memory of the block.
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            AnyBlock::Sealed(block) => block.memory_bytes(),
+            AnyBlock::Open(block) => block.heap_bytes(),
+        }
+    }
+
     /// Returns the id of the last entry ever written.
     pub(super) fn last_id(&self) -> StreamId {
         match self {
@@ -269,6 +277,13 @@ impl Blocks {
         gone + self.remove(self.first_number, |block| block.delete_through(last))
     }
 
+    /// Returns the last id of the blocks that [`cut_through`](Blocks::cut_through) removes.
+    pub(super) fn end_of_cut(&self, last: StreamId) -> Option<StreamId> {
+        let count = self.sealed.count_through(last);
+        let ends = (count.saturating_sub(2)..count).rev().filter_map(|index| self.sealed.get(index));
+        ends.map(SealedBlock::last_id).find(|end| *end <= last)
+    }
+
     /// Removes the sealed blocks that end at or before `last`. Returns how many live entries they had, and
     /// the removed blocks in a `Blocks` of which only `sealed` is valid.
     pub(super) fn cut_through(&mut self, last: StreamId) -> (u64, Blocks) {
@@ -338,9 +353,7 @@ impl Blocks {
         } else if index == 0 {
             self.drop_front();
         } else {
-            if let Some(sealed) = self.sealed.get_mut(index) {
-                sealed.drop_bytes();
-            }
+            self.sealed.change(index, SealedBlock::drop_bytes);
             self.empty += 1;
             self.generation += 1;
             if self.empty * 4 > self.sealed.len() {
@@ -413,12 +426,10 @@ impl Blocks {
     /// Changes a block. Returns `None` if no block has this number.
     fn change<R>(&mut self, number: u64, change: impl FnOnce(&mut Block) -> R) -> Option<R> {
         let index = number.checked_sub(self.first_number)? as usize;
-        let sealed_count = self.sealed.len();
-        match self.sealed.get_mut(index) {
-            Some(sealed) => Some(sealed.change(change)),
-            None if index == sealed_count => self.open.as_mut().map(change),
-            None => None,
+        if index < self.sealed.len() {
+            return self.sealed.change(index, |sealed| sealed.change(change));
         }
+        self.open.as_mut().filter(|_| index == self.sealed.len()).map(change)
     }
 
     /// Returns the number of the next block after `number` that has live entries.
@@ -442,9 +453,12 @@ impl Blocks {
     }
 
     pub(super) fn memory_bytes(&self) -> usize {
-        let sealed: usize = self.sealed.iter().map(SealedBlock::memory_bytes).sum();
-        let open = self.open.as_ref().map_or(0, Block::heap_bytes);
-        sealed + open + self.sealed.list_memory_bytes() + self.counts.len() * size_of::<u64>()
+        self.bytes() + self.sealed.list_memory_bytes() + self.counts.len() * size_of::<u64>()
+    }
+
+    /// Returns the memory of the entries.
+    pub(super) fn bytes(&self) -> usize {
+        self.sealed.bytes() + self.open.as_ref().map_or(0, Block::heap_bytes)
     }
 
     /// Verifies the invariants stated in this file.

@@ -38,6 +38,10 @@ impl Stream {
             StreamEffect::TrimThrough { last }
                 if self.entries.blocks.sealed_through(last) > FEW_BLOCKS_OR_GROUPS =>
             {
+                // Applying the effect counts only what groups miss of the entries that are left.
+                if let Some(cut_through) = self.entries.blocks.end_of_cut(last) {
+                    self.miss_through(cut_through);
+                }
                 let (gone, blocks) = self.entries.blocks.cut_through(last);
                 self.entries.length -= gone;
                 deferred.entries.blocks = blocks;
@@ -59,5 +63,31 @@ impl Stream {
         self.entries.blocks.free_last(blocks)
             || self.delayed.as_mut().is_some_and(|delayed| delayed.free_last(blocks))
             || self.groups.pop_last().is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{BlockLimits, StreamId};
+
+    #[test]
+    fn groups_count_what_they_miss_of_a_large_trim() {
+        let (limits, group) = (BlockLimits { max_entries: 10, ..BlockLimits::default() }, &b"g"[..]);
+        for read in [0, 5, 300, 1234] {
+            let mut stream = Stream::new();
+            for ms in 1..=2000 {
+                let effect = StreamEffect::Append { id: StreamId::new(ms, 0), fields: &[b"n", b"1"] };
+                stream.apply(&effect, limits);
+            }
+            let last_id = StreamId::new(read, 0);
+            stream.apply(&StreamEffect::GroupCreate { group, last_id, entries_read: None }, limits);
+            let trim = StreamEffect::TrimThrough { last: StreamId::new(1234, 0) };
+            assert!(stream.take_deferred(&trim).is_some());
+            stream.apply(&trim, limits);
+            let missed = stream.group(group).unwrap().missed();
+            assert_eq!((stream.len(), missed.count), (766, 1234 - read));
+            stream.check().unwrap();
+        }
     }
 }

@@ -17,6 +17,7 @@ mod apply;
 mod block;
 mod blocks;
 mod claim;
+mod consumer_ttl;
 mod counts;
 mod decide;
 mod deferred_drop;
@@ -38,6 +39,7 @@ mod policy;
 mod promotion;
 mod references;
 mod release;
+mod retention;
 mod rows;
 mod sealed;
 mod value;
@@ -46,9 +48,9 @@ mod visit;
 use std::collections::BTreeMap;
 
 use crate::StreamId;
-use crate::policy::Policy;
 use entries::Entries;
 use idempotence::ProducerHistory;
+use policy::StreamPolicy;
 
 pub use block::EncodedValues;
 pub use claim::{AutoClaimDecision, ClaimDecision, ClaimOptions};
@@ -66,6 +68,7 @@ pub use missed::MissedEntries;
 pub use parts::{BlockParts, COUNT_MAX, Counters, InvalidPart, StreamBuilder};
 pub use promotion::{Promotion, TICKET_NUMBER_MAX};
 pub use release::{ClaimSink, DELAY_MS_MAX, IdleClaim, NackOptions, OwnRelease, PriorDelivery};
+pub use retention::{Look, RetentionStep};
 pub use rows::{PendingQuery, PendingRow};
 pub use value::{SHORT_TEXT, StoredValue, ValueRef, is_packed};
 pub use visit::{Delivery, IdRange};
@@ -78,7 +81,7 @@ pub struct Stream {
     /// `None` until a producer uses idempotence or configures it, which few do.
     history: Option<Box<ProducerHistory>>,
     /// What the operator set on the stream; `None` if nothing.
-    policy: Option<Box<Policy>>,
+    policy: Option<Box<StreamPolicy>>,
     /// `None` until an entry is delayed. Then it stays, because it has the number of the last ticket.
     delayed: Option<Box<DelayedSet>>,
 }

@@ -247,7 +247,7 @@ impl StreamBuilder {
     /// Sets the policy of the stream.
     pub fn policy(&mut self, policy: &Policy) -> Result<(), InvalidPart> {
         check_policy(policy)?;
-        self.stream.policy = Some(Box::new(policy.clone()));
+        self.stream.policy = Some(Box::new(policy.clone().into()));
         Ok(())
     }
 
@@ -289,7 +289,8 @@ impl StreamBuilder {
             entries.last_entry_id = entry.id();
             false
         });
-        let (policy, entries) = (self.stream.policy.as_deref(), &self.stream.entries);
+        let (policy, entries) =
+            (self.stream.policy.as_ref().map(|policy| policy.get()), &self.stream.entries);
         self.stream.groups.values_mut().for_each(|group| group.refresh_rules(policy, entries));
         self.stream
     }

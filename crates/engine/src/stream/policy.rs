@@ -8,10 +8,47 @@ use crate::{Refusal, StreamId};
 /// How long a stream waits before it tries again what it could not do.
 const RETRY_MS: u64 = 1000;
 
+/// The policy of a stream, and what it has done since the stream was loaded.
+#[derive(Clone, Debug)]
+pub(super) struct StreamPolicy {
+    policy: Policy,
+    /// Number of entries that retention has removed. No effect sets it, so it begins with 0 after a restart.
+    trimmed: u64,
+}
+
+impl From<Policy> for StreamPolicy {
+    fn from(policy: Policy) -> StreamPolicy {
+        StreamPolicy { policy, trimmed: 0 }
+    }
+}
+
+impl StreamPolicy {
+    pub(super) fn get(&self) -> &Policy {
+        &self.policy
+    }
+
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.policy.memory_bytes() + size_of::<u64>()
+    }
+}
+
 impl Stream {
     /// Returns the policy of the stream; `None` if none is set.
+    #[inline]
     pub fn policy(&self) -> Option<&Policy> {
-        self.policy.as_deref()
+        self.policy.as_ref().map(|policy| policy.get())
+    }
+
+    /// Returns how many entries retention has removed since the stream was loaded or its policy was first set.
+    pub fn trimmed(&self) -> u64 {
+        self.policy.as_ref().map_or(0, |policy| policy.trimmed)
+    }
+
+    /// Counts entries that retention has removed.
+    pub(crate) fn count_trimmed(&mut self, count: u64) {
+        if let Some(policy) = &mut self.policy {
+            policy.trimmed += count;
+        }
     }
 
     /// Decides a change of the policy of the stream, or of a group: the fields that are set in `change` replace those
@@ -48,35 +85,41 @@ impl Stream {
     }
 
     pub(super) fn set_policy(&mut self, policy: &Policy) {
-        self.policy = (!policy.is_empty()).then(|| Box::new(policy.clone()));
-        let (policy, entries) = (self.policy.as_deref(), &self.entries);
+        let trimmed = self.trimmed();
+        let policy = (!policy.is_empty()).then(|| StreamPolicy { policy: policy.clone(), trimmed });
+        self.policy = policy.map(Box::new);
+        let (policy, entries) = (self.policy.as_ref().map(|policy| policy.get()), &self.entries);
         self.groups.values_mut().for_each(|group| group.refresh_rules(policy, entries));
     }
 
     pub(super) fn set_group_policy(&mut self, name: &[u8], policy: &Policy) {
         if let Some(group) = self.groups.get_mut(name) {
             group.own_policy = (!policy.is_empty()).then(|| Box::new(policy.clone()));
-            group.refresh_rules(self.policy.as_deref(), &self.entries);
+            group.refresh_rules(self.policy.as_ref().map(|policy| policy.get()), &self.entries);
         }
     }
 
     pub(super) fn create_group(&mut self, name: &[u8], last_id: StreamId, entries_read: Option<u64>) {
         let mut group = Group::new(last_id, entries_read);
-        group.refresh_rules(self.policy.as_deref(), &self.entries);
+        group.refresh_rules(self.policy(), &self.entries);
         self.groups.insert(name.into(), group);
     }
 
-    /// Returns the earliest time at which the stream may have something to do without a request, in Unix milliseconds;
-    /// `None` if it never has. Until then, only a change that [schedules](crate::StreamEffect) the stream again makes
-    /// this time earlier.
-    pub fn next_duty_ms(&self, now_ms: u64) -> Option<u64> {
+    /// Returns the earliest time after `now_ms` at which the stream may have something to do without a request, in Unix
+    /// milliseconds; `None` if it never has. If something must be done already, the time can be earlier. Until then, only
+    /// a change that [schedules](crate::StreamEffect) the stream again makes this time earlier. `phase` is that of the
+    /// stream's [looks](super::Look).
+    pub fn next_duty_ms(&self, now_ms: u64, phase: u64) -> Option<u64> {
         let promotion_ms = self.next_promotion_ms().map(|due_ms| match self.last_id() {
             // There are no ids left: XSETID may change that.
             StreamId::MAX => due_ms.max(now_ms.saturating_add(RETRY_MS)),
             _ => due_ms,
         });
+        let since_ms = now_ms.saturating_add(1);
+        let looks = [self.next_retention_ms(since_ms, phase), self.next_consumer_look_ms(since_ms, phase)];
         let next_final_ms = |group: &Group| self.next_final_ms(group, group.rules()?, now_ms);
-        self.groups.values().filter_map(next_final_ms).chain(promotion_ms).min()
+        let finals = self.groups.values().filter_map(next_final_ms);
+        finals.chain(promotion_ms).chain(looks.into_iter().flatten()).min()
     }
 }
 

@@ -21,10 +21,37 @@ const CHUNK_BLOCKS: usize = if cfg!(test) { 4 } else { 256 };
 /// The sealed blocks of a stream. No chunk is empty.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SealedBlocks {
-    chunks: VecDeque<Arc<Vec<SealedBlock>>>,
+    chunks: VecDeque<Arc<Chunk>>,
     /// Number of blocks that were removed from the front of the first chunk.
     missing_front: usize,
     len: usize,
+    /// Memory of all blocks.
+    bytes: usize,
+}
+
+/// Consecutive blocks.
+#[derive(Clone, Debug, Default)]
+struct Chunk {
+    blocks: Vec<SealedBlock>,
+    /// Memory of these blocks. So removing a whole chunk does not touch each of them.
+    bytes: usize,
+}
+
+impl Chunk {
+    fn of(blocks: Vec<SealedBlock>) -> Chunk {
+        let bytes = blocks.iter().map(SealedBlock::memory_bytes).sum();
+        Chunk { blocks, bytes }
+    }
+
+    fn push(&mut self, sealed: SealedBlock) {
+        self.bytes += sealed.memory_bytes();
+        self.blocks.push(sealed);
+    }
+
+    /// Returns the id of the first block.
+    fn base(&self) -> Option<StreamId> {
+        self.blocks.first().map(SealedBlock::base)
+    }
 }
 
 impl SealedBlocks {
@@ -39,12 +66,24 @@ impl SealedBlocks {
     #[inline]
     pub(super) fn get(&self, index: usize) -> Option<&SealedBlock> {
         let (chunk, at) = self.locate(index);
-        self.chunks.get(chunk)?.get(at)
+        self.chunks.get(chunk)?.blocks.get(at)
     }
 
-    pub(super) fn get_mut(&mut self, index: usize) -> Option<&mut SealedBlock> {
+    /// Changes a block. Returns `None` if there is no block with this index.
+    pub(super) fn change<R>(
+        &mut self,
+        index: usize,
+        change: impl FnOnce(&mut SealedBlock) -> R,
+    ) -> Option<R> {
         let (chunk, at) = self.locate(index);
-        Arc::make_mut(self.chunks.get_mut(chunk)?).get_mut(at)
+        let chunk = Arc::make_mut(self.chunks.get_mut(chunk)?);
+        let block = chunk.blocks.get_mut(at)?;
+        let before = block.memory_bytes();
+        let outcome = change(block);
+        let after = block.memory_bytes();
+        chunk.bytes = chunk.bytes - before + after;
+        self.bytes = self.bytes - before + after;
+        Some(outcome)
     }
 
     /// Returns the index of the chunk that contains a block, and the index of the block in that chunk.
@@ -58,35 +97,43 @@ impl SealedBlocks {
     }
 
     pub(super) fn front(&self) -> Option<&SealedBlock> {
-        self.chunks.front()?.first()
+        self.chunks.front()?.blocks.first()
+    }
+
+    /// Returns the memory of all blocks.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &SealedBlock> {
-        self.chunks.iter().flat_map(|chunk| chunk.iter())
+        self.chunks.iter().flat_map(|chunk| chunk.blocks.iter())
     }
 
     pub(super) fn push_back(&mut self, sealed: SealedBlock) {
-        let has_room =
-            |last: &Arc<Vec<SealedBlock>>, missing_front: usize| last.len() + missing_front < CHUNK_BLOCKS;
+        let has_room = |last: &Chunk, missing_front: usize| last.blocks.len() + missing_front < CHUNK_BLOCKS;
+        self.bytes += sealed.memory_bytes();
         let missing_front = if self.chunks.len() == 1 { self.missing_front } else { 0 };
         match self.chunks.back_mut() {
             Some(last) if has_room(last, missing_front) => Arc::make_mut(last).push(sealed),
             Some(_) => {
                 // The stream has filled a chunk before and will probably fill this one. Allocate all of it
                 // now: growing it in steps would fragment the memory between blocks.
-                let mut chunk = Vec::with_capacity(CHUNK_BLOCKS);
+                let mut chunk = Chunk { blocks: Vec::with_capacity(CHUNK_BLOCKS), bytes: 0 };
                 chunk.push(sealed);
                 self.chunks.push_back(Arc::new(chunk));
             }
-            None => self.chunks.push_back(Arc::new(vec![sealed])),
+            None => self.chunks.push_back(Arc::new(Chunk::of(vec![sealed]))),
         }
         self.len += 1;
     }
 
     pub(super) fn pop_back(&mut self) -> Option<SealedBlock> {
         let last = Arc::make_mut(self.chunks.back_mut()?);
-        let popped = last.pop();
-        if last.is_empty() {
+        let popped = last.blocks.pop();
+        let bytes = popped.as_ref().map_or(0, SealedBlock::memory_bytes);
+        last.bytes -= bytes;
+        self.bytes -= bytes;
+        if last.blocks.is_empty() {
             self.chunks.pop_back();
             if self.chunks.is_empty() {
                 self.missing_front = 0;
@@ -102,15 +149,20 @@ impl SealedBlocks {
         while cut.len < count {
             let Some(first) = self.chunks.front_mut() else { break };
             let wanted = count - cut.len;
-            let part = if first.len() <= wanted {
+            let part = if first.blocks.len() <= wanted {
                 self.missing_front = 0;
                 self.chunks.pop_front().unwrap_or_default()
             } else {
                 self.missing_front += wanted;
-                Arc::new(Arc::make_mut(first).drain(..wanted).collect())
+                let first = Arc::make_mut(first);
+                let part = Chunk::of(first.blocks.drain(..wanted).collect());
+                first.bytes -= part.bytes;
+                Arc::new(part)
             };
-            self.len -= part.len();
-            cut.len += part.len();
+            self.len -= part.blocks.len();
+            self.bytes -= part.bytes;
+            cut.len += part.blocks.len();
+            cut.bytes += part.bytes;
             cut.chunks.push_back(part);
         }
         cut
@@ -124,10 +176,9 @@ impl SealedBlocks {
 
     /// Returns the number of blocks whose base is `id` or smaller.
     pub(super) fn count_through(&self, id: StreamId) -> usize {
-        let chunk =
-            self.chunks.partition_point(|chunk| chunk.first().is_some_and(|first| first.base() <= id));
+        let chunk = self.chunks.partition_point(|chunk| chunk.base().is_some_and(|base| base <= id));
         let Some(chunk) = chunk.checked_sub(1) else { return 0 };
-        let within = self.chunks[chunk].partition_point(|sealed| sealed.base() <= id);
+        let within = self.chunks[chunk].blocks.partition_point(|sealed| sealed.base() <= id);
         match chunk {
             0 => within,
             chunk => chunk * CHUNK_BLOCKS - self.missing_front + within,
@@ -137,47 +188,65 @@ impl SealedBlocks {
     /// Returns the chunks that contain a range of ids. Shares the chunks instead of copying them.
     pub(super) fn around(&self, range: IdRange) -> SealedBlocks {
         let starts_at_or_before =
-            |id: StreamId| move |chunk: &Arc<Vec<SealedBlock>>| chunk.first().is_some_and(|f| f.base() <= id);
+            |id: StreamId| move |chunk: &Arc<Chunk>| chunk.base().is_some_and(|base| base <= id);
         let from = self.chunks.partition_point(starts_at_or_before(range.first)).saturating_sub(1);
         let to = self.chunks.partition_point(starts_at_or_before(range.last)).max(from);
         let chunks: VecDeque<_> = self.chunks.range(from..to).cloned().collect();
-        let len = chunks.iter().map(|chunk| chunk.len()).sum();
-        SealedBlocks { chunks, missing_front: if from == 0 { self.missing_front } else { 0 }, len }
+        let len = chunks.iter().map(|chunk| chunk.blocks.len()).sum();
+        let bytes = chunks.iter().map(|chunk| chunk.bytes).sum();
+        SealedBlocks { chunks, missing_front: if from == 0 { self.missing_front } else { 0 }, len, bytes }
     }
 
     /// Drops chunks in which every block ends before `id`.
     pub(super) fn drop_before(&mut self, id: StreamId) {
-        while self.chunks.get(1).and_then(|next| next.first()).is_some_and(|next| next.base() <= id) {
-            self.len -= self.chunks.pop_front().map_or(0, |chunk| chunk.len());
+        while self.chunks.get(1).and_then(|next| next.base()).is_some_and(|base| base <= id) {
+            let first = self.chunks.pop_front();
+            self.uncount(first);
             self.missing_front = 0;
         }
     }
 
     /// Drops chunks in which every block starts after `id`.
     pub(super) fn drop_after(&mut self, id: StreamId) {
-        while self.chunks.back().and_then(|last| last.first()).is_some_and(|first| first.base() > id) {
-            self.len -= self.chunks.pop_back().map_or(0, |chunk| chunk.len());
+        while self.chunks.back().and_then(|last| last.base()).is_some_and(|base| base > id) {
+            let last = self.chunks.pop_back();
+            self.uncount(last);
+        }
+    }
+
+    /// Subtracts a chunk that was removed.
+    fn uncount(&mut self, removed: Option<Arc<Chunk>>) {
+        if let Some(chunk) = removed {
+            self.len -= chunk.blocks.len();
+            self.bytes -= chunk.bytes;
         }
     }
 
     pub(super) fn list_memory_bytes(&self) -> usize {
-        let chunks: usize = self.chunks.iter().map(|chunk| chunk.capacity()).sum();
-        chunks * size_of::<SealedBlock>() + self.chunks.capacity() * size_of::<Arc<Vec<SealedBlock>>>()
+        let chunks: usize = self.chunks.iter().map(|chunk| chunk.blocks.capacity()).sum();
+        chunks * size_of::<SealedBlock>() + self.chunks.capacity() * size_of::<Arc<Chunk>>()
     }
 
     /// Verifies the invariants stated in this file.
     pub(super) fn check(&self) -> Result<(), String> {
         let expected = |at: usize| CHUNK_BLOCKS - if at == 0 { self.missing_front } else { 0 };
         let last = self.chunks.len().saturating_sub(1);
-        let wrong = |(at, chunk): (usize, &Arc<Vec<SealedBlock>>)| {
-            chunk.is_empty() || chunk.len() > expected(at) || (at < last && chunk.len() < expected(at))
+        let wrong = |(at, chunk): (usize, &Arc<Chunk>)| {
+            let len = chunk.blocks.len();
+            len == 0 || len > expected(at) || (at < last && len < expected(at))
         };
-        let counted: usize = self.chunks.iter().map(|chunk| chunk.len()).sum();
+        let counted: usize = self.chunks.iter().map(|chunk| chunk.blocks.len()).sum();
         if self.chunks.iter().enumerate().any(wrong) || counted != self.len {
             return Err(format!(
                 "a chunk of sealed blocks is empty, short or too long, or {counted} blocks are counted as {}",
                 self.len
             ));
+        }
+        let bytes_of = |chunk: &Chunk| chunk.blocks.iter().map(SealedBlock::memory_bytes).sum::<usize>();
+        if self.chunks.iter().any(|chunk| chunk.bytes != bytes_of(chunk))
+            || self.bytes != self.iter().map(SealedBlock::memory_bytes).sum::<usize>()
+        {
+            return Err("the counted memory of sealed blocks is wrong".to_owned());
         }
         Ok(())
     }
@@ -222,11 +291,11 @@ mod tests {
                 8 => {
                     let copy = blocks.clone();
                     let (before, was_empty) = (bases(&copy), copy.front().map(SealedBlock::is_empty));
-                    if let Some(first) = blocks.get_mut(0) {
+                    blocks.change(0, |first| {
                         let id = first.base();
                         first.change(|block| block.delete(id));
                         assert!(first.is_empty());
-                    }
+                    });
                     blocks.push_back(sealed(next));
                     plain.push(next);
                     next += 1;
@@ -250,8 +319,8 @@ mod tests {
         let mut blocks = SealedBlocks::default();
         (0..30).for_each(|number| blocks.push_back(sealed(number)));
         for number in (0..30).step_by(3) {
-            let sealed = blocks.get_mut(number).unwrap();
-            assert!(sealed.change(|block| block.delete(StreamId::new(number as u64, 0))));
+            let id = StreamId::new(number as u64, 0);
+            assert!(blocks.change(number, |sealed| sealed.change(|block| block.delete(id))).unwrap());
         }
         drop(blocks.cut_front(2));
         blocks.retain_live();

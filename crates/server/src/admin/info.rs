@@ -58,12 +58,12 @@ pub(crate) fn info(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>) -> Reply {
     DONE
 }
 
-/// Returns whether one of the requested sections counts keys, which needs locks.
+/// Returns whether one of the requested sections looks at keys, which needs locks.
 ///
 /// The other sections need no lock, so an operator can read them even if all other commands are stuck.
 pub(crate) fn counts_keys(argv: ArgList<'_>) -> bool {
     let requested = Args::of_command(argv).rest();
-    ["Clients", "Keyspace"].iter().any(|title| is_requested(requested, title, true))
+    ["Clients", "Keyspace", "Streams"].iter().any(|title| is_requested(requested, title, true))
 }
 
 fn is_requested(requested: &[&[u8]], title: &str, is_default: bool) -> bool {
@@ -223,6 +223,10 @@ impl InfoWriter<'_, '_> {
         self.line("policy_redelivered", stats.redelivered);
         self.line("policy_dead_lettered", stats.dead_lettered);
         self.line("policy_dead_letter_errors", stats.dead_letter_errors);
+        self.line("policy_trimmed", stats.trimmed);
+        self.line("policy_consumers_removed", stats.consumers_removed);
+        self.line("duties_next_ms", self.txn.next_duty_ms().map_or(-1, |at_ms| at_ms as i64));
+        self.line("duties_late_ms_max", stats.late_ms_max);
     }
 
     fn replication(&mut self) {

@@ -374,7 +374,8 @@ fn many_dead_letters_take_several_transactions_and_wake_their_readers() {
     };
     create.run(&mut fixture.store.lock(0, [DEFAULT], 1000)).unwrap();
     let served = Arc::clone(&fixture.served);
-    let interests = vec![(DEFAULT.into(), crate::Interest::Group(GROUP.into()))];
+    let interest = crate::Interest::Group { group: GROUP.into(), consumer: Arc::default() };
+    let interests = vec![(DEFAULT.into(), interest)];
     let _token = fixture.store.lock(0, [DEFAULT], 1000).block(&interests, move |_| {
         served.lock().push(("dead", vec![]));
         ServeResult::Served

@@ -354,9 +354,10 @@ fn wait(
     /// So long that only released entries are claimed.
     const MIN_IDLE_MS: u64 = 1 << 40;
     let keys = [reader.key].into_iter().chain(also);
+    let (group, consumer) = (reader.group.into(), reader.consumer.into());
     let interest = match claims {
-        true => Interest::Claim { group: reader.group.into(), min_idle_ms: MIN_IDLE_MS },
-        false => Interest::Group(reader.group.into()),
+        true => Interest::Claim { group, consumer, min_idle_ms: MIN_IDLE_MS },
+        false => Interest::Group { group, consumer },
     };
     let interests: Vec<_> = keys.map(|key| (Box::from(key), interest.clone())).collect();
     let seen = Arc::clone(seen);

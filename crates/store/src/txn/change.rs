@@ -5,6 +5,8 @@
 //! watchers, the blocked readers or the reclaimer. A new kind of effect does not compile until [`Consequences`] says
 //! how it affects these four.
 
+use std::sync::atomic::Ordering;
+
 use millstream_engine::keyspace::SlotRef;
 use millstream_engine::stream::{Delivery, EncodedValues, EntrySink, Recipient};
 use millstream_engine::{Effect, KeyPlace, Rearrangement, Refusal, StreamEffect, StreamId};
@@ -149,7 +151,7 @@ impl Consequences {
             StreamEffect::SetPolicy { .. } | StreamEffect::GroupSetPolicy { .. } => {
                 Consequences { wakes_readers: true, schedules: true, ..Self::NOT_ENTRIES }
             }
-            // The policy of the stream is in force in the new group.
+            // The policy of the stream is in force in the new group, and ACKEDAGE only if there is a group.
             StreamEffect::GroupCreate { .. } => Consequences { schedules: true, ..Self::NOT_ENTRIES },
             // A claim can set a delivery time in the past. The entry can then be idle long enough for a reader that is
             // blocked in XREADGROUP with CLAIM.
@@ -203,6 +205,13 @@ impl Txn<'_> {
             let encoded = locked.shard_mut(key).keys.for_change().append_at(at, id, fields, limits);
             ((), Some(Change::Entry(KeyPlace { db, key }, (id, fields), encoded)))
         });
+    }
+
+    /// Counts entries that retention has removed. This is not a change of data: the count begins with 0 after a restart.
+    pub(crate) fn count_trimmed(&mut self, key: &[u8], count: u64) {
+        let db = self.db;
+        self.locked.shard_mut(key).keys.for_change().count_trimmed(db, key, count);
+        self.store().duties.trimmed.fetch_add(count, Ordering::Relaxed);
     }
 
     /// Acknowledges entries and returns how many of them were pending; 0 if the key or the group does not exist.

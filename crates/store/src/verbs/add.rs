@@ -11,6 +11,7 @@ use smallvec::SmallVec;
 use super::Verb;
 use super::delay::delay;
 use super::idempotence::record_entry;
+use super::retention::keep_size;
 use crate::txn::Txn;
 
 /// Adds an entry to a stream and then trims the stream. Returns the id of the entry, or its ticket if it is delayed.
@@ -110,6 +111,7 @@ pub fn add(txn: &mut Txn<'_>, key: &[u8], entry: &Addition<'_>) -> Result<Option
         txn.apply_stream(key, StreamEffect::Repeat);
         return Ok(Some(id));
     }
+    let has_policy = stream.is_some_and(|stream| stream.policy().is_some());
     let id = if let IdSpec::Delayed(due) = entry.id
         && let Some(due_ms) = due.due_ms(now_ms)?
     {
@@ -130,6 +132,9 @@ pub fn add(txn: &mut Txn<'_>, key: &[u8], entry: &Addition<'_>) -> Result<Option
     }
     if let Some(trim) = entry.trim {
         super::TrimStream { key, trim, references: entry.references }.run(txn)?;
+    }
+    if has_policy {
+        keep_size(txn, key);
     }
     Ok(Some(id))
 }

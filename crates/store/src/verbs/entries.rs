@@ -105,7 +105,7 @@ pub(super) fn apply_deletion(txn: &mut Txn<'_>, key: &[u8], decision: DeleteDeci
     decision.answers
 }
 
-fn forget(txn: &mut Txn<'_>, key: &[u8], ids: &[StreamId]) {
+pub(super) fn forget(txn: &mut Txn<'_>, key: &[u8], ids: &[StreamId]) {
     if !ids.is_empty() {
         txn.apply_stream(key, StreamEffect::Forget { ids });
     }

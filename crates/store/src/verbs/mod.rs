@@ -30,6 +30,7 @@ mod pending;
 mod policy;
 mod read;
 mod read_group;
+mod retention;
 mod retry;
 mod selection;
 
@@ -58,6 +59,7 @@ pub use read_group::{
     GroupRead, ReadGroup, deliver, find_new, group_interests, read_claiming, read_history, read_new,
     read_ready, require_groups,
 };
+pub(crate) use retention::remove_by_retention;
 pub use retry::{DeadLettersRecorded, ReleaseRecorded};
 pub use selection::EntrySelection;
 
@@ -338,7 +340,7 @@ impl Txn<'_> {
         Ok(())
     }
 
-    fn apply_stream(&mut self, key: &[u8], effect: StreamEffect<'_>) {
+    pub(crate) fn apply_stream(&mut self, key: &[u8], effect: StreamEffect<'_>) {
         self.apply(key, &Effect::Stream(effect));
     }
 }

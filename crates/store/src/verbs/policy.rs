@@ -93,6 +93,8 @@ pub struct PolicyInfo {
     pub own: Vec<PolicyField>,
     /// What the group is at work on; `None` for a stream.
     pub work: Option<GroupWork>,
+    /// Number of entries that the policy of the stream has removed since the store was opened; 0 for a group.
+    pub trimmed: u64,
 }
 
 /// What the policy of a group is at work on.
@@ -155,7 +157,7 @@ impl<B: AsRef<[u8]>> Verb for DescribePolicy<B> {
         let set = current(stream, name)?.cloned().unwrap_or_default();
         let own = set.fields().map(|(field, _)| field).collect();
         let Some(group) = name.and_then(|name| stream.group(name)) else {
-            return Ok(PolicyInfo { in_force: set, own, work: None });
+            return Ok(PolicyInfo { in_force: set, own, work: None, trimmed: stream.trimmed() });
         };
         let in_force = group.rules().map_or_else(Policy::default, GroupRules::to_policy);
         let (pending, now_ms) = (group.pending(), txn.now_ms());
@@ -165,7 +167,7 @@ impl<B: AsRef<[u8]>> Verb for DescribePolicy<B> {
             next_due_ms: pending.next_due_ms(now_ms),
             ..GroupWork::counted(group.policy_counters())
         };
-        Ok(PolicyInfo { in_force, own, work: Some(work) })
+        Ok(PolicyInfo { in_force, own, work: Some(work), trimmed: 0 })
     }
 }
 

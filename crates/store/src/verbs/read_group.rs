@@ -83,11 +83,13 @@ impl GroupRead {
 pub fn group_interests<B: AsRef<[u8]>>(
     keys: &[B],
     group: &[u8],
+    consumer: &[u8],
     claim_idle_ms_min: Option<u64>,
 ) -> Interests {
+    let (group, consumer) = (group.into(), consumer.into());
     let interest = match claim_idle_ms_min {
-        None => Interest::Group(group.into()),
-        Some(min_idle_ms) => Interest::Claim { group: group.into(), min_idle_ms },
+        None => Interest::Group { group, consumer },
+        Some(min_idle_ms) => Interest::Claim { group, consumer, min_idle_ms },
     };
     interests(keys.iter(), interest)
 }
@@ -144,7 +146,8 @@ impl<B: AsRef<[u8]>> EntryVerb for ReadGroup<B> {
 
     fn block_until(&self) -> Option<BlockUntil> {
         let timeout = self.block.filter(|_| self.history_after.is_none())?;
-        let interests = group_interests(&self.keys, self.group.as_ref(), self.claim_idle_ms_min);
+        let (group, consumer) = (self.group.as_ref(), self.consumer.as_ref());
+        let interests = group_interests(&self.keys, group, consumer, self.claim_idle_ms_min);
         Some(BlockUntil { interests, timeout })
     }
 

@@ -29,16 +29,23 @@ pub(crate) fn xpolicy_reset(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'
 pub(crate) fn xpolicy_get(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
     let owner = PolicyOwner::parse(argv)?;
     let described = DescribePolicy { key: owner.key, group: owner.group }.run(txn);
-    let PolicyInfo { in_force, own, work } = described.map_err(|refusal| no_group(refusal, owner))?;
+    let PolicyInfo { in_force, own, work, trimmed } =
+        described.map_err(|refusal| no_group(refusal, owner))?;
     let is_shown = |field: &PolicyField| work.is_none() || !field.is_of_stream();
     let shown: Vec<PolicyField> = PolicyField::ALL.into_iter().filter(is_shown).collect();
-    out.map(shown.len() + if work.is_some() { 9 } else { 0 });
+    out.map(shown.len() + if work.is_some() { 9 } else { 1 });
     shown.into_iter().for_each(|field| write_field(out, field, &in_force));
-    if let Some(work) = work {
-        out.bulk("own");
-        out.array(own.len());
-        own.iter().for_each(|field| out.bulk(lowercase(*field).as_str()));
-        write_work(out, &work);
+    match work {
+        Some(work) => {
+            out.bulk("own");
+            out.array(own.len());
+            own.iter().for_each(|field| out.bulk(lowercase(*field).as_str()));
+            write_work(out, &work);
+        }
+        None => {
+            out.bulk("trimmed");
+            out.uint(trimmed);
+        }
     }
     DONE
 }

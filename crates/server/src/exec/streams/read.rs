@@ -100,7 +100,8 @@ fn read_streams(txn: &mut Txn<'_>, out: &mut Writer, cmd: &Xreadgroup<'_>) -> Re
     if let Some(outcome) = reply.finish(is_brief) {
         return Ok(outcome);
     }
-    let interests = || verbs::group_interests(cmd.streams.keys, cmd.group, cmd.claim_idle_ms_min);
+    let interests =
+        || verbs::group_interests(cmd.streams.keys, cmd.group, cmd.consumer, cmd.claim_idle_ms_min);
     Ok(block_or_null(out, cmd.block_ms, is_brief, interests, Vec::new()))
 }
 

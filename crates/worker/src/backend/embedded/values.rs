@@ -179,11 +179,12 @@ pub(super) fn error(error: store::Error) -> Error {
 }
 
 pub(super) fn policy_info(described: verbs::PolicyInfo) -> PolicyInfo {
-    let verbs::PolicyInfo { in_force, own, work } = described;
-    let Some(work) = work else {
-        return PolicyInfo { in_force, ..PolicyInfo::default() };
-    };
+    let verbs::PolicyInfo { in_force, own, work, trimmed } = described;
     let number = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+    let Some(work) = work else {
+        let counters = [("trimmed".to_owned(), number(trimmed))].into();
+        return PolicyInfo { in_force, counters, ..PolicyInfo::default() };
+    };
     let counters = [
         ("in-hand", number(work.in_hand)),
         ("waiting", number(work.waiting)),
