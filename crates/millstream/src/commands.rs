@@ -7,7 +7,7 @@ use crate::demo::Demo;
 use crate::ops::connection::CommonOptions;
 use crate::ops::output::print_for_program;
 use crate::ops::{
-    Failure, add, completions, consumer, dlq, doctor, group, lag, metrics, pending, stream, tail,
+    Failure, add, completions, consumer, delayed, dlq, doctor, group, lag, metrics, pending, stream, tail,
     until_ctrl_c,
 };
 use crate::top::Top;
@@ -38,6 +38,9 @@ pub(crate) enum Tool {
     /// List, claim, acknowledge, release and extend pending entries
     #[command(after_help = pending::EXAMPLES)]
     Pending(WithActions<pending::PendingAction>),
+    /// List delayed messages, cancel them, or add them now
+    #[command(after_help = delayed::EXAMPLES)]
+    Delayed(WithActions<delayed::DelayedAction>),
     /// List, show, redrive and delete dead letters
     #[command(after_help = dlq::EXAMPLES)]
     Dlq(WithActions<dlq::DlqAction>),
@@ -99,6 +102,7 @@ async fn dispatch(tool: Tool, command_line: Command) -> Result<(), Failure> {
         Tool::Group(group) => group.action.run(&group.common).await,
         Tool::Consumer(consumer) => consumer.action.run(&consumer.common).await,
         Tool::Pending(pending) => pending.action.run(&pending.common).await,
+        Tool::Delayed(delayed) => delayed.action.run(&delayed.common).await,
         Tool::Dlq(dlq) => dlq.action.run(&dlq.common).await,
         Tool::Lag(lag) => lag.run().await,
         Tool::Doctor(doctor) => doctor.run().await,

@@ -16,6 +16,7 @@ use dead_letters::DeadLetterWork;
 use crate::dbkey::DbKey;
 use crate::priority::TimeSlices;
 use crate::schedule::phase_of;
+use crate::shard::Shard;
 use crate::store::Store;
 use crate::txn::Txn;
 use crate::verbs::promote_due;
@@ -125,10 +126,7 @@ impl Store {
         let counters = &self.duties;
         match promote_due(txn, key, PROMOTIONS_MAX) {
             Ok(0) => {}
-            Ok(count) => {
-                counters.note_late(due_ms, txn.now_ms());
-                counters.promoted.fetch_add(count, Ordering::Relaxed);
-            }
+            Ok(count) => counters.note_promotion(count, due_ms, txn.now_ms()),
             Err(Refusal::IdsExhausted) => _ = counters.promotions_refused.fetch_add(1, Ordering::Relaxed),
             Err(refusal) => unreachable!("{refusal:?}: the key is a stream"),
         }
@@ -147,36 +145,50 @@ impl Store {
         }
     }
 
-    /// Returns the state of all delayed entries.
+    /// Returns the state of all delayed entries. Locks the shards one after the other.
     pub fn delayed_stats(&self) -> DelayedStats {
-        let counters = &self.duties;
-        let mut stats = DelayedStats {
-            promoted: counters.promoted.load(Ordering::Relaxed),
-            late_ms_max: counters.late_ms_max.load(Ordering::Relaxed),
-            refused: counters.promotions_refused.load(Ordering::Relaxed),
-            ..DelayedStats::default()
-        };
+        let mut stats = self.promotion_stats();
         for shard in 0..self.shard_count() {
-            let shard = self.shard(shard).lock();
-            // Every stream with delayed entries is in the schedule.
-            for place in shard.schedule.streams() {
-                let Some(Value::Stream(stream)) = shard.keys.get(place.db, &place.key, self.now_ms()) else {
-                    continue;
-                };
-                let Some(delayed) = stream.delayed() else { continue };
-                stats.entries += delayed.len();
-                stats.text_bytes += delayed.text_bytes();
-                stats.next_due_ms = stats.next_due_ms.into_iter().chain(stream.next_promotion_ms()).min();
-            }
+            stats.add(&self.shard(shard).lock(), self.now_ms());
         }
         stats
+    }
+
+    fn promotion_stats(&self) -> DelayedStats {
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        DelayedStats {
+            promoted: count(&self.duties.promoted),
+            late_ms_max: count(&self.duties.promotion_late_ms_max),
+            refused: count(&self.duties.promotions_refused),
+            ..DelayedStats::default()
+        }
     }
 }
 
 impl Txn<'_> {
+    /// Returns the state of the delayed entries in the locked shards.
+    pub fn delayed_stats(&self) -> DelayedStats {
+        let mut stats = self.store().promotion_stats();
+        self.shards().for_each(|shard| stats.add(shard, self.now_ms()));
+        stats
+    }
+
     /// Returns when the next stream of the locked shards has something to do, in Unix milliseconds.
     pub fn next_duty_ms(&self) -> Option<u64> {
         self.shards().filter_map(|shard| shard.schedule.earliest_ms()).min()
+    }
+}
+
+impl DelayedStats {
+    /// Adds the delayed entries of a shard. Every stream that has some is in the schedule.
+    fn add(&mut self, shard: &Shard, now_ms: u64) {
+        for place in shard.schedule.streams() {
+            let Some(Value::Stream(stream)) = shard.keys.get(place.db, &place.key, now_ms) else { continue };
+            let Some(delayed) = stream.delayed() else { continue };
+            self.entries += delayed.len();
+            self.text_bytes += delayed.text_bytes();
+            self.next_due_ms = self.next_due_ms.into_iter().chain(stream.next_promotion_ms()).min();
+        }
     }
 }
 

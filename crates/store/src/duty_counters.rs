@@ -11,6 +11,8 @@ pub(crate) struct DutyCounters {
     pub(crate) promoted: AtomicU64,
     /// The longest time that a duty was late.
     pub(crate) late_ms_max: AtomicU64,
+    /// The longest time that one of them was late, in milliseconds.
+    pub(crate) promotion_late_ms_max: AtomicU64,
     /// How often delayed entries could not be added, because their stream had no ids left.
     pub(crate) promotions_refused: AtomicU64,
     /// Number of pending entries that plain reads got again.
@@ -28,7 +30,18 @@ pub(crate) struct DutyCounters {
 impl DutyCounters {
     /// Notes that a duty is done now that was due at another time.
     pub(crate) fn note_late(&self, due_ms: u64, now_ms: u64) {
-        let due_ms = due_ms.max(self.since_ms.load(Ordering::Relaxed));
-        self.late_ms_max.fetch_max(now_ms.saturating_sub(due_ms), Ordering::Relaxed);
+        self.late_ms_max.fetch_max(self.late_ms(due_ms, now_ms), Ordering::Relaxed);
+    }
+
+    /// Notes that delayed entries are added now, the first of which was due at another time.
+    pub(crate) fn note_promotion(&self, count: u64, due_ms: u64, now_ms: u64) {
+        self.promoted.fetch_add(count, Ordering::Relaxed);
+        let late_ms = self.late_ms(due_ms, now_ms);
+        self.promotion_late_ms_max.fetch_max(late_ms, Ordering::Relaxed);
+        self.late_ms_max.fetch_max(late_ms, Ordering::Relaxed);
+    }
+
+    fn late_ms(&self, due_ms: u64, now_ms: u64) -> u64 {
+        now_ms.saturating_sub(due_ms.max(self.since_ms.load(Ordering::Relaxed)))
     }
 }

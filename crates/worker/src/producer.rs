@@ -34,7 +34,7 @@ use tokio::time::{Instant, sleep};
 pub use pipeline::{EntryIdFuture, Pipeline, PipelineOptions};
 
 use crate::backend::{
-    AddOutcome, Backend, BackendFuture, Capability, Error, ErrorKind, Fields, Idempotence, NewEntry,
+    AddOutcome, Backend, BackendFuture, Capability, Due, Error, ErrorKind, Fields, Idempotence, NewEntry,
     StreamId, Trim,
 };
 use crate::backoff::Backoff;
@@ -52,6 +52,7 @@ pub struct Producer {
     backend: Arc<dyn Backend>,
     stream: Arc<str>,
     trim: Option<Trim>,
+    due: Option<Due>,
     identity: Option<Arc<ProducerIdentity>>,
     retry_for: Duration,
 }
@@ -70,13 +71,29 @@ impl Producer {
     /// Returns a producer for a stream.
     pub fn new(backend: Arc<dyn Backend>, stream: impl Into<Arc<str>>) -> Producer {
         let retry_for = Duration::from_secs(10);
-        Producer { backend, stream: stream.into(), trim: None, identity: None, retry_for }
+        Producer { backend, stream: stream.into(), trim: None, due: None, identity: None, retry_for }
     }
 
     /// Trims the stream with each add.
     #[must_use]
     pub fn trim(mut self, trim: Trim) -> Producer {
         self.trim = Some(trim);
+        self
+    }
+
+    /// Delays each entry by this time. The id that a send returns is then the entry's ticket.
+    ///
+    /// If the store cannot delay entries ([`Capability::DelayedEntries`]), every send fails.
+    #[must_use]
+    pub fn delay(mut self, delay: Duration) -> Producer {
+        self.due = Some(Due::In(u64::try_from(delay.as_millis()).unwrap_or(u64::MAX)));
+        self
+    }
+
+    /// Delays each entry until this time (Unix milliseconds). See [`Producer::delay`].
+    #[must_use]
+    pub fn delay_until(mut self, due_ms: u64) -> Producer {
+        self.due = Some(Due::At(due_ms));
         self
     }
 
@@ -168,7 +185,14 @@ impl Producer {
         }
         match &self.identity {
             Some(identity) if self.is_repeatable().await? => self.add_idempotent(identity, entries).await,
-            _ => self.backend.add(&self.stream, entries, self.trim).await,
+            _ => self.call(entries).await,
+        }
+    }
+
+    fn call<'a>(&'a self, entries: &'a [NewEntry]) -> BackendFuture<'a, Vec<StreamId>> {
+        match self.due {
+            None => self.backend.add(&self.stream, entries, self.trim),
+            Some(due) => self.backend.add_delayed(&self.stream, entries, due, self.trim),
         }
     }
 
@@ -186,7 +210,7 @@ impl Producer {
         let mut ids = Vec::with_capacity(entries.len());
         for chunk in entries.chunks(REMEMBERED_IDS_MIN) {
             let mut known = vec![AddOutcome::NotAdded; chunk.len()];
-            let add = || self.backend.add(&self.stream, chunk, self.trim);
+            let add = || self.call(chunk);
             match self.retried_noting(add, |error| note_outcomes(&mut known, error.outcomes())).await {
                 Ok(added) => ids.extend(added),
                 Err(error) => {

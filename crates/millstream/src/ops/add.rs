@@ -9,7 +9,7 @@ use clap::builder::NonEmptyStringValueParser;
 use indicatif::ProgressBar;
 use millstream_worker::Admin;
 use millstream_worker::backend::{
-    AddOutcome, Capability, Fields, Idempotence, NewEntry, StreamId, Trim, TrimLimit,
+    AddOutcome, Capability, Due, Fields, Idempotence, NewEntry, StreamId, Trim, TrimLimit,
 };
 use millstream_worker::producer::Producer;
 use serde_json::{Value, json};
@@ -19,9 +19,9 @@ use super::connection::CommonOptions;
 use super::failure::Failure;
 use super::lookup;
 use super::output::{note, print_json, print_line, progress_bar};
-use super::time::{Position, parse_position};
+use super::time::{Position, parse_duration, parse_position, parse_time};
 use super::until_ctrl_c;
-use super::value::{count, counted};
+use super::value::{count, counted, millis};
 
 /// Maximum number of entries added in one call.
 const CHUNK_MAX: u64 = 1000;
@@ -34,6 +34,7 @@ Examples:
   millstream add orders --data '{\"item\":\"book\",\"qty\":2}'
   millstream add orders item=book --maxlen 100000 --keep-unread
   millstream add orders item=book --producer shop-1 --iid order-17
+  millstream add orders item=book --delay 10m
   millstream add orders 'item=book {i}' --count 1000 --rate 5000
   millstream add orders 'item=book {i}' --count 1000 --producer shop-1
   echo '{\"item\":\"book\"}' | millstream add orders -
@@ -72,6 +73,12 @@ pub(crate) struct Add {
     /// Id of the message, unique per producer; if the stream already knows the id, it does not add the message again
     #[arg(long, value_name = "ID", requires = "producer")]
     iid: Option<String>,
+    /// Add the message after this time; prints its ticket for 'millstream delayed' (only on Millstream)
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, group = "due")]
+    delay: Option<Duration>,
+    /// Add the message at this time, such as 2026-11-15T10:30:00Z (only on Millstream)
+    #[arg(long, value_name = "TIME", value_parser = parse_time, group = "due")]
+    at: Option<u64>,
     /// Number of messages to add; {i} in a value becomes the number of the message
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     count: u64,
@@ -101,6 +108,12 @@ impl Add {
         if self.producer.is_some() && !backend.supports(Capability::IdempotentAdds, &self.stream).await? {
             return Err(Failure::Other(format!(
                 "{} does not support idempotent adds\nleave out --producer and --iid and let workers skip duplicates (millstream work --dedupe 1d --dedupe-field FIELD), or use Millstream or Redis 8.6",
+                backend.location()
+            )));
+        }
+        if self.due().is_some() && !backend.supports(Capability::DelayedEntries, &self.stream).await? {
+            return Err(Failure::Other(format!(
+                "{} cannot delay messages\nleave out --delay and --at, or use Millstream's server or a folder of it",
                 backend.location()
             )));
         }
@@ -141,6 +154,10 @@ impl Add {
     fn trim(&self) -> Option<Trim> {
         let limit = self.maxlen.map(TrimLimit::Length).or(self.minid.map(TrimLimit::MinId));
         limit.map(|limit| Trim { limit, exact: self.exact, keep_unread: self.keep_unread })
+    }
+
+    fn due(&self) -> Option<Due> {
+        self.delay.map(|delay| Due::In(millis(delay))).or(self.at.map(Due::At))
     }
 
     fn idempotence(&self) -> Option<Idempotence> {
@@ -184,7 +201,12 @@ impl<'a> AddRun<'a> {
     fn new(add: &'a Add, backend: &'a Arc<dyn Admin>) -> AddRun<'a> {
         let producer = add.producer.as_ref().filter(|_| add.iid.is_none()).map(|name| {
             let producer = Producer::new(backend.clone(), add.stream.as_str()).idempotent(name);
-            add.trim().into_iter().fold(producer, Producer::trim)
+            let producer = add.trim().into_iter().fold(producer, Producer::trim);
+            match add.due() {
+                None => producer,
+                Some(Due::In(delay_ms)) => producer.delay(Duration::from_millis(delay_ms)),
+                Some(Due::At(due_ms)) => producer.delay_until(due_ms),
+            }
         });
         AddRun {
             add,
@@ -271,7 +293,10 @@ impl<'a> AddRun<'a> {
         self.unconfirmed = entries.len() as u64;
         let added = match &self.producer {
             Some(producer) => producer.send_all(entries.iter().map(|entry| entry.fields.clone())).await,
-            None => self.backend.add(stream, entries, self.add.trim()).await,
+            None => match self.add.due() {
+                None => self.backend.add(stream, entries, self.add.trim()).await,
+                Some(due) => self.backend.add_delayed(stream, entries, due, self.add.trim()).await,
+            },
         };
         self.unconfirmed = 0;
         let ids = added.map_err(|mut error| {

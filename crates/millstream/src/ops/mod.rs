@@ -10,6 +10,7 @@ pub(crate) mod completions;
 mod confirm;
 pub(crate) mod connection;
 pub(crate) mod consumer;
+pub(crate) mod delayed;
 pub(crate) mod dlq;
 pub(crate) mod doctor;
 mod failure;

@@ -2,6 +2,7 @@
 //! `--help`.
 
 mod dead_letters;
+mod delayed;
 mod examples;
 mod failures;
 mod foreign_dead_letters;

@@ -128,7 +128,7 @@ fn add_with_iid_fails_if_the_server_lacks_idempotent_adds() {
     let added = store.run(&["add", "s", "item=book", "--producer", "shop", "--iid", "17"]);
     let facts = store.run(&["doctor"]).out;
     let missing = facts.lines().find(|line| line.starts_with("missing")).unwrap();
-    assert_eq!(missing.ends_with("idempotent_adds"), !able, "{facts}");
+    assert_eq!(missing.contains("idempotent_adds"), !able, "{facts}");
     if able {
         added.ok();
     } else {

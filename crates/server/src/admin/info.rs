@@ -217,8 +217,16 @@ impl InfoWriter<'_, '_> {
         self.line("total_writes_processed", totals.writes);
     }
 
-    /// What the policies of streams and groups have done.
+    /// What the policies of streams and groups have done, and the delayed entries of all streams.
     fn streams(&mut self) {
+        let delayed = self.txn.delayed_stats();
+        self.line("delayed_messages", delayed.entries);
+        self.line("delayed_messages_bytes", delayed.text_bytes);
+        let next_ms = delayed.next_due_ms.map(|due_ms| due_ms.saturating_sub(self.txn.now_ms()));
+        self.line("delayed_next_in_ms", next_ms.map_or(-1, |next_ms| next_ms as i64));
+        self.line("delayed_added", delayed.promoted);
+        self.line("delayed_late_ms_max", delayed.late_ms_max);
+        self.line("delayed_refused", delayed.refused);
         let stats = self.server.store.policy_stats();
         self.line("policy_redelivered", stats.redelivered);
         self.line("policy_dead_lettered", stats.dead_lettered);
@@ -294,6 +302,7 @@ mod tests {
         assert!(is_requested(&[b"everything"], "Commandstats", false));
         assert!(!is_requested(&[b"default"], "Commandstats", false));
         assert!(!is_requested(&[b"server", b"nonsense"], "Clients", true));
+        assert!(counts_keys(&[b"streams"]));
         assert!(counts_keys(&[]) && counts_keys(&[b"persistence", b"keyspace"]) && counts_keys(&[b"all"]));
         assert!(!counts_keys(&[b"persistence", b"server"]));
     }

@@ -6,7 +6,7 @@
 //!
 //! There are three implementations: the embedded engine, a server that speaks the Redis protocol, and a Redis or
 //! Valkey Cluster. The traits use none of their types. If a server lacks an operation, its backend emulates it, so
-//! callers see the same behaviour everywhere. Exception: idempotent adds cannot be emulated. The backend detects
+//! callers see the same behaviour everywhere. Exceptions: idempotent adds and delayed entries cannot be emulated. The backend detects
 //! missing operations by probing the server, never by its version.
 //!
 //! A *pending entry* is a row of a group's pending list. The stream entry it refers to may have been deleted or
@@ -29,7 +29,7 @@ use std::time::Duration;
 use bytes::Bytes;
 pub use embedded::Embedded;
 pub use error::{AddOutcome, Error, ErrorKind};
-pub use millstream_engine::{StreamId, policy};
+pub use millstream_engine::{Due, StreamId, policy};
 pub use redis::{Redis, ServerOptions};
 pub use types::{
     Acknowledgement, Capability, Claimed, Consumer, ConsumerInfo, Delivery, Entry, Fields, GroupInfo,
@@ -83,6 +83,20 @@ pub trait Backend: Send + Sync + 'static {
         entries: &'a [NewEntry],
         trim: Option<Trim>,
     ) -> BackendFuture<'a, Vec<StreamId>>;
+
+    /// Delays entries: the store appends them to the stream when they are due. Returns their tickets in the same order, or
+    /// the ids of entries that are due already. Trims at once.
+    ///
+    /// Fails on a store without [`Capability::DelayedEntries`]. Otherwise it fails as [`add`](Backend::add) does.
+    fn add_delayed<'a>(
+        &'a self,
+        _stream: &'a str,
+        _entries: &'a [NewEntry],
+        _due: Due,
+        _trim: Option<Trim>,
+    ) -> BackendFuture<'a, Vec<StreamId>> {
+        Box::pin(async { Err(no_delays(&self.location())) })
+    }
 
     /// Creates the group, and the stream if it does not exist. Returns false, without any change, if the group exists.
     fn create_group<'a>(&'a self, stream: &'a str, group: &'a str, start: Start) -> BackendFuture<'a, bool>;
@@ -252,6 +266,28 @@ pub trait Admin: Backend {
     /// Deletes entries from a stream. Returns the number deleted.
     fn delete_entries<'a>(&'a self, stream: &'a str, ids: &'a [StreamId]) -> BackendFuture<'a, u64>;
 
+    /// Returns delayed entries in the order of their tickets, starting at the ticket `first`. The id of each is its ticket.
+    ///
+    /// This and the two calls below fail on a store without [`Capability::DelayedEntries`].
+    fn delayed<'a>(
+        &'a self,
+        _stream: &'a str,
+        _first: StreamId,
+        _count: usize,
+    ) -> BackendFuture<'a, Vec<Entry>> {
+        Box::pin(async { Err(no_delays(&self.location())) })
+    }
+
+    /// Cancels delayed entries. Returns how many were cancelled.
+    fn cancel_delayed<'a>(&'a self, _stream: &'a str, _tickets: &'a [StreamId]) -> BackendFuture<'a, u64> {
+        Box::pin(async { Err(no_delays(&self.location())) })
+    }
+
+    /// Appends delayed entries to the stream before they are due. Returns how many were appended.
+    fn promote_delayed<'a>(&'a self, _stream: &'a str, _tickets: &'a [StreamId]) -> BackendFuture<'a, u64> {
+        Box::pin(async { Err(no_delays(&self.location())) })
+    }
+
     /// Deletes a stream with its groups. Returns false if it does not exist.
     fn delete_stream<'a>(&'a self, stream: &'a str) -> BackendFuture<'a, bool>;
 
@@ -334,6 +370,11 @@ pub trait Admin: Backend {
     ///
     /// Returns true if the consumer was removed or does not exist, false if it has pending entries.
     fn remove_empty_consumer<'a>(&'a self, consumer: Consumer<'a>) -> BackendFuture<'a, bool>;
+}
+
+/// Returns the error of a store that cannot delay entries.
+fn no_delays(location: &str) -> Error {
+    Error::new(ErrorKind::Refused, format!("{location} cannot delay messages: only Millstream can"))
 }
 
 /// Returns an error if one of the new entries has no fields.

@@ -30,6 +30,8 @@ pub enum Capability {
     IdempotentAdds,
     /// The store always reports the exact lag. Without it, the lag may have to be counted.
     ExactLag,
+    /// Entries can be delayed. Without it, the store refuses to delay an entry.
+    DelayedEntries,
     /// The store has policies: it does by itself what an operator sets on a stream or a group.
     Policies,
     /// Pending entries can be released so that they wait. Without it, a script sets their idle time, and workers claim

@@ -30,6 +30,7 @@ async fn memory_backend_passes_all_cases() {
     let backend = connect("memory:").await.unwrap();
     cases::all(&*backend).await;
     cases::deleting::by_a_worker(&backend).await;
+    cases::delaying::with_producer(&backend).await;
     assert!(backend.supports(Capability::ExactLag, "s").await.unwrap());
     assert_eq!(backend.server(&["appendonly"]).await.unwrap(), None);
 }
@@ -74,6 +75,7 @@ async fn millstream_server_passes_all_cases() {
     for backend in [backend, resp3] {
         cases::all(&*backend).await;
         cases::many::limited(&*backend).await;
+        cases::delaying::with_producer(&backend).await;
         cases::deleting::by_a_worker(&backend).await;
         describes_itself(&*backend, "millstream_version").await;
     }

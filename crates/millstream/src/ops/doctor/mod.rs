@@ -128,8 +128,9 @@ impl Diagnosis {
             let names: Vec<&str> = listed.map(|(_, name, _)| *name).collect();
             properties.push(label, if names.is_empty() { "none".to_owned() } else { names.join(", ") });
         };
-        // Idempotent adds cannot be emulated: only the server can recognize a repeated message.
-        let can_be_emulated = |capability| capability != Capability::IdempotentAdds;
+        // Only the server can recognize a repeated message, or add a message later.
+        let can_be_emulated =
+            |capability| !matches!(capability, Capability::IdempotentAdds | Capability::DelayedEntries);
         push("native", &|_, native| native == Some(true));
         push("emulated", &|capability, native| native == Some(false) && can_be_emulated(capability));
         push("missing", &|capability, native| native == Some(false) && !can_be_emulated(capability));
@@ -152,6 +153,7 @@ async fn capabilities(
         (Capability::DelayedRelease, "delayed_releases"),
         (Capability::Extends, "extends"),
         (Capability::IdempotentAdds, "idempotent_adds"),
+        (Capability::DelayedEntries, "delayed_entries"),
         (Capability::ExactLag, "exact_lag"),
         (Capability::Policies, "policies"),
     ];

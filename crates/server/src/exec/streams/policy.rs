@@ -1,7 +1,8 @@
 //! XPOLICY: sets, forgets and shows the policies of streams and groups.
 
-use millstream_engine::Refusal;
 use millstream_engine::policy::{Backoff, Policy, PolicyField, PolicyValue};
+use millstream_engine::stream::DelayedSet;
+use millstream_engine::{Refusal, Stream};
 use millstream_protocol::commands::{ArgList, PolicyOwner, XpolicySet};
 use millstream_protocol::errors::{self, CommandError};
 use millstream_protocol::resp::Writer;
@@ -33,7 +34,7 @@ pub(crate) fn xpolicy_get(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>
         described.map_err(|refusal| no_group(refusal, owner))?;
     let is_shown = |field: &PolicyField| work.is_none() || !field.is_of_stream();
     let shown: Vec<PolicyField> = PolicyField::ALL.into_iter().filter(is_shown).collect();
-    out.map(shown.len() + if work.is_some() { 9 } else { 1 });
+    out.map(shown.len() + if work.is_some() { 9 } else { 4 });
     shown.into_iter().for_each(|field| write_field(out, field, &in_force));
     match work {
         Some(work) => {
@@ -45,9 +46,22 @@ pub(crate) fn xpolicy_get(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>
         None => {
             out.bulk("trimmed");
             out.uint(trimmed);
+            write_delayed(out, txn.stream(owner.key)?.and_then(Stream::delayed));
         }
     }
     DONE
+}
+
+fn write_delayed(out: &mut Writer, delayed: Option<&DelayedSet>) {
+    out.bulk("delayed");
+    out.uint(delayed.map_or(0, DelayedSet::len));
+    out.bulk("delayed-first");
+    match delayed.and_then(DelayedSet::first) {
+        Some(ticket) => out.id(ticket),
+        None => out.null_bulk(),
+    }
+    out.bulk("delayed-bytes");
+    out.uint(delayed.map_or(0, DelayedSet::text_bytes));
 }
 
 fn write_field(out: &mut Writer, field: PolicyField, policy: &Policy) {

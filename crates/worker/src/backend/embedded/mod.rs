@@ -9,23 +9,23 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
-use millstream_engine::StreamId;
 use millstream_engine::stream::IdRange;
+use millstream_engine::{IdSpec, StreamId};
 use millstream_protocol::glob;
 use millstream_store::FolderContents;
 use millstream_store::embedded::{Callable, Millstream, References, Refusal};
 use millstream_store::verbs::{
-    self, Acknowledge, Add, Adopt, Collect, ConsumerPath, DeadLettersRecorded, Delete, DescribeGroup,
-    DescribePolicy, DescribeStream, Exists, Extend, GroupCreate, GroupDestroy, GroupSetId, HashDelete,
-    HashFields, HashGet, HashGetAll, HashLength, HashSet, ListStreams, OwnPending, Pending, PendingRows,
-    Ping, ReadBatch, ReadFrom, ReadGroup, ReleaseRecorded, Remember, RemoveEmptyConsumer, RemoveStream,
-    ResetPolicy, Restore, SetPolicy, StreamBatch, WalkIdle,
+    self, Acknowledge, Add, Adopt, CancelDelayed, Collect, ConsumerPath, DeadLettersRecorded, DelayedRange,
+    Delete, DescribeGroup, DescribePolicy, DescribeStream, Exists, Extend, GroupCreate, GroupDestroy,
+    GroupSetId, HashDelete, HashFields, HashGet, HashGetAll, HashLength, HashSet, ListStreams, OwnPending,
+    Pending, PendingRows, Ping, PromoteDelayed, ReadBatch, ReadFrom, ReadGroup, ReleaseRecorded, Remember,
+    RemoveEmptyConsumer, RemoveStream, ResetPolicy, Restore, SetPolicy, StreamBatch, WalkIdle,
 };
 
 use super::policy::{Backoff, Policy, PolicyField, PolicyValue};
 use super::{
     Acknowledgement, Admin, Backend, BackendFuture, Capability, Claimed, Consumer, ConsumerInfo, Delivery,
-    Entry, Error, ErrorKind, GroupInfo, GroupMissed, IdOrder, NewDeadLetter, NewEntry, PendingFilter,
+    Due, Entry, Error, ErrorKind, GroupInfo, GroupMissed, IdOrder, NewDeadLetter, NewEntry, PendingFilter,
     PendingRow, PendingSummary, PolicyInfo, Range, Read, ReadMany, Release, Start, StreamInfo, StreamRead,
     Trim,
 };
@@ -91,6 +91,28 @@ impl Embedded {
     ) -> BackendFuture<'_, T> {
         let call = self.db.call(verb);
         Box::pin(async move { call.await.map(then).map_err(error) })
+    }
+
+    fn add_with_id<'a>(
+        &'a self,
+        stream: &'a str,
+        entries: &'a [NewEntry],
+        id: IdSpec,
+        trim: Option<Trim>,
+    ) -> BackendFuture<'a, Vec<StreamId>> {
+        if let Err(refused) = super::check_fields(entries.iter().map(|entry| &entry.fields)) {
+            return Box::pin(async { Err(refused) });
+        }
+        let stream = Bytes::copy_from_slice(stream.as_bytes());
+        let add = |entry: &NewEntry| Add { id, ..new_entry(stream.clone(), entry) };
+        let mut adds: Vec<Add<_>> = entries.iter().map(add).collect();
+        if let Some(last) = adds.last_mut() {
+            last.trim = trim.map(values::store_trim);
+            if trim.is_some_and(|trim| trim.keep_unread) {
+                last.references = References::Acked;
+            }
+        }
+        self.call(adds)
     }
 
     fn call<V: Callable>(&self, verb: V) -> BackendFuture<'_, V::Output> {
@@ -170,18 +192,17 @@ impl Backend for Embedded {
         entries: &'a [NewEntry],
         trim: Option<Trim>,
     ) -> BackendFuture<'a, Vec<StreamId>> {
-        if let Err(refused) = super::check_fields(entries.iter().map(|entry| &entry.fields)) {
-            return Box::pin(async { Err(refused) });
-        }
-        let stream = Bytes::copy_from_slice(stream.as_bytes());
-        let mut adds: Vec<Add<_>> = entries.iter().map(|entry| new_entry(stream.clone(), entry)).collect();
-        if let Some(last) = adds.last_mut() {
-            last.trim = trim.map(values::store_trim);
-            if trim.is_some_and(|trim| trim.keep_unread) {
-                last.references = References::Acked;
-            }
-        }
-        self.call(adds)
+        self.add_with_id(stream, entries, IdSpec::Auto, trim)
+    }
+
+    fn add_delayed<'a>(
+        &'a self,
+        stream: &'a str,
+        entries: &'a [NewEntry],
+        due: Due,
+        trim: Option<Trim>,
+    ) -> BackendFuture<'a, Vec<StreamId>> {
+        self.add_with_id(stream, entries, IdSpec::Delayed(due), trim)
     }
 
     fn create_group<'a>(&'a self, stream: &'a str, group: &'a str, start: Start) -> BackendFuture<'a, bool> {
@@ -458,6 +479,24 @@ impl Admin for Embedded {
 
     fn delete_entries<'a>(&'a self, stream: &'a str, ids: &'a [StreamId]) -> BackendFuture<'a, u64> {
         self.call(Delete { key: stream.to_owned(), ids: ids.to_vec() })
+    }
+
+    fn delayed<'a>(
+        &'a self,
+        stream: &'a str,
+        first: StreamId,
+        count: usize,
+    ) -> BackendFuture<'a, Vec<Entry>> {
+        let tickets = Some(IdRange { first, last: StreamId::MAX });
+        self.call(Collect::new(DelayedRange { key: stream.to_owned(), tickets, count: Some(count as u64) }))
+    }
+
+    fn cancel_delayed<'a>(&'a self, stream: &'a str, tickets: &'a [StreamId]) -> BackendFuture<'a, u64> {
+        self.call(CancelDelayed { key: stream.to_owned(), tickets: tickets.to_vec() })
+    }
+
+    fn promote_delayed<'a>(&'a self, stream: &'a str, tickets: &'a [StreamId]) -> BackendFuture<'a, u64> {
+        self.call(PromoteDelayed { key: stream.to_owned(), tickets: tickets.to_vec() })
     }
 
     fn delete_stream<'a>(&'a self, stream: &'a str) -> BackendFuture<'a, bool> {

@@ -107,6 +107,23 @@ impl Admin for Redis {
         })
     }
 
+    fn delayed<'a>(
+        &'a self,
+        stream: &'a str,
+        first: StreamId,
+        count: usize,
+    ) -> BackendFuture<'a, Vec<Entry>> {
+        self.list_delayed(stream, first, count)
+    }
+
+    fn cancel_delayed<'a>(&'a self, stream: &'a str, tickets: &'a [StreamId]) -> BackendFuture<'a, u64> {
+        self.change_delayed("DEL", stream, tickets)
+    }
+
+    fn promote_delayed<'a>(&'a self, stream: &'a str, tickets: &'a [StreamId]) -> BackendFuture<'a, u64> {
+        self.change_delayed("NOW", stream, tickets)
+    }
+
     fn delete_stream<'a>(&'a self, stream: &'a str) -> BackendFuture<'a, bool> {
         Box::pin(async move {
             // XLEN fails if the key is not a stream.

@@ -61,7 +61,13 @@ pub(super) use command;
 
 // Entries
 
-pub(super) fn add(stream: &str, fields: &Fields, once: Option<&Idempotence>, trim: Option<Trim>) -> Cmd {
+pub(super) fn add(
+    stream: &str,
+    id: &str,
+    fields: &Fields,
+    once: Option<&Idempotence>,
+    trim: Option<Trim>,
+) -> Cmd {
     let size = fields.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>();
     let mut command = Cmd::with_capacity(11 + 2 * fields.len(), 64 + stream.len() + size);
     command.arg("XADD").arg(stream);
@@ -78,7 +84,7 @@ pub(super) fn add(stream: &str, fields: &Fields, once: Option<&Idempotence>, tri
             TrimLimit::MinId(id) => command.arg("MINID").arg(exactness).arg(Id(id)),
         };
     }
-    command.arg("*");
+    command.arg(id);
     for (name, value) in fields {
         command.arg(&**name).arg(&**value);
     }

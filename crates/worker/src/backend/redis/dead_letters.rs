@@ -84,7 +84,7 @@ impl Redis {
                 format!("cannot add dead letters to {}: the key exists and is not a stream", dead_letter.to);
             return Err(Error::new(ErrorKind::WrongType, message));
         }
-        let add = commands::add(&dead_letter.to, &dead_letter.fields, None, None);
+        let add = commands::add(&dead_letter.to, "*", &dead_letter.fields, None, None);
         let acknowledge = commands::acknowledge(stream, group, &[dead_letter.origin]);
         let forget = commands::forget(stream, group, &[dead_letter.origin]);
         let mut replies =

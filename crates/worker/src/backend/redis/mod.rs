@@ -16,6 +16,7 @@ mod blocking;
 mod commands;
 mod connection;
 mod dead_letters;
+mod delayed;
 mod done;
 mod errors;
 mod nodes;

@@ -38,6 +38,8 @@ pub(super) enum Feature {
     AckedTrims,
     /// XINFO MISSED.
     Missed,
+    /// XADD with a delay, and XDELAY.
+    Delays,
     /// XPOLICY.
     Policies,
     /// `XADD … IDMP`.
@@ -115,6 +117,8 @@ impl Feature {
             // No entry has an id before 0-0, so the command removes nothing.
             Feature::AckedTrims => command!("XTRIM", stream, "MINID", "=", "0-0", "ACKED"),
             Feature::Missed => command!("XINFO", "MISSED", stream),
+            // Every server refuses the id: a delay has a maximum of ten years.
+            Feature::Delays => command!("XADD", stream, "*+315360000001", "f", "v"),
             Feature::Policies => command!("XPOLICY", "GET", stream),
             // Every server rejects the id 0-0, so the command adds nothing.
             Feature::Idempotence => command!("XADD", stream, "IDMP", "p", "i", "0-0", "f", "v"),
@@ -135,6 +139,9 @@ impl Feature {
             // A server without the feature takes IDMP for an invalid id.
             Feature::Idempotence => reply.is_err_and(|error| error.to_string().contains("IDMP")),
             Feature::NackDelay => reply.is_err_and(|error| error.to_string().contains("DELAY value")),
+            Feature::Delays => reply.is_err_and(|error| {
+                error.kind() == ErrorKind::WrongType || error.to_string().contains("delay is out of range")
+            }),
             Feature::Missed | Feature::Policies => match reply {
                 Ok(_) => true,
                 Err(error) => is_missing_key(&error) || error.kind() == ErrorKind::WrongType,
@@ -179,5 +186,8 @@ mod tests {
         assert!(knows_delay("ERR Invalid DELAY value, must be >= 0"));
         assert!(!knows_delay("ERR Unrecognized XNACK option 'DELAY'"));
         assert_eq!(learnt(Feature::NackDelay, ErrorKind::NoGroup), Ok(false));
+        let delays = |text| Feature::Delays.is_shown_by(refused(text)).unwrap();
+        assert!(delays("ERR delay is out of range"));
+        assert!(!delays("ERR Invalid stream ID specified as stream command argument"));
     }
 }

@@ -9,7 +9,7 @@ use redis::{Cmd, Value};
 use crate::names::retry_key;
 
 use super::super::{
-    Acknowledgement, AddOutcome, Admin, Backend, BackendFuture, Capability, Claimed, Consumer, Delivery,
+    Acknowledgement, AddOutcome, Admin, Backend, BackendFuture, Capability, Claimed, Consumer, Delivery, Due,
     Error, ErrorKind, NewDeadLetter, NewEntry, PendingFilter, PolicyInfo, Read, ReadMany, Release, Retry,
     Start, StreamId, StreamInfo, StreamRead, Trim, WorkerAccess,
 };
@@ -30,6 +30,7 @@ impl Backend for Redis {
         let feature = match capability {
             Capability::ReadClaims => return Box::pin(self.read_claims(stream)),
             Capability::DelayedRelease => Feature::NackDelay,
+            Capability::DelayedEntries => Feature::Delays,
             Capability::Policies => Feature::Policies,
             Capability::Releases => Feature::Nack,
             Capability::Extends => Feature::Extend,
@@ -72,19 +73,17 @@ impl Backend for Redis {
         entries: &'a [NewEntry],
         trim: Option<Trim>,
     ) -> BackendFuture<'a, Vec<StreamId>> {
-        Box::pin(async move {
-            super::super::check_fields(entries.iter().map(|entry| &entry.fields))?;
-            let once_only = entries.iter().any(|entry| entry.idempotence.is_some())
-                && self.has(Feature::Idempotence, stream).await?;
-            let trim = self.trim_before_adding(stream, entries.len(), trim).await?;
-            let add = |(at, entry): (usize, &NewEntry)| {
-                let once = entry.idempotence.as_ref().filter(|_| once_only);
-                commands::add(stream, &entry.fields, once, trim.filter(|_| at + 1 == entries.len()))
-            };
-            let adds: Vec<Cmd> = entries.iter().enumerate().map(add).collect();
-            let (outcomes, error) = self.connection.in_order(stream, adds).await;
-            added_ids(outcomes, error)
-        })
+        Box::pin(self.add_with_id(stream, entries, "*", trim))
+    }
+
+    fn add_delayed<'a>(
+        &'a self,
+        stream: &'a str,
+        entries: &'a [NewEntry],
+        due: Due,
+        trim: Option<Trim>,
+    ) -> BackendFuture<'a, Vec<StreamId>> {
+        self.delay(stream, entries, due, trim)
     }
 
     fn create_group<'a>(&'a self, stream: &'a str, group: &'a str, start: Start) -> BackendFuture<'a, bool> {
@@ -390,6 +389,27 @@ fn added_ids(outcomes: Vec<Outcome>, error: Option<Error>) -> Result<Vec<StreamI
 }
 
 impl Redis {
+    /// Adds entries with this id, `*` or a delay, in one round trip.
+    pub(super) async fn add_with_id(
+        &self,
+        stream: &str,
+        entries: &[NewEntry],
+        id: &str,
+        trim: Option<Trim>,
+    ) -> Result<Vec<StreamId>, Error> {
+        super::super::check_fields(entries.iter().map(|entry| &entry.fields))?;
+        let once_only = entries.iter().any(|entry| entry.idempotence.is_some())
+            && self.has(Feature::Idempotence, stream).await?;
+        let trim = self.trim_before_adding(stream, entries.len(), trim).await?;
+        let add = |(at, entry): (usize, &NewEntry)| {
+            let once = entry.idempotence.as_ref().filter(|_| once_only);
+            commands::add(stream, id, &entry.fields, once, trim.filter(|_| at + 1 == entries.len()))
+        };
+        let adds: Vec<Cmd> = entries.iter().enumerate().map(add).collect();
+        let (outcomes, error) = self.connection.in_order(stream, adds).await;
+        added_ids(outcomes, error)
+    }
+
     /// Whether reads claim idle entries. If the server cannot make released entries wait, they must not: a read would
     /// claim an entry that waits.
     pub(super) async fn read_claims(&self, stream: &str) -> Result<bool, Error> {

@@ -1,6 +1,7 @@
 //! The behaviour that every backend must have, verb by verb. Each case has its own stream.
 
 pub(crate) mod blocking;
+pub(crate) mod delaying;
 pub(crate) mod deleting;
 pub(crate) mod groups;
 pub(crate) mod hashes;
@@ -39,6 +40,7 @@ pub(crate) async fn all(backend: &dyn Admin) {
     hashes::all(backend).await;
     waiting::all(backend).await;
     policies::all(backend).await;
+    delaying::all(backend).await;
 }
 
 /// Stores data, and disconnects the store during a blocked read.

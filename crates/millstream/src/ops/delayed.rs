@@ -1,0 +1,240 @@
+//! `millstream delayed`: lists delayed messages, cancels them, or adds them to their stream now.
+
+use std::time::Duration;
+
+use clap::builder::NonEmptyStringValueParser;
+use clap::{Args, Subcommand};
+use millstream_worker::Admin;
+use millstream_worker::backend::{Entry, StreamId};
+use serde_json::{Value, json};
+
+use super::confirm::Confirm;
+use super::connection::CommonOptions;
+use super::failure::Failure;
+use super::lookup;
+use super::output::{note, print, print_json, print_line};
+use super::safe_text::printable;
+use super::shell::suggest;
+use super::table::{Table, row};
+use super::time::{format_time, now_ms, parse_id};
+use super::value::{age, clipped, counted, fields_json, fields_line};
+
+pub(crate) const EXAMPLES: &str = "\
+Examples:
+  millstream delayed ls orders
+  millstream delayed rm orders --all --dry-run
+  millstream delayed now orders --all --yes
+
+'millstream add --delay' and '--at' delay a message. Only Millstream's server and folders can delay messages.";
+
+const LS_EXAMPLES: &str = "\
+Examples:
+  millstream delayed ls orders
+  millstream delayed ls orders --count 20 --json";
+
+const RM_EXAMPLES: &str = "\
+Examples:
+  millstream delayed rm orders --all --dry-run
+  millstream delayed rm orders --all --yes
+
+'millstream add --delay' prints the ticket of a message, and 'delayed ls' lists tickets. \
+Pass tickets instead of --all to cancel only those messages.";
+
+const NOW_EXAMPLES: &str = "\
+Examples:
+  millstream delayed now orders --all --dry-run
+  millstream delayed now orders --all --yes
+
+Pass tickets instead of --all to add only those messages.";
+
+/// Maximum length of the fields in a table.
+const FIELDS_CHARS_MAX: usize = 60;
+/// Number of messages per call when all of them are listed or changed.
+const PAGE_SIZE: usize = 1000;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum DelayedAction {
+    /// List delayed messages, those that are due first at first
+    #[command(after_help = LS_EXAMPLES)]
+    Ls(DelayedListArgs),
+    /// Cancel delayed messages
+    #[command(after_help = RM_EXAMPLES)]
+    Rm(TicketArgs),
+    /// Add delayed messages to their stream now
+    #[command(after_help = NOW_EXAMPLES)]
+    Now(TicketArgs),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct DelayedListArgs {
+    /// Stream name
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
+    stream: String,
+    /// Maximum number of messages
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    count: usize,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct TicketArgs {
+    /// Stream name
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
+    stream: String,
+    /// Tickets of the messages; required without --all
+    #[arg(value_name = "TICKET", value_parser = parse_id, conflicts_with = "all")]
+    tickets: Vec<StreamId>,
+    /// All delayed messages of the stream
+    #[arg(long)]
+    all: bool,
+    /// Count the messages, without changing anything
+    #[arg(long)]
+    dry_run: bool,
+    #[command(flatten)]
+    confirm: Confirm,
+}
+
+/// What happens to delayed messages.
+#[derive(Clone, Copy)]
+enum Change {
+    Cancel,
+    Add,
+}
+
+impl Change {
+    fn verb(self) -> &'static str {
+        match self {
+            Change::Cancel => "cancel",
+            Change::Add => "add",
+        }
+    }
+
+    fn done(self) -> &'static str {
+        match self {
+            Change::Cancel => "cancelled",
+            Change::Add => "added",
+        }
+    }
+}
+
+impl DelayedAction {
+    pub(crate) async fn run(&self, common: &CommonOptions) -> Result<(), Failure> {
+        match self {
+            DelayedAction::Ls(list) => list_delayed(common, list).await,
+            DelayedAction::Rm(tickets) => change(common, tickets, Change::Cancel).await,
+            DelayedAction::Now(tickets) => change(common, tickets, Change::Add).await,
+        }
+    }
+}
+
+async fn list_delayed(common: &CommonOptions, list: &DelayedListArgs) -> Result<(), Failure> {
+    let backend = common.connect().await?;
+    lookup::stream(&*backend, &list.stream).await?;
+    let (mut found, mut next) = (Vec::new(), Some(StreamId::MIN));
+    while let Some(first) = next
+        && found.len() < list.count
+    {
+        let page = backend.delayed(&list.stream, first, PAGE_SIZE.min(list.count - found.len())).await?;
+        next = page.last().and_then(|entry| entry.id.next());
+        found.extend(page);
+    }
+    if common.json {
+        return print_json(&found.iter().map(delayed_json).collect());
+    }
+    if found.is_empty() {
+        note(&format!("stream {} has no delayed messages", printable(&list.stream)));
+    }
+    let now_ms = now_ms();
+    let rows = found.iter().map(|entry| {
+        let due_in = Duration::from_millis(entry.id.ms.saturating_sub(now_ms));
+        row![
+            entry.id.to_string(),
+            format_time(entry.id.ms),
+            age(due_in),
+            clipped(&fields_line(&entry.fields), FIELDS_CHARS_MAX),
+        ]
+    });
+    print(Table::new(&["TICKET", "DUE", ">IN", "FIELDS"], rows))
+}
+
+fn delayed_json(entry: &Entry) -> Value {
+    json!({
+        "ticket": entry.id.to_string(),
+        "due_ms": entry.id.ms,
+        "due": format_time(entry.id.ms),
+        "fields": fields_json(&entry.fields),
+    })
+}
+
+async fn change(common: &CommonOptions, args: &TicketArgs, change: Change) -> Result<(), Failure> {
+    let stream = &args.stream;
+    if args.tickets.is_empty() && !args.all {
+        return Err(Failure::Usage(format!(
+            "no messages given: pass their tickets, or --all for all delayed messages\nlist them with: {}",
+            suggest("delayed ls", &[stream], "")
+        )));
+    }
+    let backend = common.connect().await?;
+    lookup::stream(&*backend, stream).await?;
+    let tickets = match args.all {
+        true => all_tickets(&*backend, stream).await?,
+        false => args.tickets.clone(),
+    };
+    let asked = tickets.len() as u64;
+    if args.dry_run {
+        let matched = count_existing(&*backend, stream, &tickets).await?;
+        if common.json {
+            return print_json(
+                &json!({ change.done(): 0, "matched": matched, "asked": asked, "dry_run": true }),
+            );
+        }
+        return print_line(&format!("would {} {}", change.verb(), messages(matched)));
+    }
+    if args.all && asked > 0 {
+        let question = format!("{} {} of stream {}", change.verb(), messages(asked), printable(stream));
+        args.confirm.ask(&question).await?;
+    }
+    let mut changed = 0;
+    for page in tickets.chunks(PAGE_SIZE) {
+        changed += match change {
+            Change::Cancel => backend.cancel_delayed(stream, page).await?,
+            Change::Add => backend.promote_delayed(stream, page).await?,
+        };
+    }
+    if common.json {
+        print_json(&json!({ change.done(): changed, "asked": asked }))?;
+    } else {
+        print_line(&format!("{} {}", change.done(), messages(changed)))?;
+    }
+    if changed == 0 && !args.all {
+        return Err(Failure::NotFound(format!(
+            "stream {} has no delayed message with one of these tickets: it was added when it was due, or cancelled\n\
+             list delayed messages with: {}",
+            printable(stream),
+            suggest("delayed ls", &[stream], "")
+        )));
+    }
+    Ok(())
+}
+
+fn messages(number: u64) -> String {
+    counted(number, "delayed message", "delayed messages")
+}
+
+async fn all_tickets(backend: &dyn Admin, stream: &str) -> Result<Vec<StreamId>, Failure> {
+    let (mut tickets, mut next) = (Vec::new(), Some(StreamId::MIN));
+    while let Some(first) = next {
+        let page = backend.delayed(stream, first, PAGE_SIZE).await?;
+        next = page.last().and_then(|entry| entry.id.next());
+        tickets.extend(page.iter().map(|entry| entry.id));
+    }
+    Ok(tickets)
+}
+
+async fn count_existing(backend: &dyn Admin, stream: &str, tickets: &[StreamId]) -> Result<u64, Failure> {
+    let mut found = 0;
+    for ticket in tickets {
+        let first = backend.delayed(stream, *ticket, 1).await?;
+        found += u64::from(first.first().is_some_and(|entry| entry.id == *ticket));
+    }
+    Ok(found)
+}
