@@ -105,14 +105,16 @@ impl Store {
         self.duties.note_late(since_ms, txn.now_ms());
         self.promote(&mut txn, key);
         let look = Look { since_ms, now_ms: txn.now_ms(), phase: phase_of(key) };
-        let has_more = [retention::step(&mut txn, key, look), consumers::step(&mut txn, key, look)];
+        let mut has_more = retention::step(&mut txn, key, look) | consumers::step(&mut txn, key, look);
         if let Some(work) = DeadLetterWork::find(&txn, key) {
+            // There can be more rows, or other groups.
+            has_more = true;
             txn.finish_fairly();
             slices.pause();
             txn = self.lock(*db, work.keys(key), self.now_ms());
             work.run(&mut txn, key);
         }
-        match has_more.contains(&true) {
+        match has_more {
             true => txn.schedule_next_turn(*db, key),
             false => txn.schedule_after_look(*db, key),
         }

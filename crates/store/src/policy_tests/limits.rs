@@ -316,6 +316,31 @@ fn rows_of_removed_entries_end_with_their_lease() {
     }
 }
 
+/// They end in one go, however many rows and groups there are.
+#[test]
+fn rows_of_trimmed_entries_end_together_in_all_groups() {
+    let fixture = PolicyFixture::new(0, Policy::default());
+    fixture.set(None, limit(200, 5)).unwrap();
+    let groups: [&[u8]; 4] = [GROUP, b"h", b"i", b"j"];
+    for group in &groups[1..] {
+        let (start, make_stream) = (GroupStart::Last, false);
+        let mut create = GroupCreate { key: KEY, group, start, make_stream, entries_read: None };
+        create.run(&mut fixture.txn()).unwrap();
+    }
+    fixture.add(100);
+    for group in groups {
+        let mut rows = ReadRows::default();
+        let path = ConsumerPath { key: KEY.to_vec(), group: group.to_vec(), consumer: b"a".to_vec() };
+        ReadGroup::new(path).run_into(&mut fixture.txn(), &mut rows).unwrap();
+        assert_eq!(rows.0.len(), 100);
+    }
+    let trim = Trim { by: TrimBy::MaxLen(0), exactness: Exactness::Exact, limit: TrimLimit::Default };
+    TrimStream { key: KEY, trim, references: References::Keep }.run(&mut fixture.txn()).unwrap();
+    fixture.clock.advance(200);
+    while fixture.store.run_duties() {}
+    assert_eq!(fixture.dead_letters(DEFAULT).len(), 400);
+}
+
 #[test]
 fn a_stream_for_dead_letters_that_cannot_take_one_holds_up_only_its_own_group() {
     let fixture = PolicyFixture::new(1, limit(200, 1));
