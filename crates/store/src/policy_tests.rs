@@ -19,6 +19,7 @@ use crate::verbs::{
 mod consumers;
 mod history;
 mod limits;
+mod model;
 mod retention;
 
 const KEY: &[u8] = b"s";

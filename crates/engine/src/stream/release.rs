@@ -48,6 +48,13 @@ pub struct PriorDelivery {
     pub deliveries: u64,
 }
 
+impl PriorDelivery {
+    /// Returns the delivery count of the entry after it was claimed.
+    pub fn next_delivery(self) -> u64 {
+        self.deliveries.saturating_add(1).min(DELIVERIES_MAX)
+    }
+}
+
 /// Receives the entries of a read that claims idle entries before it delivers new ones.
 pub trait ClaimSink {
     /// Returns whether the sink accepts the entry. If not, reading ends before it.

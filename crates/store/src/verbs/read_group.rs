@@ -128,7 +128,7 @@ impl<B: AsRef<[u8]>> EntryVerb for ReadGroup<B> {
                 }
                 GroupRead::IdleAndNew { min_idle_ms } => {
                     let mut pass_on = |entry: &EntryRef<'_>, before: Option<PriorDelivery>| {
-                        let deliveries = before.map_or(0, |before| before.deliveries).saturating_add(1);
+                        let deliveries = before.map_or(1, PriorDelivery::next_delivery);
                         sink.receive(&ReturnedEntry {
                             id: entry.id(),
                             entry: Some(entry),
@@ -171,7 +171,7 @@ fn read_new_or_ready(
     match read_new(txn, reader, count, becomes_pending, &mut pass_on) {
         Err(Refusal::GroupHasLease) => {
             let mut pass_on = |entry: &EntryRef<'_>, before: Option<PriorDelivery>| {
-                let deliveries = before.map_or(0, |before| before.deliveries).saturating_add(1);
+                let deliveries = before.map_or(1, PriorDelivery::next_delivery);
                 sink.receive(&ReturnedEntry { id: entry.id(), entry: Some(entry), before, deliveries });
             };
             read_ready(txn, reader, count, &mut pass_on).map(|_| ())
