@@ -6,6 +6,7 @@
 mod examples;
 mod newest;
 mod program;
+mod recipes;
 mod redis_rs;
 mod suites;
 #[expect(dead_code, reason = "other suites use the rest")]
