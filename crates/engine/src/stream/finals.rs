@@ -298,16 +298,17 @@ impl Group {
     }
 
     fn find_at_limit(&self, rules: &GroupRules) -> BTreeSet<(u64, StreamId)> {
-        let mut found = BTreeSet::new();
+        // Many rows can be at a new limit, and a set is built faster from all of them.
+        let mut found = Vec::new();
         if rules.has_limit() {
             self.pending.walk(StreamId::MIN, Filter::default(), |row| {
                 if rules.is_at_limit(row.deliveries) {
-                    found.insert(time_of(&row));
+                    found.push(time_of(&row));
                 }
                 ControlFlow::Continue(())
             });
         }
-        found
+        found.into_iter().collect()
     }
 
     fn find_gone(&self, entries: &Entries) -> BTreeSet<(u64, StreamId)> {
@@ -323,5 +324,94 @@ impl Group {
             ControlFlow::Continue(())
         });
         found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::Policy;
+    use crate::stream::IdRange;
+    use crate::{BlockLimits, ReleasedRow, StreamEffect};
+
+    const LEASE_MS: u64 = 100;
+
+    /// Creates a stream of entries 1 to 6, all delivered at 1000 ms in a group with a lease.
+    fn stream() -> Stream {
+        let mut stream = Stream::new();
+        let policy = Policy { lease_ms: Some(LEASE_MS), max_deliveries: Some(2), ..Policy::default() };
+        apply(&mut stream, StreamEffect::SetPolicy { policy: &policy });
+        let last_id = StreamId::MIN;
+        apply(&mut stream, StreamEffect::GroupCreate { group: b"g", last_id, entries_read: None });
+        for ms in 1..=6 {
+            apply(&mut stream, StreamEffect::Append { id: id(ms), fields: &[b"f", b"v"] });
+        }
+        let (last, count, at_ms) = (id(6), 6, 1000);
+        let deliver =
+            StreamEffect::Deliver { group: b"g", consumer: b"c", last, count, at_ms, pending: true };
+        apply(&mut stream, deliver);
+        stream
+    }
+
+    fn id(ms: u64) -> StreamId {
+        StreamId::new(ms, 0)
+    }
+
+    fn apply(stream: &mut Stream, effect: StreamEffect<'_>) {
+        stream.apply(&effect, BlockLimits::default());
+        stream.check().unwrap();
+    }
+
+    fn found(stream: &Stream, now_ms: u64) -> Vec<u64> {
+        let rows = stream.query_final(stream.group(b"g").unwrap(), now_ms, 99);
+        rows.iter().map(|row| row.id.ms).collect()
+    }
+
+    #[test]
+    fn rows_are_final_when_their_lease_is_over_or_at_once_if_released() {
+        let mut stream = stream();
+        apply(
+            &mut stream,
+            StreamEffect::Redeliver { group: b"g", consumer: b"c", ids: &[id(3)], at_ms: 1050 },
+        );
+        assert_eq!((found(&stream, 1149), found(&stream, 1150)), (vec![], vec![3]));
+        assert_eq!(stream.next_duty_ms(1060, 0), Some(1150));
+        let rows = [ReleasedRow { id: id(5), deliveries: 2, not_before_ms: 9000 }];
+        apply(&mut stream, StreamEffect::ReleaseUntil { group: b"g", rows: &rows, at_ms: 1060 });
+        assert_eq!((found(&stream, 1060), stream.next_duty_ms(1060, 0)), (vec![5], Some(0)));
+        apply(&mut stream, StreamEffect::Ack { group: b"g", ids: &[id(5)] });
+        apply(&mut stream, StreamEffect::ConsumerDelete { group: b"g", consumer: b"c" });
+        assert_eq!((found(&stream, 9999), stream.next_duty_ms(2000, 0)), (vec![], Some(2000 + LEASE_MS)));
+    }
+
+    #[test]
+    fn rows_of_removed_entries_are_found_at_the_start_and_in_between() {
+        let mut stream = stream();
+        apply(&mut stream, StreamEffect::DeleteEntries { ids: &[id(4)] });
+        apply(&mut stream, StreamEffect::TrimThrough { last: id(2) });
+        assert_eq!((found(&stream, 1099), found(&stream, 1100)), (vec![], vec![4, 1, 2]));
+        // A policy that is set later finds them too.
+        for policy in [Policy::default(), stream.policy().cloned().unwrap()] {
+            apply(&mut stream, StreamEffect::SetPolicy { policy: &policy });
+        }
+        assert_eq!(found(&stream, 1100), [4, 1, 2]);
+        apply(&mut stream, StreamEffect::TrimThrough { last: id(6) });
+        assert_eq!(found(&stream, 1100), [4, 1, 2, 3, 5, 6]);
+    }
+
+    #[test]
+    fn id_that_is_used_again_is_not_gone() {
+        let mut stream = stream();
+        apply(&mut stream, StreamEffect::DeleteEntries { ids: &[id(5), id(6)] });
+        assert_eq!(found(&stream, 1100), [5, 6]);
+        let set_id = StreamEffect::SetId { last_id: id(4), entries_added: None, max_deleted_id: None };
+        apply(&mut stream, set_id);
+        apply(&mut stream, StreamEffect::Append { id: id(5), fields: &[b"f", b"again"] });
+        assert_eq!(found(&stream, 1100), [0; 0]);
+        assert!(
+            stream.visit_range(IdRange::ALL, None, &mut |_: &crate::stream::EntryRef<'_>| {
+                ControlFlow::Continue(())
+            }) == 5
+        );
     }
 }

@@ -86,12 +86,16 @@ fn check(store: &Store, key: &[u8]) -> Result<(), String> {
     if all == expected { Ok(()) } else { Err(format!("pending {pending:?}, dead letters {dead:?}")) }
 }
 
-/// Cuts the power around the transactions that dead-letter the entries of `key`, and compares each outcome.
-fn cut_power(key: &[u8], bug: Option<Bug>) -> Result<usize, String> {
+/// Cuts the power around the transactions that dead-letter the entries of `key`, and compares each outcome. With a
+/// snapshot, recovery finds the pending entries and the policy there, otherwise in the log.
+fn cut_power(key: &[u8], has_snapshot: bool, bug: Option<Bug>) -> Result<usize, String> {
     let machine = Machine { disk: SimDisk::new(3), clock: Arc::new(ManualClock::new(1000)) };
     let store = machine.open();
     deliver(&store, key);
     store.make_durable().unwrap();
+    if has_snapshot {
+        assert!(store.take_snapshot().unwrap().is_some());
+    }
     machine.disk.sample_crashes(1);
     machine.clock.advance(LEASE_MS);
     plant(bug);
@@ -132,8 +136,8 @@ fn key_with(same_shard: bool) -> Vec<u8> {
 
 #[test]
 fn power_cuts_leave_each_entry_pending_or_dead_lettered() {
-    for same_shard in [true, false] {
-        let states = cut_power(&key_with(same_shard), None);
+    for (same_shard, has_snapshot) in [(true, false), (false, false), (false, true)] {
+        let states = cut_power(&key_with(same_shard), has_snapshot, None);
         assert!(states.as_ref().is_ok_and(|states| *states >= 2), "{states:?}: the cuts must hit the middle");
     }
 }
@@ -141,7 +145,7 @@ fn power_cuts_leave_each_entry_pending_or_dead_lettered() {
 #[test]
 fn mistakes_in_the_record_of_a_dead_letter_are_noticed() {
     for bug in [Bug::TransactionSplitBySync, Bug::AckNotLogged, Bug::AppendNotLogged] {
-        assert!(cut_power(&key_with(false), Some(bug)).is_err(), "{bug:?}");
+        assert!(cut_power(&key_with(false), false, Some(bug)).is_err(), "{bug:?}");
     }
 }
 

@@ -163,7 +163,7 @@ pub(in crate::table) const COMMANDS: &[CommandSpec] = &[
         .text("XINFO CONSUMERS key group", "Lists the consumers of a group."),
     stream("xinfo|groups", "5.0.0", 3, READ, Data(info::xinfo_groups))
         .keys(&[key("RO access", 2)])
-        .complexity("O(N), N being the groups of the stream")
+        .complexity("O(N), N being the groups of the stream, and their pending entries if a delivery limit changes")
         .note(
             "`lag` is always a number (`exact-lag yes`, the default). With `exact-lag no`, it is null in the \
                same cases as in Redis",
