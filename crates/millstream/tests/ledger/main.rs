@@ -15,7 +15,8 @@
 //!
 //! `MILLSTREAM_LEDGER_PEER=valkey-9.1` uses this server instead of Redis 7.0 (`support/peers.rs` has the names).
 //! `MILLSTREAM_LEDGER_MESSAGES` and `MILLSTREAM_LEDGER_SECONDS` set the length, `MILLSTREAM_SEED` the seed, and
-//! `MILLSTREAM_LEDGER_OUT` a file to which the accounts are appended. `scripts/ledger` publishes a long run.
+//! `MILLSTREAM_LEDGER_OUT` a file to which the accounts are appended. `scripts/ledger` publishes a long run, one campaign
+//! at a time. Short campaigns mostly wait, so they can run at the same time.
 
 mod account;
 mod campaign;
@@ -43,7 +44,6 @@ mod support;
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -158,9 +158,6 @@ fn check(title: &str, kind: store::StoreKind, program: Program) {
 }
 
 fn run(title: &str, kind: store::StoreKind, program: Program, size: Size) -> (Account, Duration, PathBuf) {
-    // Runs one campaign at a time, because each uses the whole machine.
-    static TURN: Mutex<()> = Mutex::new(());
-    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let folder = new_folder(title);
     let began = Instant::now();
     let account = Campaign::run(kind, program, seed(), size, &folder);

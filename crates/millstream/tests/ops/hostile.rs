@@ -173,40 +173,48 @@ fn commands_in(text: &str) -> Vec<&str> {
 fn commands_that_doctor_suggests_can_be_pasted_into_a_shell() {
     let names =
         ["$(touch pwned)", "a b", "a;touch pwned #", "it's", "-x", "--help", "`touch pwned`", HOSTILE];
+    // At the same time, because the workers wait before they end.
+    std::thread::scope(|scope| {
+        for name in names {
+            scope.spawn(move || paste_what_doctor_suggests(name));
+        }
+    });
+}
+
+/// Runs in a shell all commands that `doctor` suggests for a stream and a group of this name.
+fn paste_what_doctor_suggests(name: &str) {
     let bin = Path::new(env!("CARGO_BIN_EXE_millstream")).parent().expect("the folder of the binary");
     let path = format!("{}:{}", bin.display(), env::var("PATH").expect("a path"));
-    for name in names {
-        let store = TestStore::empty(&[]);
-        store.call(&["XADD", name, "1-1", "a", "b"]);
-        let letter = ["dlq.stream", name, "dlq.id", "1-1", "dlq.group", name];
-        store.call(&[&["XADD", &dead_letters_of(name), "1-1"], &letter[..]].concat());
-        let mut pasted = Vec::new();
-        let mut paste_all = || {
-            for finding in store.run(&["doctor", "--json"]).json()["findings"].as_array().expect("a list") {
-                for command in commands_in(finding["way_out"].as_str().expect("text")) {
-                    let command = format!("{} < /dev/null", command.replace("COMMAND", "true --until-empty"));
-                    let mut shell = Command::new("bash");
-                    shell.args(["-c", &command]).current_dir(&store.folder).env("PATH", &path);
-                    let output = shell.env("MILLSTREAM_URL", &store.url).output().expect("run bash");
-                    let err = String::from_utf8_lossy(&output.stderr).into_owned();
-                    // `dlq purge` asks for confirmation, which needs a terminal.
-                    let asks = err.contains("pass --yes to confirm");
-                    assert!(output.status.success() || asks, "{command}: {err}");
-                    pasted.push(command);
-                }
+    let store = TestStore::empty(&[]);
+    store.call(&["XADD", name, "1-1", "a", "b"]);
+    let letter = ["dlq.stream", name, "dlq.id", "1-1", "dlq.group", name];
+    store.call(&[&["XADD", &dead_letters_of(name), "1-1"], &letter[..]].concat());
+    let mut pasted = Vec::new();
+    let mut paste_all = || {
+        for finding in store.run(&["doctor", "--json"]).json()["findings"].as_array().expect("a list") {
+            for command in commands_in(finding["way_out"].as_str().expect("text")) {
+                let command = format!("{} < /dev/null", command.replace("COMMAND", "true --until-empty"));
+                let mut shell = Command::new("bash");
+                shell.args(["-c", &command]).current_dir(&store.folder).env("PATH", &path);
+                let output = shell.env("MILLSTREAM_URL", &store.url).output().expect("run bash");
+                let err = String::from_utf8_lossy(&output.stderr).into_owned();
+                // `dlq purge` asks for confirmation, which needs a terminal.
+                let asks = err.contains("pass --yes to confirm");
+                assert!(output.status.success() || asks, "{command}: {err}");
+                pasted.push(command);
             }
-        };
-        // The first run creates the group GROUP. The second one suggests commands for it and for `name`.
-        paste_all();
-        store.call(&["XGROUP", "CREATE", name, name, "0"]);
-        paste_all();
-        assert!(pasted.len() >= 8, "{pasted:?}");
-        let left: Vec<_> = fs::read_dir(&store.folder).expect("the folder").collect();
-        assert!(left.is_empty(), "{name}: {left:?} after {pasted:?}");
-        let groups = store.run(&["group", "ls", "--json"]).ok().json();
-        let groups: Vec<&Value> = groups.as_array().expect("a list").iter().collect();
-        assert!(groups.iter().all(|group| group["stream"] == name && group["lag"] == 0), "{groups:?}");
-    }
+        }
+    };
+    // The first run creates the group GROUP. The second one suggests commands for it and for `name`.
+    paste_all();
+    store.call(&["XGROUP", "CREATE", name, name, "0"]);
+    paste_all();
+    assert!(pasted.len() >= 8, "{pasted:?}");
+    let left: Vec<_> = fs::read_dir(&store.folder).expect("the folder").collect();
+    assert!(left.is_empty(), "{name}: {left:?} after {pasted:?}");
+    let groups = store.run(&["group", "ls", "--json"]).ok().json();
+    let groups: Vec<&Value> = groups.as_array().expect("a list").iter().collect();
+    assert!(groups.iter().all(|group| group["stream"] == name && group["lag"] == 0), "{groups:?}");
 }
 
 fn dead_letters_of(stream: &str) -> String {

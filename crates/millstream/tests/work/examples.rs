@@ -18,7 +18,7 @@ for line in sys.stdin:
 fn every_work_help_example_succeeds() {
     let examples = examples_of("work");
     assert!(examples.len() >= 6, "{examples:?}");
-    for example in examples {
+    at_the_same_time(examples, |example| {
         let store = TestStore::server();
         store.write("charge.sh", "#!/bin/sh\ncat > /dev/null\n");
         store.write("index.py", PROGRAM);
@@ -31,16 +31,25 @@ fn every_work_help_example_succeeds() {
         let script = example.replace("http://127.0.0.1:8000", address).replace(":9091", ":0");
         let run = Running::start(&mut shell(&store, &format!("{script} --until-empty --json"))).wait().ok();
         assert_eq!(run.report(["acknowledged", "dead"]), [3, 0], "{example}");
-    }
+    });
 }
 
 #[test]
 fn every_demo_help_example_succeeds() {
-    for example in examples_of("demo") {
+    at_the_same_time(examples_of("demo"), |example| {
         let store = TestStore::embedded();
-        let run = Running::start(&mut shell(&store, &example)).wait().ok();
+        let run = Running::start(&mut shell(&store, example)).wait().ok();
         assert!(run.out.contains("lost"), "{example}\n{}", run.out);
-    }
+    });
+}
+
+/// Runs each example on a thread of its own, because workers wait before they end.
+fn at_the_same_time(examples: Vec<String>, check: impl Fn(&str) + Sync) {
+    std::thread::scope(|scope| {
+        for example in &examples {
+            scope.spawn(|| check(example));
+        }
+    });
 }
 
 fn examples_of(command: &str) -> Vec<String> {

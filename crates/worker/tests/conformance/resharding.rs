@@ -35,7 +35,8 @@ async fn resharding_redis_neither_loses_nor_duplicates() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn resharding_valkey_neither_loses_nor_duplicates() {
-    let (Some(moves), Some(cluster)) = (long_run(), Cluster::start(&VALKEY_9_1)) else { return };
+    let Some(moves) = long_run() else { return };
+    let Some(cluster) = Cluster::start(&VALKEY_9_1) else { return };
     reshard(cluster, moves).await;
 }
 
