@@ -230,9 +230,11 @@ async fn a_message_that_kills_its_worker_is_dead_after_five_deliveries() {
     let (backend, gate) = (store().await, Arc::new(Gate::default()));
     add(&backend, 0..1).await;
     let handler = async |_: Raw, gate: Data<Arc<Gate>>| gate.pass().await;
-    // Without heartbeats, a worker does not wait for the one that died with the same name.
-    let build =
-        || worker(&backend).consumer_name("clerk").heartbeat(None).state(gate.clone()).handler(handler);
+    // A worker waits until the heartbeats of the one that died with its name have stopped. So the interval is short.
+    let build = || {
+        let worker = worker(&backend).consumer_name("clerk").heartbeat(Some(ms(100)));
+        worker.state(gate.clone()).handler(handler)
+    };
     for started in 1..=5 {
         let running = run(build());
         wait_until("started", async || gate.started() == started).await;
