@@ -63,8 +63,10 @@ fn with_log_format_json_every_line_is_an_object() {
     command.args(["serve", "--port", "0", "--log-format", "json", "--unixsocket", "m.sock"]);
     let child = command.spawn().expect("the binary is built");
     let socket = dir.path.join("m.sock");
-    crate::process::eventually("the server listens", || socket.exists());
-    let mut stream = std::os::unix::net::UnixStream::connect(&socket).expect("it listens");
+    let connect = || std::os::unix::net::UnixStream::connect(&socket);
+    // The file exists a moment before the server listens.
+    crate::process::eventually("the server listens", || connect().is_ok());
+    let mut stream = connect().expect("it listens");
     std::io::Write::write_all(&mut stream, b"AUTH \"a\\x22\\n\" wrong\r\n").expect("it reads");
     std::io::Read::read_exact(&mut stream, &mut [0; 9]).expect("it replies");
     drop(stream);
