@@ -208,7 +208,7 @@ impl Txn<'_> {
                         Some(rules) => stream.has_ready(group, rules, now_ms),
                         None => false,
                     };
-                    let next = match stream.has_undelivered(group) || has_ready() {
+                    let next = match stream.has_new(group) || has_ready() {
                         true => queue.next(after),
                         false => queue
                             .next_claiming(after, |min_idle_ms| stream.has_idle(group, min_idle_ms, now_ms)),

@@ -19,6 +19,7 @@ use crate::verbs::{
 mod consumers;
 mod history;
 mod limits;
+mod max_pending;
 mod model;
 mod retention;
 

@@ -18,7 +18,7 @@ mod tests;
 use std::cell::Cell;
 
 use crate::bytes::short;
-use crate::stream::{Delivery, EncodedValues, EntrySink, Recipient};
+use crate::stream::{Acknowledged, Delivery, EncodedValues, EntrySink, Recipient};
 use crate::value::Hashing;
 use crate::{BlockLimits, Effect, Refusal, Stream, StreamId, Value};
 
@@ -296,8 +296,7 @@ impl Keyspace {
     }
 
     /// Acknowledges entries, as [`apply`](Keyspace::apply) does with
-    /// [`StreamEffect::Ack`](crate::StreamEffect::Ack). Returns how many of these ids were pending: 0 if the
-    /// key or the group does not exist.
+    /// [`StreamEffect::Ack`](crate::StreamEffect::Ack). Acknowledges nothing if the key or the group does not exist.
     #[inline]
     pub fn acknowledge(
         &mut self,
@@ -305,11 +304,11 @@ impl Keyspace {
         group: &[u8],
         ids: &[StreamId],
         now_ms: u64,
-    ) -> Result<u64, Refusal> {
+    ) -> Result<Acknowledged, Refusal> {
         self.now_ms.set(now_ms);
-        let Some(at) = self.find_including_expired(db, key) else { return Ok(0) };
+        let Some(at) = self.find_including_expired(db, key) else { return Ok(Acknowledged::default()) };
         if self.database_mut(db).slot_mut(at.slot).is_expired(now_ms) {
-            return Ok(0);
+            return Ok(Acknowledged::default());
         }
         let stream = self.stream_at(at).ok_or(Refusal::WrongType)?;
         Ok(stream.acknowledge(group, ids))

@@ -14,6 +14,15 @@ use super::missed::MissedEntries;
 use crate::pending::{ConsumerHandle, Filter, PendingEntry};
 use crate::{BlockLimits, ClaimedRow, StreamEffect, StreamId};
 
+/// What an acknowledgement did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Acknowledged {
+    /// How many of the ids were pending.
+    pub count: u64,
+    /// Whether the group had reached its MAXPENDING and can deliver new entries again.
+    pub makes_room: bool,
+}
+
 impl Stream {
     /// Applies an effect. Effects are either decided on this exact state, or read from a log in the order in
     /// which they were written. An effect that needs a group that does not exist does nothing.
@@ -135,12 +144,12 @@ impl Stream {
         self.entries.append(id, fields, limits)
     }
 
-    /// Acknowledges entries as [`StreamEffect::Ack`] does. Returns how many of these ids were pending.
-    pub(crate) fn acknowledge(&mut self, group: &[u8], ids: &[StreamId]) -> u64 {
-        match self.groups.get_mut(group) {
-            Some(group) => ids.iter().map(|id| u64::from(group.remove_pending(*id))).sum(),
-            None => 0,
-        }
+    /// Acknowledges entries as [`StreamEffect::Ack`] does.
+    pub(crate) fn acknowledge(&mut self, group: &[u8], ids: &[StreamId]) -> Acknowledged {
+        let Some(group) = self.groups.get_mut(group) else { return Acknowledged::default() };
+        let was_full = group.rules.is_some() && group.room() == 0;
+        let count = ids.iter().map(|id| u64::from(group.remove_pending(*id))).sum();
+        Acknowledged { count, makes_room: was_full && group.room() > 0 }
     }
 
     fn with_group(&mut self, name: &[u8], change: impl FnOnce(&mut Group)) {

@@ -33,6 +33,7 @@ impl Stream {
     ///
     /// If the group has a lease and the entries would become pending, the caller must look for pending entries that are
     /// [ready](Stream::visit_ready) first. Then it gets [`Refusal::GroupHasLease`], and nothing has changed.
+    /// A group that has reached its MAXPENDING delivers nothing.
     #[inline]
     pub fn deliver(
         &mut self,
@@ -42,8 +43,13 @@ impl Stream {
         sink: &mut impl EntrySink,
     ) -> Result<Option<Delivery>, Refusal> {
         let group = self.groups.get_mut(group).ok_or(Refusal::NoGroup)?;
-        if group.rules.is_some() && to.pending {
-            return Err(Refusal::GroupHasLease);
+        if group.rules.is_some() {
+            if to.pending {
+                return Err(Refusal::GroupHasLease);
+            }
+            if group.room() == 0 {
+                return Ok(None);
+            }
         }
         Ok(group.deliver(&self.entries, to, count.unwrap_or(u64::MAX), sink))
     }

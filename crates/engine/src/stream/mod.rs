@@ -52,6 +52,7 @@ use entries::Entries;
 use idempotence::ProducerHistory;
 use policy::StreamPolicy;
 
+pub use apply::Acknowledged;
 pub use block::EncodedValues;
 pub use claim::{AutoClaimDecision, ClaimDecision, ClaimOptions};
 pub use decide::TrimDecision;

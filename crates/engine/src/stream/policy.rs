@@ -105,6 +105,17 @@ impl Stream {
         self.groups.insert(name.into(), group);
     }
 
+    /// Returns whether a read of the group would get new entries: there are some, and MAXPENDING is not reached.
+    pub fn has_new(&self, group: &Group) -> bool {
+        self.has_undelivered(group) && group.room() > 0
+    }
+
+    /// Returns whether a group has a MAXPENDING.
+    pub fn limits_pending(&self) -> bool {
+        let limits = |group: &Group| group.rules().is_some_and(|rules| rules.max_pending < u64::MAX);
+        self.groups.values().any(limits)
+    }
+
     /// Returns the earliest time after `now_ms` at which the stream may have something to do without a request, in Unix
     /// milliseconds; `None` if it never has. If something must be done already, the time can be earlier. Until then, only
     /// a change that [schedules](crate::StreamEffect) the stream again makes this time earlier. `phase` is that of the
@@ -144,6 +155,16 @@ impl Group {
     #[inline]
     pub fn rules(&self) -> Option<&GroupRules> {
         self.rules.as_deref()
+    }
+
+    /// Returns the number of pending entries that belong to a consumer.
+    pub fn in_hand(&self) -> u64 {
+        self.pending.len() - self.pending.released_len()
+    }
+
+    /// Returns how many new entries may become pending until MAXPENDING of the group is reached.
+    pub fn room(&self) -> u64 {
+        self.rules().map_or(u64::MAX, |rules| rules.max_pending.saturating_sub(self.in_hand()))
     }
 
     /// Computes the rules from the group's own policy and that of its stream.

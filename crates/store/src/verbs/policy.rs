@@ -162,7 +162,7 @@ impl<B: AsRef<[u8]>> Verb for DescribePolicy<B> {
         let in_force = group.rules().map_or_else(Policy::default, GroupRules::to_policy);
         let (pending, now_ms) = (group.pending(), txn.now_ms());
         let work = GroupWork {
-            in_hand: pending.len() - pending.released_len(),
+            in_hand: group.in_hand(),
             waiting: pending.waiting().filter(|(due_ms, _)| *due_ms > now_ms).count() as u64,
             next_due_ms: pending.next_due_ms(now_ms),
             ..GroupWork::counted(group.policy_counters())

@@ -201,13 +201,17 @@ pub fn read_new(
     Ok(delivered)
 }
 
-/// Selects up to `count` entries that the reader's group has not delivered yet; `None` if there are none.
+/// Selects up to `count` entries that the reader's group has not delivered yet; `None` if there are none, or if the group
+/// has reached its MAXPENDING.
 pub fn find_new<'t>(
     txn: &'t Txn<'_>,
     reader: ConsumerPath<&[u8]>,
     count: Option<u64>,
 ) -> Result<Option<EntrySelection<'t>>, Refusal> {
     let (stream, group) = txn.existing_group(reader.key, reader.group)?;
+    if group.room() == 0 {
+        return Ok(None);
+    }
     Ok(EntrySelection::after(stream, group.last_id(), count))
 }
 
@@ -292,7 +296,8 @@ pub fn read_ready(
     deliver_claimed_and_new(txn, reader, taken, count, true, sink)
 }
 
-/// Completes a read that has visited the pending entries that it claims: visits new entries too, and delivers all.
+/// Completes a read that has visited the pending entries that it claims: delivers them, and new entries, as many as
+/// MAXPENDING of the group allows.
 fn deliver_claimed_and_new(
     txn: &mut Txn<'_>,
     reader: ConsumerPath<&[u8]>,
@@ -301,18 +306,21 @@ fn deliver_claimed_and_new(
     becomes_pending: bool,
     sink: &mut impl ClaimSink,
 ) -> Result<u64, Refusal> {
-    let (stream, found) = txn.existing_group(reader.key, reader.group)?;
-    let at_ms = txn.now_ms();
-    let claimed = taken.rows.len() as u64;
-    let left = count.map(|count| count - claimed);
-    let delivered = match taken.is_full || left == Some(0) {
-        true => None,
-        false => stream.visit_undelivered(found, left, &mut NewEntries(sink)),
-    };
     let ConsumerPath { key, group, consumer } = reader;
+    let (claimed, at_ms) = (taken.rows.len() as u64, txn.now_ms());
     if claimed > 0 {
         txn.apply_stream(key, StreamEffect::Claim { group, consumer, rows: &taken.rows, at_ms });
     }
+    let (stream, found) = txn.existing_group(key, group)?;
+    let left = count.map_or(u64::MAX, |count| count - claimed);
+    let left = match found.room() {
+        room if room == 0 || becomes_pending => left.min(room),
+        _ => left,
+    };
+    let delivered = match taken.is_full || left == 0 {
+        true => None,
+        false => stream.visit_undelivered(found, Some(left), &mut NewEntries(sink)),
+    };
     if let Some(delivery) = delivered {
         deliver(txn, reader, delivery, becomes_pending);
     }
