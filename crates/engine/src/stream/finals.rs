@@ -93,12 +93,17 @@ impl PolicyCounters {
         *self.last_error.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(error.into());
     }
 
+    /// Notes that an entry was dead-lettered, so that earlier errors are over.
+    pub fn forget_error(&self) {
+        *self.last_error.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = None;
+    }
+
     /// Allows dead-lettering at once, after a failure.
     pub fn end_retry(&self) {
         self.retry_at_ms.store(0, Ordering::Relaxed);
     }
 
-    /// Returns why the last failed attempt to dead-letter an entry failed.
+    /// Returns why the last attempt to dead-letter an entry failed; `None` if it succeeded.
     pub fn last_error(&self) -> Option<Box<str>> {
         self.last_error.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
     }

@@ -346,6 +346,9 @@ async fn show(
         let label = if name == "next-due-ms" { "next due".to_owned() } else { name.replace('-', " ") };
         properties.push(label, shown);
     }
+    if let Some(error) = &info.dead_letter_error {
+        properties.push("dlq error", error);
+    }
     print(properties)
 }
 

@@ -1,5 +1,8 @@
 //! `group policy` and `stream policy`.
 
+use std::thread;
+use std::time::{Duration, Instant};
+
 use serde_json::{Value, json};
 
 use crate::test_store::TestStore;
@@ -58,5 +61,35 @@ fn invalid_policies_are_refused() {
     store.run(&["group", "policy", "orders", "none"]).exits(4);
     if let Some(redis) = TestStore::redis() {
         redis.run(&group(&[])).exits(1).stderr_contains("has no policies");
+    }
+}
+
+#[test]
+fn doctor_finds_dead_letters_that_the_server_cannot_write() {
+    let store = TestStore::millstream();
+    let policy = |options: &[&'static str]| {
+        store.run(&[&["group", "policy", "orders", "billing"], options].concat()).ok();
+    };
+    policy(&["--lease", "1d", "--max-deliveries", "1", "--dlq", "taken"]);
+    assert!(!store.run(&["doctor", "--json"]).exits(5).out.contains("dlq_blocked"));
+    store.call(&["SET", "taken", "text"]);
+    policy(&["--lease", "100ms"]);
+    // The two pending orders have reached the limit.
+    let blocked =
+        |store: &TestStore| store.run(&["doctor"]).exits(5).out.contains("the server cannot dead-letter");
+    wait_until(|| blocked(&store));
+    store.call(&["DEL", "taken"]);
+    wait_until(|| !blocked(&store));
+    assert_eq!(
+        store.run(&["dlq", "ls", "orders", "--dlq", "taken", "--json"]).ok().json().as_array().unwrap().len(),
+        2
+    );
+}
+
+fn wait_until(mut is_true: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !is_true() {
+        assert!(started.elapsed() < Duration::from_secs(60), "timed out");
+        thread::sleep(Duration::from_millis(20));
     }
 }

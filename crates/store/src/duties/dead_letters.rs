@@ -123,6 +123,7 @@ impl DeadLetterWork {
         txn.acknowledge(key, &self.group, &[row.id]).map_err(refused)?;
         self.count(txn, key, |counters| {
             counters.dead_lettered.fetch_add(1, Ordering::Relaxed);
+            counters.forget_error();
             counters.gone.fetch_add(u64::from(is_gone), Ordering::Relaxed);
         });
         txn.store().duties.dead_lettered.fetch_add(1, Ordering::Relaxed);

@@ -114,7 +114,7 @@ pub struct GroupWork {
     pub gone: u64,
     /// Number of failed attempts to dead-letter an entry since the start.
     pub dead_letter_errors: u64,
-    /// Why the last of them failed.
+    /// Why the last attempt failed; `None` if it succeeded.
     pub last_dead_letter_error: Option<Box<str>>,
 }
 

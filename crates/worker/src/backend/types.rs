@@ -49,6 +49,10 @@ pub struct PolicyInfo {
     /// What the policy is at work on, and has done since the server started: names and numbers. Empty if the store does
     /// not report it.
     pub counters: Vec<(String, i64)>,
+    /// Why the server cannot dead-letter entries of the group; `None` if the last attempt succeeded.
+    pub dead_letter_error: Option<String>,
+    /// The ticket of the delayed entry of the stream that becomes due next.
+    pub delayed_first: Option<StreamId>,
 }
 
 /// The streams and keys that a worker uses, for [`Backend::check_access`](super::Backend::check_access).

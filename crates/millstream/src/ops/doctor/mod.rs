@@ -1,6 +1,7 @@
 //! `millstream doctor`: checks a store, its streams and its groups for common problems, and suggests a fix for each.
 
 mod finding;
+mod policies;
 mod server;
 mod streams;
 
@@ -45,6 +46,9 @@ impl Doctor {
         let streams = Monitor::new(backend.clone()).streams("*").await?;
         let mut findings = server.findings();
         findings.extend(streams.iter().flat_map(streams::findings));
+        for stream in &streams {
+            findings.extend(policies::findings(&*backend, stream).await?);
+        }
         findings.sort_by_key(|finding| std::cmp::Reverse(finding.health));
         let diagnosis = Diagnosis {
             location: backend.location(),

@@ -195,5 +195,6 @@ pub(super) fn policy_info(described: verbs::PolicyInfo) -> PolicyInfo {
         ("dlq-errors", number(work.dead_letter_errors)),
     ];
     let counters = counters.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-    PolicyInfo { in_force, own, counters }
+    let dead_letter_error = work.last_dead_letter_error.map(String::from);
+    PolicyInfo { in_force, own, counters, dead_letter_error, delayed_first: None }
 }

@@ -8,7 +8,7 @@ use super::Redis;
 use super::commands::command;
 use super::errors::is_missing_key;
 use super::probe::Feature;
-use super::reply::{array, bytes, count, integer, pairs, text, tuple};
+use super::reply::{array, bytes, count, id, integer, pairs, text, tuple};
 
 impl Redis {
     pub(super) fn get_policy<'a>(
@@ -102,6 +102,12 @@ fn policy_info(reply: Value) -> Result<PolicyInfo, Error> {
                 for field in array(own)? {
                     info.own.extend(field_named(&text(field)?));
                 }
+            }
+            (None, error) if name == "last-dlq-error" => {
+                info.dead_letter_error = if error == Value::Nil { None } else { Some(text(error)?) };
+            }
+            (None, ticket) if name == "delayed-first" => {
+                info.delayed_first = if ticket == Value::Nil { None } else { Some(id(ticket)?) };
             }
             (None, number @ Value::Int(_)) => info.counters.push((name, integer(number)?)),
             (None, _) => {}
