@@ -5,6 +5,9 @@
 //! starts at the time of day, and the monotonic clock advances it from then on. Once a second, it is slewed towards the
 //! wall clock by at most 50 ms. After somebody sets the wall clock, the two can differ for hours, which is visible in
 //! ids and expiries. Callers can query the difference.
+//!
+//! If nobody sets the wall clock, this clock is never ahead of it, only up to a millisecond behind. So a message that is
+//! due at a moment is not delivered before that moment.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -52,6 +55,7 @@ const NANOS_PER_MILLI: u64 = 1_000_000;
 
 /// The machine's clock, protected against jumps.
 pub struct SystemClock {
+    /// A reading of [`monotonic_ns`] at which the wall clock showed `started_ms`, or a little later.
     started_ns: u64,
     started_ms: u64,
     /// Milliseconds that slewing and [`Clock::advance_to`] have added so far. Can be negative.
@@ -64,9 +68,11 @@ pub struct SystemClock {
 impl SystemClock {
     /// Creates a clock that starts at the machine's time of day.
     pub fn new() -> SystemClock {
+        // The wall clock is read first: if the thread has to wait in between, this clock is behind, not ahead.
+        let wall_ns = wall_ns();
         SystemClock {
-            started_ns: monotonic_ns(),
-            started_ms: wall_ms(),
+            started_ns: monotonic_ns().saturating_sub(wall_ns % NANOS_PER_MILLI),
+            started_ms: wall_ns / NANOS_PER_MILLI,
             slewed_ms: AtomicI64::new(0),
             next_look_s: AtomicU64::new(1),
             last_ms: AtomicU64::new(0),
@@ -74,23 +80,29 @@ impl SystemClock {
     }
 
     /// Once a second, one caller compares this clock with the wall clock and slews it by a bounded step.
-    fn slew(&self, elapsed_s: u64, now_ms: u64) {
+    fn slew(&self, elapsed_s: u64) {
         let due = self.next_look_s.load(Ordering::Relaxed);
         if elapsed_s < due {
             return;
         }
         let next = elapsed_s + 1;
         if self.next_look_s.compare_exchange(due, next, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
-            let step = slew_step(now_ms, wall_ms());
+            // In this order, as in `new`.
+            let wall_ns = wall_ns();
+            let elapsed_ns = monotonic_ns().saturating_sub(self.started_ns);
+            let slewed_ms = self.slewed_ms.load(Ordering::Relaxed);
+            let now_ms = i128::from(self.started_ms) + i128::from(slewed_ms);
+            let now_ns = now_ms * i128::from(NANOS_PER_MILLI) + i128::from(elapsed_ns);
+            let step = slew_step(now_ns, i128::from(wall_ns));
             self.slewed_ms.fetch_add(step, Ordering::Relaxed);
         }
     }
 }
 
-/// Returns the step towards `wall_ms`, bounded in both directions.
-fn slew_step(now_ms: u64, wall_ms: u64) -> i64 {
-    let behind = i128::from(wall_ms) - i128::from(now_ms);
-    behind.clamp(-i128::from(SLEW_MS_PER_SECOND), i128::from(SLEW_MS_PER_SECOND)) as i64
+/// Returns the step towards `wall_ns` in whole milliseconds, bounded in both directions. It does not pass the wall clock.
+fn slew_step(now_ns: i128, wall_ns: i128) -> i64 {
+    let behind_ms = (wall_ns - now_ns).div_euclid(i128::from(NANOS_PER_MILLI));
+    behind_ms.clamp(-i128::from(SLEW_MS_PER_SECOND), i128::from(SLEW_MS_PER_SECOND)) as i64
 }
 
 impl Default for SystemClock {
@@ -104,7 +116,7 @@ impl Clock for SystemClock {
         let elapsed_ms = monotonic_ns.saturating_sub(self.started_ns) / NANOS_PER_MILLI;
         let now =
             (self.started_ms + elapsed_ms).saturating_add_signed(self.slewed_ms.load(Ordering::Relaxed));
-        self.slew(elapsed_ms / MILLIS_PER_SECOND, now);
+        self.slew(elapsed_ms / MILLIS_PER_SECOND);
         let last = self.last_ms.load(Ordering::Relaxed);
         if now > last { self.last_ms.fetch_max(now, Ordering::Relaxed).max(now) } else { last }
     }
@@ -120,7 +132,11 @@ impl Clock for SystemClock {
 }
 
 fn wall_ms() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
+    wall_ns() / NANOS_PER_MILLI
+}
+
+fn wall_ns() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
 }
 
 /// A clock that tests and simulations advance by hand.
@@ -157,9 +173,27 @@ mod tests {
 
     #[test]
     fn jumps_of_the_wall_clock_are_slewed() {
-        assert_eq!(slew_step(1_000_000, 1_000_000 + 3_600_000), SLEW_MS_PER_SECOND);
-        assert_eq!(slew_step(10_000_000, 10_000_000 - 3_600_000), -SLEW_MS_PER_SECOND);
-        assert_eq!(slew_step(1_000, 1_007), 7);
+        let step = |now_ms: i128, wall_ms: i128| slew_step(now_ms * 1_000_000, wall_ms * 1_000_000);
+        assert_eq!(step(1_000_000, 1_000_000 + 3_600_000), SLEW_MS_PER_SECOND);
+        assert_eq!(step(10_000_000, 10_000_000 - 3_600_000), -SLEW_MS_PER_SECOND);
+        assert_eq!(step(1_000, 1_007), 7);
+        assert_eq!([slew_step(1_300_000, 2_200_000), slew_step(2_200_000, 1_900_000)], [0, -1]);
+    }
+
+    #[test]
+    fn clock_is_never_ahead_of_the_wall_clock() {
+        // Looks at the wall clock at different moments within a millisecond.
+        for looks_after_us in (0..1_000).step_by(25) {
+            let clock = SystemClock::new();
+            let started = std::time::Instant::now();
+            while started.elapsed().as_micros() < looks_after_us {}
+            clock.slew(1);
+            while started.elapsed().as_micros() < looks_after_us + 1_200 {
+                let now_ms = clock.now_ms();
+                let wall_ms = wall_ms();
+                assert!(now_ms <= wall_ms, "{now_ms} is ahead of {wall_ms}");
+            }
+        }
     }
 
     #[test]
