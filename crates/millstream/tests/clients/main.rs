@@ -5,6 +5,7 @@
 
 mod examples;
 mod newest;
+mod policies;
 mod program;
 mod recipes;
 mod redis_rs;

@@ -24,6 +24,16 @@ pub(crate) fn redis_py_users(server: &Server) {
     python_suite("python", "test_users.py", server);
 }
 
+/// A group with a policy, which only Millstream has.
+pub(crate) fn redis_py_policies(server: &Server) {
+    python_suite("python", "test_policies.py", server);
+}
+
+/// The same with node-redis and ioredis.
+pub(crate) fn node_policies(server: &Server) {
+    node_suite("policies.test.mjs", server);
+}
+
 pub(crate) fn operators_tools(server: &Server) {
     python_suite("python", "test_probes.py", server);
 }

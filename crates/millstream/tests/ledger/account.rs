@@ -70,7 +70,7 @@ impl Account {
     pub(crate) fn compute(lines: &[Line], snapshot: &Snapshot, limits: Limits) -> Account {
         let runs = Runs::read(lines);
         let mut account = Account { entries: snapshot.entries.len() as u64, ..Account::default() };
-        account.count_faults(lines);
+        (account.faults, account.deaths) = count_faults(lines);
         account.count_ends(&runs);
         account.check_sent(lines, snapshot);
         account.check_dead_letters(&runs, snapshot, limits);
@@ -96,28 +96,6 @@ impl Account {
             }
         }
         account
-    }
-
-    fn count_faults(&mut self, lines: &[Line]) {
-        const FAULTS: [&str; 9] = [
-            "killed",
-            "frozen",
-            "draining",
-            "server-killed",
-            "cut",
-            "cut-in-a-reply",
-            "half-open",
-            "stalled",
-            "outage",
-        ];
-        for line in lines {
-            if FAULTS.contains(&&*line.event) {
-                *self.faults.entry(line.event.clone()).or_default() += 1;
-            }
-            if let ("dying", [step, ..]) = (&*line.event, &*line.words) {
-                *self.deaths.entry(step.clone()).or_default() += 1;
-            }
-        }
     }
 
     /// Counts how processes ended. They may drain, be killed, be ended by a message, or end at their start because
@@ -261,6 +239,31 @@ impl Account {
             "violations": self.violations.len(),
         })
     }
+}
+
+/// Counts the injected faults by their name in the journal, and the steps at which processes ended themselves.
+pub(crate) fn count_faults(lines: &[Line]) -> (BTreeMap<String, u64>, BTreeMap<String, u64>) {
+    const FAULTS: [&str; 9] = [
+        "killed",
+        "frozen",
+        "draining",
+        "server-killed",
+        "cut",
+        "cut-in-a-reply",
+        "half-open",
+        "stalled",
+        "outage",
+    ];
+    let (mut faults, mut deaths) = (BTreeMap::new(), BTreeMap::new());
+    for line in lines {
+        if FAULTS.contains(&&*line.event) {
+            *faults.entry(line.event.clone()).or_default() += 1;
+        }
+        if let ("dying", [step, ..]) = (&*line.event, &*line.words) {
+            *deaths.entry(step.clone()).or_default() += 1;
+        }
+    }
+    (faults, deaths)
 }
 
 impl fmt::Display for Account {

@@ -16,12 +16,14 @@ use crate::faults::Fault;
 use crate::journal::{self, Journal, Line};
 use crate::kind::MessageKind;
 use crate::managed::{ManagedProcess, Program};
+use crate::plain;
 use crate::proxy::Proxy;
 use crate::random::Random;
 use crate::role::{GROUP, Role, STREAM};
 use crate::snapshot::Snapshot;
 use crate::steps::Step;
 use crate::store::{self, Store};
+use crate::support::wire::Client;
 
 /// Lease of the workers.
 const LEASE: Duration = Duration::from_millis(1500);
@@ -30,7 +32,7 @@ const MAX_DELIVERIES: u64 = 8;
 const MAX_ATTEMPTS: u64 = 12;
 /// Number of worker processes on a server.
 const WORKERS: u64 = 4;
-/// Number of producer processes on a server.
+/// Number of producer processes on a server. With plain clients there is one more, which delays its messages.
 const PRODUCERS: u64 = 2;
 /// Number of messages that are still pending at the end, because their handler delays them. With `--exec` there are
 /// none, because a command cannot delay a message.
@@ -39,8 +41,8 @@ const DELAYED_MESSAGES: u64 = 5;
 const MESSAGES_PER_ROUND: u64 = 200;
 /// Distance between the steps of two successive deaths. It has no common divisor with the number of steps.
 const STEP_STRIDE: u64 = 3;
-/// How long all handlers fail in an outage of what they depend on.
-const OUTAGE: Duration = Duration::from_secs(3);
+/// How long all handlers fail in an outage of what they depend on, in leases.
+const OUTAGE_LEASES: u32 = 2;
 /// Interval at which the supervisor checks its processes.
 const TICK: Duration = Duration::from_millis(20);
 /// Longest time to finish all messages after the last fault. The machine may be slow.
@@ -57,12 +59,14 @@ pub(crate) struct Size {
 /// A campaign on one store.
 pub(crate) struct Campaign {
     seed: u64,
-    size: Size,
+    pub size: Size,
+    /// Lease of the workers, or of the group of plain clients.
+    lease: Duration,
     random: Random,
     folder: PathBuf,
-    journal: Journal,
+    pub journal: Journal,
     journal_file: PathBuf,
-    store: Store,
+    pub store: Store,
     proxy: Option<Proxy>,
     processes: Vec<ManagedProcess>,
     /// Number of messages that are still pending at the end.
@@ -93,14 +97,20 @@ impl Campaign {
         campaign.account()
     }
 
-    fn new(kind: store::StoreKind, program: Program, seed: u64, size: Size, folder: &Path) -> Campaign {
+    pub(crate) fn new(
+        kind: store::StoreKind,
+        program: Program,
+        seed: u64,
+        size: Size,
+        folder: &Path,
+    ) -> Campaign {
         let journal_file = folder.join("journal");
         let store = Store::start(kind, folder);
-        let acknowledges_early = program == Program::AcknowledgesEarly;
         let proxy = store.only_port().map(Proxy::start);
         let mut campaign = Campaign {
             seed,
             size,
+            lease: if program == Program::PlainClient { plain::LEASE } else { LEASE },
             random: Random::new(seed),
             folder: folder.to_owned(),
             journal: Journal::open(&journal_file, "supervisor"),
@@ -117,7 +127,7 @@ impl Campaign {
             runtime: tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime"),
         };
         campaign.processes = campaign
-            .roles(acknowledges_early)
+            .roles(&program)
             .into_iter()
             .map(|role| ManagedProcess::new(role, program.clone(), folder))
             .collect();
@@ -125,9 +135,11 @@ impl Campaign {
     }
 
     /// Returns the role of each process.
-    fn roles(&self, acknowledges_early: bool) -> Vec<Role> {
+    fn roles(&self, program: &Program) -> Vec<Role> {
         let proxy = self.proxy.as_ref().map(|proxy| proxy.port);
         let pace = self.size.time.div_f64(self.size.messages as f64);
+        let is_plain = *program == Program::PlainClient;
+        let producers = PRODUCERS + u64::from(is_plain);
         let role = |name: String| Role {
             url: self.store.url(proxy),
             outage: self.outage_file(),
@@ -137,34 +149,37 @@ impl Campaign {
             numbers: None,
             pace,
             seed: self.seed,
-            lease: LEASE,
+            lease: self.lease,
             max_deliveries: MAX_DELIVERIES,
             max_attempts: MAX_ATTEMPTS,
             death: None,
-            acknowledges_early,
+            acknowledges_early: *program == Program::AcknowledgesEarly,
             watches: false,
+            is_plain,
+            delays: false,
         };
         if !self.store.has_server() {
             let workers = vec![("worker-1".to_owned(), true), ("worker-2".to_owned(), false)];
             let all = Some((1, self.size.messages));
             return vec![Role { workers, numbers: all, watches: true, ..role("process".to_owned()) }];
         }
-        let share = self.size.messages / PRODUCERS;
+        let share = self.size.messages / producers;
         let worker = |number| {
             let name = format!("worker-{number}");
             // Half of the workers keep their names across restarts.
             Role { workers: vec![(name.clone(), number % 2 == 0)], ..role(name) }
         };
         let producer = |number| {
-            let last = if number == PRODUCERS { self.size.messages } else { number * share };
+            let last = if number == producers { self.size.messages } else { number * share };
             let numbers = Some(((number - 1) * share + 1, last));
-            Role { numbers, pace: pace * PRODUCERS as u32, ..role(format!("producer-{number}")) }
+            let delays = number > PRODUCERS;
+            Role { numbers, delays, pace: pace * producers as u32, ..role(format!("producer-{number}")) }
         };
-        (1..=WORKERS).map(worker).chain((1..=PRODUCERS).map(producer)).collect()
+        (1..=WORKERS).map(worker).chain((1..=producers).map(producer)).collect()
     }
 
     /// Injects all faults while the producers send.
-    fn inject_faults(&mut self) {
+    pub(crate) fn inject_faults(&mut self) {
         let rounds = self.size.messages.div_ceil(MESSAGES_PER_ROUND);
         let mut schedule =
             Fault::schedule(self.proxy.is_some(), self.store.has_server(), rounds, &mut self.random);
@@ -197,7 +212,7 @@ impl Campaign {
             Fault::Outage => {
                 self.journal.record(fault.name(), [""; 0]);
                 std::fs::write(self.outage_file(), "").expect("begin an outage");
-                self.outage_ends_at = Some(Instant::now() + OUTAGE);
+                self.outage_ends_at = Some(Instant::now() + self.lease * OUTAGE_LEASES);
             }
             Fault::Cut | Fault::CutInAReply | Fault::HalfOpen | Fault::Stall => {
                 let Some(proxy) = &self.proxy else { return };
@@ -208,7 +223,7 @@ impl Campaign {
                     Fault::HalfOpen => proxy.make_half_open(&mut self.random),
                     _ => {
                         proxy.stall(true);
-                        self.stall_ends_at = Some(Instant::now() + LEASE.mul_f64(1.5));
+                        self.stall_ends_at = Some(Instant::now() + self.lease.mul_f64(1.5));
                     }
                 }
             }
@@ -225,7 +240,7 @@ impl Campaign {
         let process = &mut self.processes[running[self.random.below(running.len() as u64) as usize]];
         process.signal(fault.name(), signal, &self.journal);
         if signal == Signal::STOP {
-            process.frozen_until = Some(Instant::now() + LEASE.mul_f64(1.5));
+            process.frozen_until = Some(Instant::now() + self.lease.mul_f64(1.5));
         }
     }
 
@@ -288,7 +303,7 @@ impl Campaign {
         self.lines().iter().any(|line| line.event == "produced")
     }
 
-    fn stop_faults(&mut self) {
+    pub(crate) fn stop_faults(&mut self) {
         self.faults_stopped = true;
         self.journal.record("faults-stopped", [""; 0]);
         let now = Instant::now();
@@ -296,7 +311,9 @@ impl Campaign {
         self.stall_ends_at = self.stall_ends_at.map(|_| now);
         self.outage_ends_at = self.outage_ends_at.map(|_| now);
         self.processes.iter_mut().for_each(|process| process.thaw(&self.journal));
-        self.wait_until("all messages are done", |campaign| campaign.lag_and_pending() == Some((0, 0)));
+        self.wait_until("all messages are done", |campaign| {
+            !campaign.has_delayed_messages() && campaign.lag_and_pending() == Some((0, 0))
+        });
     }
 
     /// Adds messages that wait for their next attempt when all workers drain. They stay pending.
@@ -358,15 +375,14 @@ impl Campaign {
         Some((group.lag.or_else(count_unread)?, group.pending))
     }
 
-    fn drain(&mut self) {
+    pub(crate) fn drain(&mut self) {
         self.processes.iter_mut().for_each(|process| process.thaw(&self.journal));
         self.processes.iter().for_each(|process| process.signal("draining", Signal::TERM, &self.journal));
         self.processes.iter_mut().for_each(|process| process.wait_for_end(&self.journal));
     }
 
     fn account(&self) -> Account {
-        let backend = self.connect();
-        let snapshot = self.runtime.block_on(Snapshot::take(&*backend)).expect("read the store");
+        let snapshot = self.snapshot();
         let unknown_lost_leases = self.processes.iter().any(ManagedProcess::has_lost_leases);
         let limits = Limits {
             lease_ms: LEASE.as_millis() as u64,
@@ -375,6 +391,22 @@ impl Campaign {
             unknown_lost_leases,
         };
         Account::compute(&self.lines(), &snapshot, limits)
+    }
+
+    /// Returns the content of the store.
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        let backend = self.connect();
+        self.runtime.block_on(Snapshot::take(&*backend)).expect("read the store")
+    }
+
+    /// Whether its processes are plain clients.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.processes.iter().any(|process| process.role.is_plain)
+    }
+
+    /// Opens a plain connection of the supervisor to the server, not through the proxy.
+    pub(crate) fn client(&self) -> Client {
+        Client::connect(self.store.only_port().expect("a server")).expect("reach the server")
     }
 
     /// Opens a connection of the supervisor to the store, not through the proxy.
@@ -387,7 +419,7 @@ impl Campaign {
         self.folder.join("outage")
     }
 
-    fn lines(&self) -> Vec<Line> {
+    pub(crate) fn lines(&self) -> Vec<Line> {
         journal::read(&self.journal_file)
     }
 }

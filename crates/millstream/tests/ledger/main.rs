@@ -13,6 +13,8 @@
 //!            └──> runs, cause ──> account <──────┘
 //! ```
 //!
+//! One campaign has no workers, but plain clients that only read and acknowledge: see [plain].
+//!
 //! `MILLSTREAM_LEDGER_PEER=valkey-9.1` uses this server instead of Redis 7.0 (`support/peers.rs` has the names).
 //! `MILLSTREAM_LEDGER_MESSAGES` and `MILLSTREAM_LEDGER_SECONDS` set the length, `MILLSTREAM_SEED` the seed, and
 //! `MILLSTREAM_LEDGER_OUT` a file to which the accounts are appended. `scripts/ledger` publishes a long run, one campaign
@@ -25,6 +27,7 @@ mod faults;
 mod journal;
 mod kind;
 mod managed;
+mod plain;
 mod process;
 mod proxy;
 #[expect(dead_code, reason = "other suites use the rest")]
@@ -59,6 +62,9 @@ use support::process::Server;
 const MESSAGES: u64 = 200;
 /// Approximate sending time of an ordinary run.
 const SECONDS: u64 = 8;
+/// The same of an ordinary run with plain clients.
+const PLAIN_MESSAGES: u64 = 120;
+const PLAIN_SECONDS: u64 = 3;
 /// Seed of an ordinary run.
 const SEED: u64 = 1;
 
@@ -117,6 +123,30 @@ fn no_message_is_lost_with_exec_commands() {
     let _ = std::fs::remove_file(script);
 }
 
+/// Clients that only read and acknowledge, in a group with a policy.
+#[test]
+fn no_message_is_lost_with_plain_clients() {
+    let size = Size {
+        messages: setting("MILLSTREAM_LEDGER_MESSAGES", PLAIN_MESSAGES),
+        time: Duration::from_secs(setting("MILLSTREAM_LEDGER_SECONDS", PLAIN_SECONDS)),
+    };
+    let folder = new_folder("plain clients");
+    let began = Instant::now();
+    let account = plain::run(seed(), size, &folder);
+    let took = began.elapsed();
+    let result = format!("plain clients, seed {}, {took:.0?}: {account}", seed());
+    // Written to stderr directly, so that the test harness does not capture the numbers.
+    let _ = writeln!(std::io::stderr(), "{result}");
+    publish("plain clients", took, account.to_json());
+    assert!(account.violations.is_empty(), "{result}see {}", folder.display());
+    assert!(
+        account.kills > 0 && account.done > 0 && account.dead > 0 && account.promoted > 0,
+        "the campaign did too little: {result}"
+    );
+    // A failed test keeps its folder for the investigation.
+    let _ = std::fs::remove_dir_all(&folder);
+}
+
 /// Shows that the ledger detects losses: workers that acknowledge too early lose messages.
 #[test]
 fn the_ledger_detects_early_acknowledgements() {
@@ -146,7 +176,7 @@ fn check(title: &str, kind: store::StoreKind, program: Program) {
     let result = format!("{title}, seed {}, {took:.0?}: {account}", seed());
     // Written to stderr directly, so that the test harness does not capture the numbers.
     let _ = writeln!(std::io::stderr(), "{result}");
-    publish(title, took, &account);
+    publish(title, took, account.to_json());
     assert!(account.violations.is_empty(), "{result}see {}", folder.display());
     assert_eq!((account.lost, account.good_dead), (0, 0), "{result}see {}", folder.display());
     assert!(
@@ -168,9 +198,8 @@ fn seed() -> u64 {
     setting("MILLSTREAM_SEED", SEED)
 }
 
-fn publish(title: &str, took: Duration, account: &Account) {
+fn publish(title: &str, took: Duration, mut row: Value) {
     let Ok(path) = std::env::var("MILLSTREAM_LEDGER_OUT") else { return };
-    let mut row: Value = account.to_json();
     row["store"] = json!(title);
     row["seed"] = json!(seed());
     row["seconds"] = json!(took.as_secs());

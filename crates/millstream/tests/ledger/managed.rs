@@ -23,6 +23,8 @@ pub(crate) enum Program {
     Crate,
     /// The same with a bug: it acknowledges messages as soon as it has read them.
     AcknowledgesEarly,
+    /// This test binary, with plain clients on a group that has a policy.
+    PlainClient,
     /// `millstream work --exec` with this script.
     Command(PathBuf),
 }

@@ -1,4 +1,5 @@
-//! A process of a campaign: workers, a producer, or both on an embedded store. It drains on SIGTERM.
+//! A process of a campaign: workers, a producer, or both on an embedded store. It drains on SIGTERM. The processes
+//! of plain clients are in [plain].
 
 use std::collections::HashSet;
 use std::future::pending;
@@ -16,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::journal::{self, Journal};
 use crate::kind::MessageKind;
+use crate::plain;
 use crate::random::Random;
 use crate::recording::Recording;
 use crate::role::{GROUP, Role, STREAM};
@@ -36,6 +38,9 @@ const EXITED: i32 = 3;
 
 /// Runs the role until its end.
 pub(crate) fn run(role: &Role) {
+    if role.is_plain {
+        return plain::client::run(role);
+    }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(run_role(role));
 }

@@ -40,6 +40,10 @@ pub(crate) struct Role {
     pub acknowledges_early: bool,
     /// Whether it records the lag, because the supervisor cannot open the store.
     pub watches: bool,
+    /// Whether it is a plain client, without the worker crate.
+    pub is_plain: bool,
+    /// Whether this producer delays its messages.
+    pub delays: bool,
 }
 
 impl Role {
@@ -66,6 +70,8 @@ impl Role {
             "death": self.death.map(|(step, times)| (step.name(), times)),
             "acknowledges_early": self.acknowledges_early,
             "watches": self.watches,
+            "is_plain": self.is_plain,
+            "delays": self.delays,
         })
     }
 
@@ -89,6 +95,8 @@ impl Role {
             death: death[0].as_str().and_then(Step::parse).zip(death[1].as_u64()),
             acknowledges_early: value["acknowledges_early"].as_bool()?,
             watches: value["watches"].as_bool()?,
+            is_plain: value["is_plain"].as_bool()?,
+            delays: value["delays"].as_bool()?,
         })
     }
 }
@@ -110,6 +118,8 @@ fn a_role_survives_json() {
         death: Some((Step::AckSent, 2)),
         acknowledges_early: true,
         watches: true,
+        is_plain: false,
+        delays: true,
     };
     assert_eq!(Role::from_json(&role.to_json()), Some(role.clone()));
     let idle = Role { numbers: None, death: None, ..role };

@@ -24,7 +24,7 @@ const AGAIN: &str = "1500 9:other got 1400 1-0:2 .\n1510 9:other begin 1-0 2 .\n
 
 fn snapshot(kind: MessageKind) -> Snapshot {
     let mut snapshot = Snapshot::default();
-    snapshot.entries.insert(ID, Sent { number: 1, kind });
+    snapshot.entries.insert(ID, Sent { number: 1, kind, due_ms: None });
     snapshot
 }
 

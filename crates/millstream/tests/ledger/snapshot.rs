@@ -14,6 +14,8 @@ use crate::role::{GROUP, STREAM};
 pub(crate) struct Sent {
     pub number: u64,
     pub kind: MessageKind,
+    /// The moment before which it may not be delivered, if its producer delayed it.
+    pub due_ms: Option<u64>,
 }
 
 /// The content of the store.
@@ -52,5 +54,9 @@ pub(crate) fn sent_fields(fields: &[(bytes::Bytes, bytes::Bytes)]) -> Option<Sen
         let value = fields.iter().find(|(key, _)| key == name.as_bytes());
         value.and_then(|(_, value)| std::str::from_utf8(value).ok())
     };
-    Some(Sent { number: field("n")?.parse().ok()?, kind: MessageKind::parse(field("kind")?)? })
+    Some(Sent {
+        number: field("n")?.parse().ok()?,
+        kind: MessageKind::parse(field("kind")?)?,
+        due_ms: field("due").and_then(|due| due.parse().ok()),
+    })
 }
