@@ -72,14 +72,19 @@ impl Store {
     /// Does what the streams of all shards have to do by now, for a limited time. Returns whether more may be due.
     /// The store tells the timekeeper when the next duty is.
     pub(crate) fn run_duties(&self) -> bool {
-        let (mut slices, began) = (TimeSlices::begin(), Instant::now());
-        let mut is_due = true;
+        let mut slices = TimeSlices::begin();
+        self.run_duties_pausing(&mut || slices.pause())
+    }
+
+    /// Like [`Store::run_duties`]. Calls `pause` after each transaction.
+    pub(crate) fn run_duties_pausing(&self, pause: &mut dyn FnMut()) -> bool {
+        let (mut is_due, began) = (true, Instant::now());
         while is_due && began.elapsed() < DUTIES_TIME_MAX {
             is_due = false;
             // One stream of each shard after the other, so that one with many duties does not delay the others.
             for shard in 0..self.shard_count() {
                 if let Some((since_ms, at)) = self.due_stream(shard) {
-                    self.run_duties_of(&at, since_ms, &mut slices);
+                    self.run_duties_of(&at, since_ms, pause);
                     is_due = true;
                 }
             }
@@ -98,7 +103,7 @@ impl Store {
 
     /// Does a slice of each kind of duty of a stream that has something to do since this time, and puts the stream into
     /// the schedule again.
-    fn run_duties_of(&self, at: &DbKey, since_ms: u64, slices: &mut TimeSlices) {
+    fn run_duties_of(&self, at: &DbKey, since_ms: u64, pause: &mut dyn FnMut()) {
         let DbKey { db, key } = at;
         let mut txn = Txn::of_shard(self, *db, self.now_ms(), self.shard_of(key));
         txn.expire(key);
@@ -110,7 +115,7 @@ impl Store {
             // There can be more rows, or other groups.
             has_more = true;
             txn.finish_fairly();
-            slices.pause();
+            pause();
             txn = self.lock(*db, work.keys(key), self.now_ms());
             work.run(&mut txn, key);
         }
@@ -119,7 +124,7 @@ impl Store {
             false => txn.schedule_after_look(*db, key),
         }
         txn.finish_fairly();
-        slices.pause();
+        pause();
     }
 
     /// Adds delayed entries that are due to their stream.

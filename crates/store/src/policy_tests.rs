@@ -20,7 +20,7 @@ mod consumers;
 mod history;
 mod limits;
 mod max_pending;
-mod model;
+pub(crate) mod model;
 mod retention;
 
 const KEY: &[u8] = b"s";

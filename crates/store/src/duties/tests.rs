@@ -9,7 +9,9 @@ use parking_lot::Mutex;
 
 use super::*;
 use crate::clock::ManualClock;
+use crate::codec::put_change;
 use crate::queues::Interest;
+use crate::recovery::Rebuild;
 use crate::store::StoreOptions;
 use crate::verbs::{PromoteDelayed, Verb, add};
 use crate::{Addition, ServeResult};
@@ -136,10 +138,9 @@ fn many_due_entries_are_added_in_slices_in_turn_with_other_streams() {
     let other = (0..).map(|n| format!("other{n}")).find(|key| shard(key) == shard("many")).unwrap();
     fixture.delay(other.as_bytes(), Due::In(6), "other");
     fixture.clock.advance(10);
-    let mut slices = TimeSlices::begin();
-    let mut step = || {
+    let step = || {
         let (since_ms, at) = fixture.store.due_stream(shard("many")).unwrap();
-        fixture.store.run_duties_of(&at, since_ms, &mut slices);
+        fixture.store.run_duties_of(&at, since_ms, &mut || {});
         at.key
     };
     assert_eq!(*step(), *b"many");
@@ -219,4 +220,47 @@ fn duties_follow_a_stream_that_is_renamed_copied_or_swapped() {
     fixture.at(35);
     assert_eq!(fixture.entries(b"c"), [entry(35, "new")]);
     assert_eq!(fixture.store.delayed_stats().promoted, 3);
+}
+
+/// Returns the largest number of entries that one transaction of `work` adds to a stream with a thousand due ones.
+fn largest_promotion(work: impl Fn(&Fixture, &mut dyn FnMut())) -> u64 {
+    let fixture = Fixture::new();
+    (0..1000).for_each(|n: u32| _ = fixture.delay(b"s", Due::In(5), &n.to_string()));
+    fixture.clock.advance(5);
+    let (mut before, mut largest) = (0, 0);
+    work(&fixture, &mut || {
+        let now = fixture.entries(b"s").len() as u64;
+        largest = largest.max(now - before);
+        before = now;
+    });
+    assert_eq!(before, 1000);
+    largest
+}
+
+#[test]
+fn a_transaction_that_promotes_everything_is_noticed() {
+    let in_slices = |fixture: &Fixture, pause: &mut dyn FnMut()| {
+        while fixture.store.run_duties_pausing(pause) {}
+    };
+    assert_eq!(largest_promotion(in_slices), PROMOTIONS_MAX);
+    let at_once = |fixture: &Fixture, pause: &mut dyn FnMut()| {
+        promote_due(&mut fixture.txn(b"s"), b"s", u64::MAX).unwrap();
+        pause();
+    };
+    assert_eq!(largest_promotion(at_once), 1000);
+}
+
+#[test]
+fn replay_refuses_a_promotion_of_another_number_of_entries() {
+    let replayed = |count: u64| {
+        let fixture = Fixture::new();
+        let tickets = [1, 2, 3].map(|n: u64| fixture.delay(b"s", Due::In(n), "n"));
+        let (through, first, at_ms) = (tickets[1], StreamId::new(START_MS + 2, 0), START_MS + 2);
+        let promote = StreamEffect::Promote { through, count, first, at_ms };
+        let mut record = Vec::new();
+        put_change(&mut record, 0, b"s", &Effect::Stream(promote));
+        let replayed = Rebuild::of(&fixture.store).replay(1, &record).is_ok();
+        (replayed, fixture.entries(b"s").len())
+    };
+    assert_eq!([1, 2, 3].map(replayed), [(false, 0), (true, 2), (false, 0)]);
 }

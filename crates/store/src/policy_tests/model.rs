@@ -8,6 +8,7 @@
 //! to n, `MILLSTREAM_POLICY_SEEDS=m-n` those from m to n.
 
 mod duties;
+pub(crate) mod mistakes;
 mod naive;
 mod steps;
 
@@ -15,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use millstream_engine::{Refusal, StreamId};
+use millstream_engine::Refusal;
 use parking_lot::Mutex;
 
 use crate::Store;
@@ -28,6 +29,7 @@ use crate::log::{LogOptions, Policy as SyncPolicy};
 use crate::sim_tests::planted::MistakenDisk;
 use crate::store::StoreOptions;
 use crate::txn::Txn;
+use mistakes::Mistake;
 use naive::{NaiveStream, Place, Reading, Shown};
 
 /// Number of seeds in a normal test run.
@@ -78,6 +80,7 @@ struct Counts {
 /// A history: the store, its model, and what drives both.
 struct History {
     seed: u64,
+    mistake: Option<Mistake>,
     random: CodecRandom,
     disk: SimDisk,
     clock: Arc<ManualClock>,
@@ -98,11 +101,12 @@ struct History {
 }
 
 impl History {
-    fn new(seed: u64) -> History {
+    fn new(seed: u64, mistake: Option<Mistake>) -> History {
         let (disk, clock) = (SimDisk::new(seed), Arc::new(ManualClock::new(START_MS)));
         let store = open(&disk, &clock);
         History {
             seed,
+            mistake,
             random: CodecRandom::new(seed),
             disk,
             store,
@@ -243,6 +247,7 @@ impl History {
         self.disk.restart();
         // A clock that is behind: the time of the last record counts, and no time in the future.
         self.store = open(&self.disk, &self.clock);
+        self.after_open();
         assert_eq!(self.now_ms(), now_ms, "recovery moved the clock");
         self.opened_at_ms = now_ms;
         self.waiters.clear();
@@ -298,7 +303,7 @@ impl History {
 
 impl Drop for History {
     fn drop(&mut self) {
-        if std::thread::panicking() {
+        if std::thread::panicking() && self.mistake.is_none() {
             let steps: Vec<&str> = self.steps.iter().map(String::as_str).collect();
             println!("seed {}, last steps:\n  {}", self.seed, steps.join("\n  "));
         }
@@ -336,7 +341,7 @@ fn seeds() -> std::ops::RangeInclusive<u64> {
 fn histories_with_policies_equal_those_of_a_naive_model() {
     let (mut all, seeds) = (Counts::default(), seeds());
     for seed in seeds.clone() {
-        let counts = History::new(seed).run();
+        let counts = History::new(seed, None).run();
         all.promoted += counts.promoted;
         all.dead_lettered += counts.dead_lettered;
         all.served += counts.served;
@@ -349,9 +354,4 @@ fn histories_with_policies_equal_those_of_a_naive_model() {
         let few = SEEDS as usize;
         assert!(all.promoted > few && all.dead_lettered > few && all.served > few / 2, "{all:?}");
     }
-}
-
-/// The id of an entry, as in replies.
-fn id(ms: u64, seq: u64) -> StreamId {
-    StreamId::new(ms, seq)
 }

@@ -213,6 +213,7 @@ impl Episode {
                 20 => {
                     store.expire_due(store.now_ms(), 1);
                     self.record_state(store)?;
+                    self.duties(store)?;
                 }
                 21 => self.limit_space(store, disk)?,
                 22 => _ = store.try_write_through(store.appended_position()),
@@ -243,6 +244,18 @@ impl Episode {
         }
         drop(work::transaction(store, &mut self.random, &self.seen));
         self.record_state(store)
+    }
+
+    /// Lets the timekeeper do what streams have to do by now. Each of its transactions is a record.
+    fn duties(&mut self, store: &Store) -> Outcome {
+        let mut recorded = Ok(());
+        let mut record = || {
+            if recorded.is_ok() {
+                recorded = self.record_state(store);
+            }
+        };
+        while store.run_duties_pausing(&mut record) {}
+        recorded
     }
 
     /// Records the current state for the last position.
@@ -350,6 +363,7 @@ impl Episode {
             match self.random.below(8) {
                 0..5 => self.transaction(store)?,
                 5 => self.snapshot(store)?,
+                6 => self.duties(store)?,
                 _ => self.acknowledge(store)?,
             }
             self.note_acknowledgeable(store)?;

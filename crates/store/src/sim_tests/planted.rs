@@ -60,6 +60,10 @@ pub(crate) enum Bug {
     AckNotLogged,
     AppendNotLogged,
     ReplyBeforeSync,
+    PromotionNotLogged,
+    DelayedNotInSnapshot,
+    TicketNumberNotInSnapshot,
+    PolicyNotInSnapshot,
 }
 
 impl Bug {
@@ -79,7 +83,7 @@ impl Bug {
     ];
 
     /// Bugs of the rest of the store.
-    pub(crate) const OF_STORE: [Bug; 25] = [
+    pub(crate) const OF_STORE: [Bug; 29] = [
         Bug::PendingNotInSnapshot,
         Bug::ReleasedNotInSnapshot,
         Bug::DueTimesNotInSnapshot,
@@ -105,6 +109,10 @@ impl Bug {
         Bug::AckNotLogged,
         Bug::AppendNotLogged,
         Bug::ReplyBeforeSync,
+        Bug::PromotionNotLogged,
+        Bug::DelayedNotInSnapshot,
+        Bug::TicketNumberNotInSnapshot,
+        Bug::PolicyNotInSnapshot,
     ];
 
     /// Describes the bug for docs/planted-bugs.md.
@@ -166,6 +174,12 @@ impl Bug {
             Bug::AckNotLogged => "acknowledgements are not logged",
             Bug::AppendNotLogged => "added entries are not logged",
             Bug::ReplyBeforeSync => "replies do not wait for the sync",
+            Bug::PromotionNotLogged => "delayed entries that are added to their stream are not logged",
+            Bug::DelayedNotInSnapshot => "snapshots omit delayed entries",
+            Bug::TicketNumberNotInSnapshot => {
+                "snapshots omit the number of the last ticket if no entry is delayed"
+            }
+            Bug::PolicyNotInSnapshot => "snapshots omit the policies of streams and groups",
         }
     }
 }
@@ -234,6 +248,7 @@ fn append_some(log: &Log, changes: &[Vec<u8>]) {
 /// Returns true if the bug keeps this change from the log.
 fn hides(bug: Bug, effect: &StreamEffect<'_>) -> bool {
     match effect {
+        StreamEffect::Promote { .. } | StreamEffect::PromoteTickets { .. } => bug == Bug::PromotionNotLogged,
         StreamEffect::Repeat => bug == Bug::RepeatNotLogged,
         StreamEffect::Ack { .. } => bug == Bug::AckNotLogged,
         StreamEffect::Append { .. } => bug == Bug::AppendNotLogged,

@@ -3,6 +3,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use millstream_engine::policy::{Backoff, Policy};
 use millstream_engine::stream::{ClaimOptions, EntryRef, IdRange, NackOptions, PriorDelivery};
 use millstream_engine::value::Kind;
 use millstream_engine::{
@@ -16,8 +17,8 @@ use crate::dump::dump_within;
 use crate::verbs::{
     self, AckDelete, Acknowledge, Adopt, AutoClaim, CancelDelayed, Claim, ConfigureIdempotence,
     ConsumerCreate, ConsumerDelete, ConsumerPath, Delete, DeleteEx, Extend, GroupCreate, GroupDestroy,
-    GroupSetId, IdempotenceChange, Nack, PromoteDelayed, RecordIdempotence, SetCounters, StreamCounters,
-    TrimStream, Verb, read_history, read_new,
+    GroupSetId, IdempotenceChange, Nack, PromoteDelayed, RecordIdempotence, ResetPolicy, SetCounters,
+    SetPolicy, StreamCounters, TrimStream, Verb, read_history, read_new, read_ready,
 };
 use crate::{Addition, ExpireIf, Interest, ServeResult, SetExpiry, SetIf, Store, Txn};
 
@@ -163,7 +164,8 @@ fn on_stream(
     match random.below(100) {
         0..25 => add(txn, key, random),
         25 => promote(txn, key, random),
-        26..31 => {
+        26..28 => set_policy(txn, key, random),
+        28..31 => {
             let (trim, references) = (trim(txn, key, random), random.pick(&REFERENCES));
             let _ = TrimStream { key, trim, references }.run(txn);
         }
@@ -182,7 +184,10 @@ fn on_stream(
             // Consecutive deliveries are merged into one change of the record.
             let (count, becomes_pending) = (Some(1 + random.below(4)), !random.one_in(4));
             for _ in 0..=random.below(2) {
-                let _ = read_new(txn, reader, count, becomes_pending, &mut ignore);
+                if read_new(txn, reader, count, becomes_pending, &mut ignore) == Err(Refusal::GroupHasLease) {
+                    let mut ignore = |_: &EntryRef<'_>, _: Option<PriorDelivery>| {};
+                    let _ = read_ready(txn, reader, count, &mut ignore);
+                }
             }
             // An entry added after the delivery must stay after it.
             if random.one_in(3) {
@@ -228,6 +233,32 @@ fn add(txn: &mut Txn<'_>, key: &[u8], random: &mut WorkloadRandom) {
     for _ in 0..random.below(2) * random.below(4) {
         let _ = verbs::add(txn, key, if random.one_in(3) { &other } else { &entry });
     }
+}
+
+/// Sets or forgets the policy of a stream or of a group. Dead letters go to a stream that no command changes, so that the
+/// timekeeper locks it although the transaction does not.
+fn set_policy(txn: &mut Txn<'_>, key: &[u8], random: &mut WorkloadRandom) {
+    let group = random.one_in(2).then(|| random.pick(&GROUPS));
+    if random.one_in(5) {
+        let _ = ResetPolicy { key, group }.run(txn);
+        return;
+    }
+    let mut some = |from: u64, below: u64| random.one_in(3).then(|| from + random.below(below));
+    let mut change = Policy {
+        lease_ms: Some(100),
+        max_deliveries: some(0, 4),
+        consumer_ttl_ms: some(100, 200),
+        ..Policy::default()
+    };
+    if group.is_none() {
+        change.max_age_ms = some(50, 3000);
+        change.max_length = some(1, 12);
+        change.acked_age_ms = some(0, 200);
+    }
+    if random.one_in(3) {
+        change.backoff = Some(Backoff { first_ms: 40, longest_ms: 90 });
+    }
+    let _ = SetPolicy::new(key, group, change).run(txn);
 }
 
 /// Promotes delayed entries that are due, or promotes or cancels some of them by ticket.

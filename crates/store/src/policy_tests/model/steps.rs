@@ -96,7 +96,7 @@ impl History {
 
     /// Returns mostly the id of a pending entry or of an entry.
     fn id(&mut self, place: &Place, group: &[u8]) -> StreamId {
-        let Some(stream) = self.stream(place) else { return super::id(1, 1) };
+        let Some(stream) = self.stream(place) else { return StreamId::new(1, 1) };
         let rows = stream.groups.get(group).into_iter().flat_map(|group| group.rows.keys().copied());
         let rows: Vec<StreamId> = rows.collect();
         let mut known: Vec<StreamId> = stream.entries.keys().copied().collect();
@@ -123,7 +123,9 @@ impl History {
         let due = if self.one_in(2) { Due::In(wait_ms) } else { Due::At(now_ms + wait_ms) };
         let texts: Vec<&[u8]> = fields.iter().map(Vec::as_slice).collect();
         let entry = Addition { id: IdSpec::Delayed(due), ..Addition::new(&texts) };
+        let scheduled_ms = self.scheduled_ms(place);
         let ticket = add(&mut self.txn(place), &place.1, &entry).unwrap();
+        self.after_delay(place, scheduled_ms);
         let expected = match wait_ms {
             0 => self.model(place).add(now_ms, fields.clone()),
             _ => self.model(place).delay(now_ms + wait_ms, fields.clone()),
@@ -136,7 +138,7 @@ impl History {
         let Some(stream) = self.stream(place) else { return };
         let mut tickets: Vec<StreamId> = stream.delayed.keys().copied().collect();
         tickets.truncate(1 + self.random.below(3) as usize);
-        tickets.extend([super::id(1, 1)]);
+        tickets.extend([StreamId::new(1, 1)]);
         let (now_ms, count, key) = (self.now_ms(), tickets.len() as u64 - 1, &place.1[..]);
         let promotes = self.one_in(2);
         self.note(format!("{} promote {promotes} {tickets:?}", super::show(place)));
@@ -218,6 +220,7 @@ impl History {
         self.note(format!("{} rearrange {choice} {}", super::show(place), super::show(&to)));
         let store = std::sync::Arc::clone(&self.store);
         let mut txn = store.lock_all(db, now_ms);
+        let mut moved = Vec::new();
         match choice {
             0 => {
                 assert_eq!(txn.delete(key), self.keys.remove(place).is_some());
@@ -233,15 +236,17 @@ impl History {
                 let to = (db, to.1);
                 let renamed = txn.rename(key, &to.1, false);
                 assert_eq!(renamed.is_ok(), self.keys.contains_key(place));
-                if let Some(moved) = self.keys.remove(place) {
-                    self.keys.insert(to, moved);
+                if let Some(key) = self.keys.remove(place) {
+                    self.keys.insert(to.clone(), key);
+                    moved.push(to);
                 }
             }
             4 => {
                 let copied = txn.copy(key, &to.1, to.0, true);
                 if let Some(copy) = self.keys.get(place).filter(|_| *place != to).cloned() {
                     assert_eq!(copied, Ok(true));
-                    self.keys.insert(to, copy);
+                    self.keys.insert(to.clone(), copy);
+                    moved.push(to);
                 }
             }
             _ => {
@@ -250,8 +255,11 @@ impl History {
                 let keys = std::mem::take(&mut self.keys);
                 self.keys = keys.into_iter().map(|(place, key)| (swapped(place), key)).collect();
                 self.strings = std::mem::take(&mut self.strings).into_iter().map(swapped).collect();
+                moved.extend(self.keys.keys().cloned());
             }
         }
+        drop(txn);
+        self.after_rearrangement(&moved);
     }
 
     /// Puts a string where dead letters could go, or removes it.
@@ -278,9 +286,6 @@ impl History {
             let is_of_this =
                 if of_group { !field.is_of_stream() } else { self.has_retention || !field.is_of_stream() };
             let lease_first = field == PolicyField::Lease && !self.one_in(3);
-            if field >= PolicyField::ConsumerTtl && !super::duties::HAS_RETENTION {
-                continue;
-            }
             if !is_of_this || !(lease_first || self.one_in(4)) {
                 continue;
             }
@@ -295,7 +300,6 @@ impl History {
                     let first_ms = number(1, 300);
                     PolicyValue::Backoff(Backoff { first_ms, longest_ms: first_ms * 3 })
                 }
-                PolicyField::MaxPending if !super::duties::HAS_MAX_PENDING => continue,
                 PolicyField::MaxPending => PolicyValue::Number(number(1, 3)),
                 PolicyField::ConsumerTtl => PolicyValue::Number(number(100, 1500)),
                 PolicyField::MaxAge => PolicyValue::Number(number(1, 4000)),
@@ -408,7 +412,11 @@ impl History {
         if is_blocked {
             let BlockUntil { interests, .. } = read.block_until().unwrap();
             let served = std::sync::Arc::clone(&self.served);
+            let mut steps_back = self.readers_step_back();
             txn.block(&interests, move |txn: &mut Txn<'_>| {
+                if std::mem::take(&mut steps_back) {
+                    return ServeResult::StillBlocked;
+                }
                 let mut rows = ShownRows::default();
                 let result = read.run_into(txn, &mut rows);
                 if result.is_ok() && rows.is_empty() {

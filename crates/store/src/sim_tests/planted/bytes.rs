@@ -3,11 +3,13 @@
 use std::collections::{BTreeMap, HashMap};
 use std::ops::{ControlFlow, Range};
 
-use millstream_engine::stream::HistoryCounters;
+use millstream_engine::policy::Policy;
+use millstream_engine::stream::{EntryRef, HistoryCounters, IdRange};
 use millstream_engine::value::Hashing;
 use millstream_engine::{BlockLimits, ReleasedRow, Stream, StreamEffect, StreamId, Value};
 
 use super::Bug;
+use crate::codec::{put_value, take_value};
 use crate::log::tests::{
     FRAME_HEADER_BYTES, FrameFields, FrameHeader, Manifest, SEGMENT_HEADER_BYTES, Salt, SegmentHeader,
     is_intact, seal,
@@ -121,7 +123,10 @@ pub(super) fn manifest_with_bug(bug: Bug, bytes: &[u8]) -> Option<Vec<u8>> {
 
 /// Returns the snapshot that a program with this bug would write.
 pub(super) fn snapshot_with_bug(bug: Bug, file: &[u8], now_ms: u64) -> Option<Vec<u8>> {
-    const MISTAKES: [Bug; 8] = [
+    const MISTAKES: [Bug; 11] = [
+        Bug::DelayedNotInSnapshot,
+        Bug::TicketNumberNotInSnapshot,
+        Bug::PolicyNotInSnapshot,
         Bug::PendingNotInSnapshot,
         Bug::ReleasedNotInSnapshot,
         Bug::DueTimesNotInSnapshot,
@@ -159,8 +164,29 @@ pub(super) fn snapshot_with_bug(bug: Bug, file: &[u8], now_ms: u64) -> Option<Ve
 
 /// Removes the parts of a value that the bug omits.
 fn leave_out(bug: Bug, value: &mut Value) {
+    if bug == Bug::TicketNumberNotInSnapshot {
+        return forget_ticket_number(value);
+    }
     let Value::Stream(stream) = value else { return };
     match bug {
+        Bug::DelayedNotInSnapshot => {
+            let mut tickets = Vec::new();
+            if let Some(delayed) = stream.delayed() {
+                delayed.visit_range(IdRange::ALL, None, &mut |entry: &EntryRef<'_>| {
+                    tickets.push(entry.id());
+                    ControlFlow::Continue(())
+                });
+            }
+            stream.apply(&StreamEffect::Undelay { tickets: &tickets }, BlockLimits::default());
+        }
+        Bug::PolicyNotInSnapshot => {
+            let names: Vec<Vec<u8>> = stream.groups().map(|(name, _)| name.to_vec()).collect();
+            let policy = &Policy::default();
+            for group in &names {
+                stream.apply(&StreamEffect::GroupSetPolicy { group, policy }, BlockLimits::default());
+            }
+            stream.apply(&StreamEffect::SetPolicy { policy }, BlockLimits::default());
+        }
         Bug::PendingNotInSnapshot => forget_pending(stream, false),
         Bug::ReleasedNotInSnapshot => forget_pending(stream, true),
         Bug::DueTimesNotInSnapshot => forget_due_times(stream),
@@ -173,6 +199,22 @@ fn leave_out(bug: Bug, value: &mut Value) {
             }
         }
         _ => {}
+    }
+}
+
+/// Leaves out the last setting of a stream, which is the last part of its encoding, if this setting is an empty set of
+/// delayed entries and the only one.
+fn forget_ticket_number(value: &mut Value) {
+    let mut bytes = Vec::new();
+    put_value(&mut bytes, value);
+    if let Value::Stream(stream) = value
+        && stream.policy().is_none()
+        && stream.delayed().is_some_and(|delayed| delayed.is_empty())
+        && let [.., 4, 2, 2, _, 0] = bytes[..]
+    {
+        bytes.truncate(bytes.len() - 5);
+        bytes.push(0);
+        *value = take_value(&bytes, &Hashing::new(1)).expect("a stream without settings");
     }
 }
 
