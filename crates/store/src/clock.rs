@@ -206,6 +206,22 @@ mod tests {
         }
     }
 
+    /// Leases and delays that run meanwhile end at most a twentieth early or late. Time never goes back.
+    #[test]
+    fn wall_clock_that_is_set_by_an_hour_is_reached_in_a_day() {
+        const SECOND_NS: i128 = 1_000_000_000;
+        for hour_ns in [-3600 * SECOND_NS, 3600 * SECOND_NS] {
+            let (mut now_ns, mut wall_ns, mut seconds) = (0, hour_ns, 0);
+            while now_ns != wall_ns {
+                let passed_ns =
+                    SECOND_NS + i128::from(slew_step(now_ns, wall_ns)) * i128::from(NANOS_PER_MILLI);
+                assert!((SECOND_NS * 19 / 20..=SECOND_NS * 21 / 20).contains(&passed_ns));
+                (now_ns, wall_ns, seconds) = (now_ns + passed_ns, wall_ns + SECOND_NS, seconds + 1);
+            }
+            assert_eq!(seconds, 20 * 3600);
+        }
+    }
+
     #[test]
     fn system_clock_starts_at_the_wall_clock_and_never_goes_back() {
         let clock = SystemClock::new();

@@ -16,6 +16,7 @@ use crate::verbs::{
     ReturnedEntry, SetPolicy, Verb, add,
 };
 
+mod clock;
 mod consumers;
 mod history;
 mod limits;

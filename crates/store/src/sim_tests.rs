@@ -9,6 +9,7 @@
 //! failure prints its seed, which determines the episode.
 
 mod dead_letters;
+mod delayed;
 mod episode;
 pub(crate) mod planted;
 pub(crate) mod random;

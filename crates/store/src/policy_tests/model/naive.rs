@@ -327,10 +327,10 @@ impl NaiveStream {
             shown.push((id, Some(count)));
         }
         let mut left = count - shown.len() as u64;
-        if let Some(most) = rules.as_ref().and_then(|rules| rules.max_pending)
-            && reading != Reading::NoAck
-        {
-            left = left.min(most.saturating_sub(found.in_hand()));
+        if let Some(most) = rules.as_ref().and_then(|rules| rules.max_pending) {
+            // A read with NOACK takes no room, but waits for some too.
+            let room = most.saturating_sub(found.in_hand());
+            left = if reading == Reading::NoAck && room > 0 { left } else { left.min(room) };
         }
         let new = self.entries.keys().filter(|id| **id > found.last_id);
         for id in new.copied().take(left as usize).collect::<Vec<_>>() {
