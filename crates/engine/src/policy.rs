@@ -20,6 +20,9 @@ use crate::pending::PendingEntry;
 const TEN_YEARS_MS: u64 = 10 * 365 * 24 * 60 * 60 * 1000;
 const WEEK_MS: u64 = 7 * 24 * 60 * 60 * 1000;
 
+/// Maximum length of the key for dead letters. A policy is set above `maxmemory` too, so it must be small.
+pub const DEAD_LETTERS_BYTES_MAX: usize = 1024;
+
 /// A field of a policy. Its number identifies it in the log and in snapshots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
@@ -278,7 +281,7 @@ impl PolicyValue<'_> {
     /// Returns whether the field accepts this value.
     pub fn fits(self, field: PolicyField) -> bool {
         match (field, self) {
-            (PolicyField::DeadLetters, PolicyValue::Key(_)) => true,
+            (PolicyField::DeadLetters, PolicyValue::Key(key)) => key.len() <= DEAD_LETTERS_BYTES_MAX,
             (PolicyField::Backoff, PolicyValue::Backoff(backoff)) => {
                 let limits = field.limits();
                 let is_range = backoff.first_ms <= backoff.longest_ms;

@@ -6,7 +6,7 @@
 use std::fmt;
 
 use millstream_engine::Refusal;
-use millstream_engine::policy::PolicyField;
+use millstream_engine::policy::{DEAD_LETTERS_BYTES_MAX, PolicyField};
 
 /// The error reply of a command.
 #[derive(Clone, PartialEq, Eq)]
@@ -633,6 +633,12 @@ pub fn policy_field_twice(field: PolicyField) -> CommandError {
 
 /// XPOLICY SET with a value that the field does not accept.
 pub fn policy_out_of_range(field: PolicyField) -> CommandError {
+    if field == PolicyField::DeadLetters {
+        return CommandError::composed(&[format!(
+            "ERR DLQ must have at most {DEAD_LETTERS_BYTES_MAX} bytes"
+        )
+        .as_bytes()]);
+    }
     let (first, last) = field.limits().into_inner();
     let unit = match field {
         PolicyField::MaxDeliver | PolicyField::MaxPending | PolicyField::MaxLength => "",

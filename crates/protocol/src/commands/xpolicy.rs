@@ -147,6 +147,13 @@ mod tests {
     }
 
     #[test]
+    fn the_key_for_dead_letters_has_a_maximum_length() {
+        let line = |bytes: usize| format!("XPOLICY SET s LEASE 100 DLQ {}", "k".repeat(bytes));
+        with_args(&line(1024), |argv| assert!(XpolicySet::parse(argv).is_ok()));
+        assert_eq!(error_of(&line(1025)), "ERR DLQ must have at most 1024 bytes");
+    }
+
+    #[test]
     fn invalid_values_are_refused() {
         for (line, error) in [
             ("XPOLICY SET s", "ERR syntax error"),

@@ -216,7 +216,7 @@ pub(in crate::table) const COMMANDS: &[CommandSpec] = &[
         .own()
         .keys(&[key("RW update", 2)])
         .text("XPOLICY RESET key [GROUP group]", "Removes the policy of a stream or of a group."),
-    stream("xpolicy|set", "0.1.0", -5, GROW.with(Flags::MOVABLEKEYS), Data(policy::xpolicy_set))
+    stream("xpolicy|set", "0.1.0", -5, WRITE.with(Flags::MOVABLEKEYS), Data(policy::xpolicy_set))
         .own()
         .keys(&[key("RW update", 2), dead_letters_key("RW insert", 3)])
         .complexity("O(N), N being the groups of the stream")
