@@ -7,6 +7,7 @@ pub(crate) mod growth;
 pub(crate) mod latency;
 pub(crate) mod memory;
 pub(crate) mod messages;
+pub(crate) mod policies;
 pub(crate) mod recovery;
 pub(crate) mod scans;
 pub(crate) mod speed;
@@ -94,6 +95,7 @@ pub(crate) const TOPICS: &[Topic] = &[
             attacks::run(options, report)
         },
     },
+    Topic { name: "policies", parts: &[part(&policies::TABLE, policies::rows)], run: policies::run },
     Topic {
         name: "tls",
         parts: &[
