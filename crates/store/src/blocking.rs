@@ -233,7 +233,7 @@ impl Txn<'_> {
         }
         blocked.set_wake_time(id.queue, at_ms);
         if let Some(at_ms) = at_ms {
-            self.store().timers.work_in(at_ms.saturating_sub(self.now_ms()));
+            self.store().work_at(at_ms);
         }
     }
 
@@ -299,7 +299,7 @@ impl Store {
             }
             txn.serve_blocked();
             if let Some(at_ms) = txn.shard_at(shard).blocked.earliest_wake_ms() {
-                self.timers.work_in(at_ms.saturating_sub(now_ms));
+                self.work_at(at_ms);
             }
         }
     }

@@ -10,7 +10,7 @@
 //! due at a moment is not delivered before that moment.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::time::{ClockId, clock_gettime};
 
@@ -23,6 +23,12 @@ pub trait Clock: Send + Sync {
 
     /// Returns the Unix time in milliseconds for a reading of [`monotonic_ns`] that the caller has just made.
     fn at_ms(&self, monotonic_ns: u64) -> u64;
+
+    /// Returns the time until the clock shows `at_ms`; zero if it does already. It can be wrong by what the clock is slewed
+    /// meanwhile.
+    fn until(&self, at_ms: u64) -> Duration {
+        Duration::from_millis(at_ms.saturating_sub(self.now_ms()))
+    }
 
     /// Moves the clock forward to at least `at_ms`, so that times stored before a restart are not in the future.
     fn advance_to(&self, at_ms: u64);
@@ -119,6 +125,13 @@ impl Clock for SystemClock {
         self.slew(elapsed_ms / MILLIS_PER_SECOND);
         let last = self.last_ms.load(Ordering::Relaxed);
         if now > last { self.last_ms.fetch_max(now, Ordering::Relaxed).max(now) } else { last }
+    }
+
+    fn until(&self, at_ms: u64) -> Duration {
+        let slewed_ms = self.slewed_ms.load(Ordering::Relaxed);
+        let elapsed_ms = at_ms.saturating_sub(self.started_ms).saturating_add_signed(-slewed_ms);
+        let at_ns = self.started_ns.saturating_add(elapsed_ms.saturating_mul(NANOS_PER_MILLI));
+        Duration::from_nanos(at_ns.saturating_sub(monotonic_ns()))
     }
 
     fn advance_to(&self, at_ms: u64) {
@@ -220,6 +233,23 @@ mod tests {
             }
             assert_eq!(seconds, 20 * 3600);
         }
+    }
+
+    #[test]
+    fn time_until_a_millisecond_ends_when_the_clock_shows_it() {
+        let clock = SystemClock::new();
+        for slewed_ms in [0, -3, 40] {
+            clock.slewed_ms.store(slewed_ms, Ordering::Relaxed);
+            let at_ms = clock.now_ms() + 3;
+            let (began, until) = (monotonic_ns(), clock.until(at_ms));
+            assert!(until <= Duration::from_millis(7), "{until:?}");
+            while clock.now_ms() < at_ms {}
+            assert!(monotonic_ns() - began >= until.as_nanos() as u64, "the clock was early");
+            assert_eq!(clock.until(at_ms), Duration::ZERO);
+        }
+        assert_eq!(clock.until(0), Duration::ZERO);
+        assert!(clock.until(u64::MAX) > Duration::from_secs(1 << 30));
+        assert_eq!(ManualClock::new(5).until(12), Duration::from_millis(7));
     }
 
     #[test]

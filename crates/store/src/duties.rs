@@ -91,7 +91,7 @@ impl Store {
         }
         for shard in 0..self.shard_count() {
             if let Some(at_ms) = self.shard(shard).lock().schedule.earliest_ms() {
-                self.timers.work_in(at_ms.saturating_sub(self.now_ms()));
+                self.work_at(at_ms);
             }
         }
         is_due

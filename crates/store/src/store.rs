@@ -152,6 +152,11 @@ impl Store {
         self.clock.now_ms()
     }
 
+    /// Makes the timekeeper serve readers and do duties at this time of the store's clock (Unix milliseconds).
+    pub(crate) fn work_at(&self, at_ms: u64) {
+        self.timers.work_in(self.clock.until(at_ms));
+    }
+
     /// Returns the store's time at a reading of the [monotonic clock](crate::monotonic_ns), in Unix milliseconds.
     pub fn at_ms(&self, monotonic_ns: u64) -> u64 {
         self.clock.at_ms(monotonic_ns)

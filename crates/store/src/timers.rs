@@ -81,11 +81,11 @@ impl Timers {
         self.stopped.load(Ordering::Relaxed)
     }
 
-    /// Makes [`Timers::run_until`] return after this many milliseconds, so that the timekeeper serves blocked readers and does
+    /// Makes [`Timers::run_until`] return after this time, so that the timekeeper serves blocked readers and does
     /// duties.
-    pub(crate) fn work_in(&self, delay_ms: u64) {
+    pub(crate) fn work_in(&self, delay: Duration) {
         // Later than an `Instant` can be: the timekeeper looks again at every tick.
-        let Some(at) = Instant::now().checked_add(Duration::from_millis(delay_ms)) else { return };
+        let Some(at) = Instant::now().checked_add(delay) else { return };
         let mut state = self.state.lock();
         if state.work_at.is_none_or(|before| at < before) {
             state.work_at = Some(at);

@@ -387,7 +387,7 @@ impl<'s> Txn<'s> {
         let next_ms = next_ms.map(|at_ms| at_ms.max(now_ms));
         let is_earlier = self.locked.shard_mut(key).schedule.set(db, key, next_ms);
         if let Some(at_ms) = next_ms.filter(|_| is_earlier) {
-            self.store().timers.work_in(at_ms - now_ms);
+            self.store().work_at(at_ms);
         }
     }
 

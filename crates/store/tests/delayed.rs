@@ -116,7 +116,7 @@ fn overdue_entries_are_added_after_a_restart_in_the_order_of_their_due_times() {
         let folder = Folder::new(if with_snapshot { "snapshot" } else { "log" });
         let (db, _clock) = folder.open_at(START_MS);
         // More than one transaction adds.
-        let count = 500;
+        let count = 150;
         let mut expected: Vec<(u64, u64)> = Vec::new();
         for n in 1..=count {
             let due_ms = START_MS + 1000 + n * 7919 % 100;
