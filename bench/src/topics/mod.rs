@@ -2,6 +2,7 @@
 
 pub(crate) mod attacks;
 pub(crate) mod clients;
+pub(crate) mod delays;
 pub(crate) mod durability;
 pub(crate) mod growth;
 pub(crate) mod latency;
@@ -87,6 +88,15 @@ pub(crate) const TOPICS: &[Topic] = &[
         },
     },
     Topic { name: "growth", parts: &[part(&growth::TABLE, growth::rows)], run: growth::run },
+    Topic {
+        name: "delays",
+        parts: &[
+            part(&delays::MEMORY, delays::memory_rows),
+            part(&delays::LATENESS, delays::lateness_rows),
+            part(&delays::BURST, delays::burst_rows),
+        ],
+        run: delays::run,
+    },
     Topic {
         name: "attacks",
         parts: &[part(&clients::TABLE, clients::rows), part(&attacks::TABLE, attacks::rows)],
