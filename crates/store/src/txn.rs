@@ -221,9 +221,6 @@ impl<'s> Txn<'s> {
         if consequences.schedules {
             self.schedule(at.db, at.key);
         }
-        if consequences.may_make_room {
-            self.mark_ready_if_limited(at.db, at.key);
-        }
     }
 
     /// Like [`Txn::notify`], for a change to whole databases. `watched` are the watched keys that the change touches.
@@ -318,18 +315,6 @@ impl<'s> Txn<'s> {
     /// Marks `key` as ready if readers are blocked on it. They are served when this transaction ends.
     pub(crate) fn mark_ready(&mut self, db: u32, key: &[u8]) {
         if self.shard(key).blocked.has(db, key) {
-            self.ready.add(db, key);
-        }
-    }
-
-    /// Marks `key` as ready if a group of its stream has a MAXPENDING.
-    #[inline(never)]
-    fn mark_ready_if_limited(&mut self, db: u32, key: &[u8]) {
-        if !self.shard(key).blocked.has(db, key) {
-            return;
-        }
-        let value = self.shard(key).keys.get(db, key, self.now_ms);
-        if matches!(value, Some(Value::Stream(stream)) if stream.limits_pending()) {
             self.ready.add(db, key);
         }
     }

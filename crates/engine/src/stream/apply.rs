@@ -146,10 +146,11 @@ impl Stream {
 
     /// Acknowledges entries as [`StreamEffect::Ack`] does.
     pub(crate) fn acknowledge(&mut self, group: &[u8], ids: &[StreamId]) -> Acknowledged {
-        let Some(group) = self.groups.get_mut(group) else { return Acknowledged::default() };
-        let was_full = group.rules.is_some() && group.room() == 0;
-        let count = ids.iter().map(|id| u64::from(group.remove_pending(*id))).sum();
-        Acknowledged { count, makes_room: was_full && group.room() > 0 }
+        match self.groups.get_mut(group) {
+            Some(group) if group.rules.is_some() => group.acknowledge_with_rules(ids),
+            Some(group) => Acknowledged { count: group.acknowledge(ids), makes_room: false },
+            None => Acknowledged::default(),
+        }
     }
 
     fn with_group(&mut self, name: &[u8], change: impl FnOnce(&mut Group)) {
@@ -160,6 +161,19 @@ impl Stream {
 }
 
 impl Group {
+    /// Removes these rows and returns how many there were.
+    #[inline]
+    fn acknowledge(&mut self, ids: &[StreamId]) -> u64 {
+        ids.iter().map(|id| u64::from(self.remove_pending(*id))).sum()
+    }
+
+    #[inline(never)]
+    fn acknowledge_with_rules(&mut self, ids: &[StreamId]) -> Acknowledged {
+        let was_full = self.room() == 0;
+        let count = self.acknowledge(ids);
+        Acknowledged { count, makes_room: was_full && self.room() > 0 }
+    }
+
     fn forget(&mut self, ids: &[StreamId]) {
         let (Some(first), Some(last)) = (self.pending.first(), self.pending.last_id()) else { return };
         for id in ids.iter().filter(|id| (first.id..=last).contains(id)) {

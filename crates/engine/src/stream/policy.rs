@@ -110,12 +110,6 @@ impl Stream {
         self.has_undelivered(group) && group.room() > 0
     }
 
-    /// Returns whether a group has a MAXPENDING.
-    pub fn limits_pending(&self) -> bool {
-        let limits = |group: &Group| group.rules().is_some_and(|rules| rules.max_pending < u64::MAX);
-        self.groups.values().any(limits)
-    }
-
     /// Returns the earliest time after `now_ms` at which the stream may have something to do without a request, in Unix
     /// milliseconds; `None` if it never has. If something must be done already, the time can be earlier. Until then, only
     /// a change that [schedules](crate::StreamEffect) the stream again makes this time earlier. `phase` is that of the

@@ -18,8 +18,6 @@ use crate::record::Record;
 pub(super) enum Change<'a, 'k> {
     /// The effect was applied to the value at the key.
     Effect(KeyPlace<'a>, Effect<'a>),
-    /// Entries were acknowledged. The last field says whether the group can deliver new entries again.
-    Acknowledgement(KeyPlace<'a>, Effect<'a>, bool),
     /// An entry was appended to the stream at the key. The last field is its encoding in the stream's block.
     Entry(KeyPlace<'a>, (StreamId, &'a [&'a [u8]]), Option<EncodedValues<'k>>),
     /// Keys were moved or copied, or databases were swapped or cleared.
@@ -42,9 +40,6 @@ impl<'a> Change<'a, '_> {
     pub(super) fn consequences(&self) -> Consequences {
         match *self {
             Change::Effect(_, effect) => Consequences::of(&effect),
-            Change::Acknowledgement(_, _, makes_room) => {
-                Consequences { wakes_readers: makes_room, ..Consequences::NOT_ENTRIES }
-            }
             Change::Entry(_, (id, fields), _) => {
                 Consequences::of(&Effect::Stream(StreamEffect::Append { id, fields }))
             }
@@ -56,9 +51,7 @@ impl<'a> Change<'a, '_> {
     #[inline(always)]
     pub(super) fn add_to(&self, record: &mut Record) {
         match self {
-            Change::Effect(at, effect) | Change::Acknowledgement(at, effect, _) => {
-                record.put(at.db, at.key, effect);
-            }
+            Change::Effect(at, effect) => record.put(at.db, at.key, effect),
             Change::Entry(at, entry, encoded) => record.put_entry((at.db, at.key), *entry, *encoded),
             Change::Rearrangement(change, _) => record.put_rearrangement(change),
         }
@@ -67,9 +60,7 @@ impl<'a> Change<'a, '_> {
     #[inline(always)]
     pub(super) fn touched(self) -> Touched<'a> {
         match self {
-            Change::Effect(at, _) | Change::Acknowledgement(at, ..) | Change::Entry(at, ..) => {
-                Touched::One(at)
-            }
+            Change::Effect(at, _) | Change::Entry(at, ..) => Touched::One(at),
             Change::Rearrangement(_, touched) => touched,
         }
     }
@@ -88,8 +79,6 @@ pub(super) struct Consequences {
     pub(super) may_free_large_value: bool,
     /// The stream may have something to do without a request earlier than before.
     pub(super) schedules: bool,
-    /// A group that has reached its MAXPENDING may deliver new entries again.
-    pub(super) may_make_room: bool,
 }
 
 impl Consequences {
@@ -100,7 +89,6 @@ impl Consequences {
         wakes_readers: true,
         may_free_large_value: true,
         schedules: true,
-        may_make_room: false,
     };
 
     /// The content of the value changes.
@@ -110,7 +98,6 @@ impl Consequences {
         wakes_readers: false,
         may_free_large_value: false,
         schedules: false,
-        may_make_room: false,
     };
 
     /// A stream changes, but not its entries. As in Redis, WATCH ignores groups, pending entries and XSETID:
@@ -121,7 +108,6 @@ impl Consequences {
         wakes_readers: false,
         may_free_large_value: false,
         schedules: false,
-        may_make_room: false,
     };
 
     #[inline(always)]
@@ -175,10 +161,11 @@ impl Consequences {
             }
             // A consumer's last empty poll need not survive a restart. Otherwise every empty poll would need a sync.
             StreamEffect::ConsumerSeen { .. } => Consequences { is_logged: false, ..Self::NOT_ENTRIES },
-            StreamEffect::Forget { .. } | StreamEffect::Ack { .. } => {
-                Consequences { may_make_room: true, ..Self::NOT_ENTRIES }
-            }
-            StreamEffect::SetId { .. }
+            // A group that had reached its MAXPENDING may deliver new entries again. For acknowledgements, which are
+            // frequent, `Txn::acknowledge` finds out.
+            StreamEffect::Forget { .. } => Consequences { wakes_readers: true, ..Self::NOT_ENTRIES },
+            StreamEffect::Ack { .. }
+            | StreamEffect::SetId { .. }
             | StreamEffect::GroupSetId { .. }
             | StreamEffect::ConsumerCreate { .. }
             | StreamEffect::ConsumerDelete { .. }
@@ -234,7 +221,8 @@ impl Txn<'_> {
     /// Decides and applies in one step, so that each id is looked up once.
     pub(crate) fn acknowledge(&mut self, key: &[u8], group: &[u8], ids: &[StreamId]) -> Result<u64, Refusal> {
         let (db, now_ms) = (self.db, self.now_ms);
-        self.change(|locked| {
+        let mut has_room_now = false;
+        let acknowledged = self.change(|locked| {
             let keys = locked.shard_mut(key).keys.for_change();
             let acknowledged = keys.acknowledge((db, key), group, ids, now_ms);
             let Acknowledged { count, makes_room } = match acknowledged {
@@ -242,9 +230,13 @@ impl Txn<'_> {
                 Err(refusal) => return (Err(refusal), None),
             };
             let effect = Effect::Stream(StreamEffect::Ack { group, ids });
-            let change = Change::Acknowledgement(KeyPlace { db, key }, effect, makes_room);
-            (Ok(count), (count > 0).then_some(change))
-        })
+            has_room_now = makes_room;
+            (Ok(count), (count > 0).then_some(Change::Effect(KeyPlace { db, key }, effect)))
+        });
+        if has_room_now {
+            self.mark_ready(db, key);
+        }
+        acknowledged
     }
 
     /// Delivers new entries of the stream in slot `at` to a consumer of the group.

@@ -141,7 +141,7 @@ fn apply_claim(
         if let Some(counters) = txn.existing_group(key, group)?.1.policy_counters() {
             counters.gone.fetch_add(claimed.gone.len() as u64, Ordering::Relaxed);
         }
-        txn.apply_stream(key, StreamEffect::Ack { group, ids: &claimed.gone });
+        txn.acknowledge(key, group, &claimed.gone)?;
     }
     if claimed.rows.is_empty() {
         return txn.mark_consumer_seen(reader);

@@ -4,7 +4,7 @@ use std::iter;
 use std::time::Duration;
 
 use millstream_engine::stream::{Deletion, IdRange, PendingQuery};
-use millstream_engine::{References, Refusal, StreamEffect, StreamId};
+use millstream_engine::{References, Refusal, StreamId};
 
 use super::entries::apply_deletion;
 use super::{ConsumerPath, EntryVerb, ResultSink, ReturnedEntry, Verb};
@@ -63,7 +63,7 @@ impl<B: AsRef<[u8]>, I: AsRef<[StreamId]>> Verb for AckDelete<B, I> {
         };
         let decision = stream.decide_ack_delete(found, ids, self.references);
         if !decision.acknowledged.is_empty() {
-            txn.apply_stream(key, StreamEffect::Ack { group, ids: &decision.acknowledged });
+            txn.acknowledge(key, group, &decision.acknowledged)?;
         }
         Ok(apply_deletion(txn, key, decision))
     }
