@@ -253,7 +253,13 @@ async fn apply(
     if resets {
         backend.reset_policy(stream, group).await?;
     } else if !change.is_empty() {
-        backend.set_policy(stream, group, &change.policy, &change.off).await?;
+        let set = backend.set_policy(stream, group, &change.policy, &change.off).await;
+        set.map_err(|error| match error.to_string() {
+            refusal if refusal.contains("needs LEASE") => Failure::Other(format!(
+                "{refusal}\nset a lease too, for example --lease 30s, or switch the other options off"
+            )),
+            _ => error.into(),
+        })?;
     }
     Ok(())
 }
@@ -269,7 +275,7 @@ async fn removals(
     let surplus = policy.max_length.map_or(0, |max| length.saturating_sub(max));
     if surplus > 0 {
         found.push(format!(
-            "{} of its {} by --max-length",
+            "up to {} of its {} by --max-length",
             counted(surplus, "entry", "entries"),
             count(length)
         ));
@@ -410,6 +416,9 @@ fn to_json(stream: &str, group: Option<&str>, info: &PolicyInfo) -> Value {
     }
     for (name, number) in &info.counters {
         json[name.replace('-', "_")] = json!(number);
+    }
+    if group.is_some() {
+        json["dlq_error"] = json!(info.dead_letter_error);
     }
     json
 }

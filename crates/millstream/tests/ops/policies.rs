@@ -44,7 +44,10 @@ fn limits_that_remove_entries_ask_first() {
         .run(&policy(&["--max-age", "7d", "--dry-run"]))
         .ok()
         .stderr_contains("would remove 5 entries by --max-age");
-    store.run(&policy(&["--max-length", "3"])).exits(2).stderr_contains("2 entries of its 5 by --max-length");
+    store
+        .run(&policy(&["--max-length", "3"]))
+        .exits(2)
+        .stderr_contains("up to 2 entries of its 5 by --max-length");
     assert_eq!(store.run(&policy(&["--json"])).ok().json()["max_length"], Value::Null);
     store.run(&policy(&["--max-length", "10"])).ok().stdout_contains("max length         10\n");
     store.run(&policy(&["--max-length", "off"])).ok().stdout_contains("max length         -\n");
@@ -57,7 +60,10 @@ fn invalid_policies_are_refused() {
     store.run(&group(&["--lease", "10ms"])).exits(2).stderr_contains("--lease must be between 100ms and 7d");
     store.run(&group(&["--lease", "30"])).exits(2).stderr_contains("or off");
     store.run(&group(&["--max-deliveries", "0"])).exits(2).stderr_contains("`off` switches it off");
-    store.run(&group(&["--max-deliveries", "3"])).exits(1).stderr_contains("MAXDELIVER needs LEASE");
+    store
+        .run(&group(&["--max-deliveries", "3"]))
+        .exits(1)
+        .stderr_contains("MAXDELIVER needs LEASE\nset a lease too");
     store.run(&["group", "policy", "orders", "none"]).exits(4);
     if let Some(redis) = TestStore::redis() {
         redis.run(&group(&[])).exits(1).stderr_contains("has no policies");
@@ -78,12 +84,37 @@ fn doctor_finds_dead_letters_that_the_server_cannot_write() {
     let blocked =
         |store: &TestStore| store.run(&["doctor"]).exits(5).out.contains("the server cannot dead-letter");
     wait_until(|| blocked(&store));
+    let json = store.run(&["group", "policy", "orders", "billing", "--json"]).ok().json();
+    assert_eq!(json["dlq_error"], json!("taken: the key holds another type of value"));
     store.call(&["DEL", "taken"]);
     wait_until(|| !blocked(&store));
     assert_eq!(
         store.run(&["dlq", "ls", "orders", "--dlq", "taken", "--json"]).ok().json().as_array().unwrap().len(),
         2
     );
+}
+
+#[test]
+fn dlq_commands_find_the_stream_that_a_policy_names_and_leave_those_of_other_streams() {
+    let store = TestStore::millstream();
+    for stream in ["jobs", "mails"] {
+        store.call(&["XADD", stream, "1-1", "from", stream]);
+        store.call(&["XGROUP", "CREATE", stream, "crew", "0"]);
+        let policy = ["XPOLICY", "SET", stream, "GROUP", "crew", "LEASE", "60000", "MAXDELIVER", "1"];
+        store.call(&[&policy[..], &["DLQ", "failed"]].concat());
+        store.call(&["XREADGROUP", "GROUP", "crew", "one", "STREAMS", stream, ">"]);
+        store.call(&["XNACK", stream, "crew", "FATAL", "IDS", "1", "1-1"]);
+    }
+    let list = |stream: &str| {
+        let found = store.run(&["dlq", "ls", stream, "--json"]);
+        if found.code == Some(0) { found.json().as_array().unwrap().clone() } else { Vec::new() }
+    };
+    wait_until(|| list("jobs").len() == 1 && list("mails").len() == 1);
+    assert_eq!(list("jobs")[0]["stream"], json!("jobs"));
+    store.run(&["dlq", "redrive", "jobs"]).ok().stdout_contains("moved 1 of 2");
+    assert_eq!((list("jobs").len(), list("mails").len()), (0, 1));
+    store.run(&["dlq", "purge", "jobs", "--yes"]).ok().stdout_contains("deleted 0 dead letters of failed");
+    store.run(&["dlq", "purge", "mails", "--yes"]).ok().stdout_contains("deleted 1 dead letter of failed");
 }
 
 fn wait_until(mut is_true: impl FnMut() -> bool) {

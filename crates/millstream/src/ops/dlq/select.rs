@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
-use millstream_worker::backend::{ErrorKind, Range, StreamId};
+use millstream_worker::backend::{Capability, Error, ErrorKind, Range, StreamId};
 use millstream_worker::dead_letter::{DeadLetter, DeadLetterFormat, FieldMap};
 use millstream_worker::names::DEAD_LETTERS_SUFFIX;
 use millstream_worker::redrive::Filter;
@@ -23,7 +23,8 @@ const PAGE: usize = 500;
 /// The options that name the dead-letter stream and the format of its entries.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct DeadLetterStream {
-    /// Dead-letter stream [default: {STREAM}:dlq, or STREAM:dlq if only that exists]
+    /// Dead-letter stream [default: the one that a policy of the stream or its groups names, {STREAM}:dlq, or STREAM:dlq:
+    /// the first that exists]
     #[arg(long, value_name = "STREAM", value_parser = NonEmptyStringValueParser::new())]
     dlq: Option<String>,
     /// If another program wrote the dead letters: the fields that describe the failure, such as id=original_id,error=why.
@@ -39,6 +40,8 @@ pub(super) struct DeadLetterSource {
     pub(super) name: String,
     /// The format of its entries.
     pub(super) format: DeadLetterFormat,
+    /// The stream whose dead letters are meant, if other streams may have theirs here too.
+    only_of: Option<String>,
 }
 
 impl DeadLetterStream {
@@ -69,8 +72,10 @@ impl DeadLetterStream {
         selection: &Selection,
     ) -> Result<DeadLetterSource, Failure> {
         let name = self.find_stream(backend, stream).await?;
-        let format = DeadLetterFormat::new(&name, self.origin(stream).as_deref(), self.field_map());
-        let source = DeadLetterSource { name, format };
+        let origin = self.origin(stream);
+        let format = DeadLetterFormat::new(&name, origin.as_deref(), self.field_map());
+        let is_shared = name != names::dead_letters_of(stream);
+        let source = DeadLetterSource { name, format, only_of: origin.filter(|_| is_shared) };
         source.check(backend).await?;
         if !selection.ids.is_empty() {
             find_by_id(backend, &source, &selection.ids).await?;
@@ -90,8 +95,16 @@ impl DeadLetterStream {
             }
             Some(name) => vec![name.clone()],
             None if stream.ends_with(DEAD_LETTERS_SUFFIX) => vec![stream.to_owned()],
-            // Other programs do not use a hash tag.
-            None => vec![names::dead_letters_of(stream), format!("{stream}{DEAD_LETTERS_SUFFIX}")],
+            None => {
+                let mut candidates = named_by_policies(backend, stream).await?;
+                // Other programs do not use a hash tag.
+                for name in [names::dead_letters_of(stream), format!("{stream}{DEAD_LETTERS_SUFFIX}")] {
+                    if !candidates.contains(&name) {
+                        candidates.push(name);
+                    }
+                }
+                candidates
+            }
         };
         let mut found = Vec::new();
         for (at, name) in candidates.iter().enumerate() {
@@ -103,12 +116,10 @@ impl DeadLetterStream {
                 Err(error) => return Err(lookup::stream_error(name, error)),
             }
         }
-        if let [(_, 1..), (other, 1..)] = found[..]
-            && *other != candidates[0]
-        {
-            note(&format!("{} exists too; select it with: {}", printable(other), option("--dlq", other)));
-        }
-        if let Some((name, _)) = found.first() {
+        if let [(name, length), others @ ..] = &found[..] {
+            for (other, _) in others.iter().filter(|(_, others_length)| *length > 0 && *others_length > 0) {
+                note(&format!("{} exists too; select it with: {}", printable(other), option("--dlq", other)));
+            }
             return Ok((*name).clone());
         }
         Err(lookup::not_found(
@@ -122,6 +133,30 @@ impl DeadLetterStream {
             "if the dead-letter stream has another name, name it with --dlq",
         ))
     }
+}
+
+/// Returns the dead-letter streams that the policies of a stream and its groups name. If the user may not read policies,
+/// there are none.
+async fn named_by_policies(backend: &dyn Admin, stream: &str) -> Result<Vec<String>, Failure> {
+    match policy_dead_letters(backend, stream).await {
+        Err(error) if error.kind() == ErrorKind::Denied => Ok(Vec::new()),
+        named => Ok(named?),
+    }
+}
+
+async fn policy_dead_letters(backend: &dyn Admin, stream: &str) -> Result<Vec<String>, Error> {
+    let mut names = Vec::new();
+    if !backend.supports(Capability::Policies, stream).await? || backend.stream(stream).await?.is_none() {
+        return Ok(names);
+    }
+    let groups = backend.groups(stream).await?;
+    for owner in groups.iter().map(|group| Some(group.name.as_str())).chain([None]) {
+        let policy = backend.policy(stream, owner).await?.map(|info| info.in_force).unwrap_or_default();
+        let key = policy.dead_letters.filter(|key| !key.is_empty());
+        let name = key.map(|key| String::from_utf8_lossy(&key).into_owned());
+        names.extend(name.filter(|name| !names.contains(name)));
+    }
+    Ok(names)
 }
 
 impl DeadLetterSource {
@@ -220,7 +255,9 @@ pub(super) async fn for_each(
         let page = backend.range(&source.name, Range::starting_at(first, PAGE)).await?;
         next = page.last().filter(|_| page.len() == PAGE).and_then(|entry| entry.id.next());
         let dead_letters = page.iter().filter_map(|entry| source.format.read(entry));
-        let dead_letters = dead_letters.filter(|dead_letter| filter.matches(dead_letter, now));
+        let is_meant = |of: &str| source.only_of.as_ref().is_none_or(|stream| stream == of);
+        let dead_letters = dead_letters
+            .filter(|dead_letter| is_meant(&dead_letter.stream) && filter.matches(dead_letter, now));
         for dead_letter in dead_letters {
             if !visit(dead_letter) {
                 return Ok(());
