@@ -45,7 +45,7 @@ class Policies:
         anna = self.connect()
         first = self.read(anna, "anna")
         self.assertEqual([tuple(entry) for entry in first], [(good, {"order": "good"}), (bad, {"order": "bad"})])
-        anna.close()  # She dies with both in hand.
+        anna.close()  # The consumer anna dies with both entries pending.
 
         # A blocked reader gets both when the lease is over, as entries of two elements.
         ben = self.connect()
@@ -55,7 +55,7 @@ class Policies:
         self.assertEqual([tuple(entry) for entry in received], [(good, {"order": "good"}), (bad, {"order": "bad"})])
         self.assertEqual(ben.xack(self.stream, "billing", good), 1)
 
-        # He fails the other one: it comes a third time, and never again.
+        # The consumer ben fails the other entry. The server delivers it a third time, and never again.
         self.assertEqual([id for id, _ in self.read(ben, "ben")], [bad])
         self.assertEqual(self.read(ben, "ben", block=3 * LEASE_MS), [])
         target.eventually(lambda: self.redis.xlen(self.dead), "a dead letter")

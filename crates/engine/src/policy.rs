@@ -1,4 +1,4 @@
-//! Policies: what a stream and its groups do by themselves, without a word from clients.
+//! Policies: settings of a stream or a group with which the server does work that no client requests.
 //!
 //! A [`Policy`] is what an operator has set, on a stream or on a group. What is set on a stream is the default of its
 //! groups. [`GroupRules`] are the values in force in one group: its own, or else those of the stream.
@@ -31,7 +31,7 @@ pub enum PolicyField {
     Lease = 1,
     /// Maximum number of deliveries of an entry.
     MaxDeliver = 2,
-    /// The stream for dead letters.
+    /// The dead-letter stream.
     DeadLetters = 3,
     /// How long an entry waits between deliveries.
     Backoff = 4,
@@ -302,7 +302,7 @@ pub struct GroupRules {
     pub lease_ms: u64,
     /// Maximum number of deliveries of an entry; `u64::MAX` if there is no limit.
     pub max_deliveries: u64,
-    /// The stream for dead letters; `None`: the default one.
+    /// The dead-letter stream; `None`: the default one.
     pub dead_letters: Option<Box<[u8]>>,
     /// How long an entry waits between deliveries.
     pub backoff: Backoff,
@@ -352,7 +352,7 @@ impl GroupRules {
         deliveries >= self.max_deliveries
     }
 
-    /// Returns when a row that has an owner can be delivered to somebody else: its lease and its back-off are over.
+    /// Returns when a row that has an owner can be delivered to another consumer: its lease and its back-off are over.
     pub fn ready_at_ms(&self, row: &PendingEntry) -> u64 {
         let wait_ms = self.lease_ms.max(self.backoff.wait_ms(row.id, row.deliveries));
         row.delivered_at_ms.saturating_add(wait_ms)

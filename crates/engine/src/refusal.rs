@@ -56,7 +56,7 @@ pub enum Refusal {
     DelayOutOfRange,
     /// The field of a policy does nothing without a lease, and no lease is in force.
     PolicyNeedsLease(PolicyField),
-    /// The policy names the stream itself as the stream for its dead letters.
+    /// The policy names the stream itself as its dead-letter stream.
     DeadLettersToItself,
     /// Not for clients: the group has a lease, so a read must also look for pending entries.
     GroupHasLease,

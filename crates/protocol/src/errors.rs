@@ -72,7 +72,7 @@ impl From<Refusal> for CommandError {
             // Parsers return these errors too.
             Refusal::IdIsZero => return ID_IS_ZERO,
             Refusal::DelayOutOfRange => return XNACK_DELAY_RANGE,
-            Refusal::DueOutOfRange => "ERR delay is out of range",
+            Refusal::DueOutOfRange => "ERR delay is out of range, must be at most 315360000000 milliseconds",
             Refusal::AdoptsItself => return ADOPTS_ITSELF,
             Refusal::NotAnInteger => return NOT_AN_INTEGER,
             Refusal::NotAFloat => return NOT_A_FLOAT,
@@ -659,7 +659,11 @@ pub fn policy_out_of_range(field: PolicyField) -> CommandError {
 
 /// XPOLICY SET or RESET after which a field would have no effect.
 pub fn policy_needs_lease(field: PolicyField) -> CommandError {
-    CommandError::composed(&[b"ERR ", field.name().as_bytes(), b" needs LEASE"])
+    CommandError::composed(&[
+        b"ERR ",
+        field.name().as_bytes(),
+        b" needs LEASE: set LEASE on the group or the stream",
+    ])
 }
 
 #[cfg(test)]

@@ -6,8 +6,8 @@
 //! wall clock by at most 50 ms. After somebody sets the wall clock, the two can differ for hours, which is visible in
 //! ids and expiries. Callers can query the difference.
 //!
-//! If nobody sets the wall clock, this clock is never ahead of it, only up to a millisecond behind. So a message that is
-//! due at a moment is not delivered before that moment.
+//! Unless the wall clock is set, this clock is never ahead of it, and at most a millisecond behind. So no message is
+//! delivered before it is due.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

@@ -14,7 +14,7 @@ pub const STREAM: &str = "dlq.stream";
 pub const ID: &str = "dlq.id";
 /// The group that gave up on the entry.
 pub const GROUP: &str = "dlq.group";
-/// The consumer that gave up on it, or had it last; empty if nobody had it.
+/// The consumer that gave up on it, or had it last; empty if it was released.
 pub const CONSUMER: &str = "dlq.consumer";
 /// Number of deliveries.
 pub const DELIVERIES: &str = "dlq.deliveries";
@@ -35,14 +35,14 @@ pub const REDRIVES: &str = "dlq.redrives";
 pub const FIELDS: [&str; 11] =
     [STREAM, ID, GROUP, CONSUMER, DELIVERIES, REASON, ERROR, ERROR_TYPE, FIRST_SEEN, DEAD_AT, REDRIVES];
 
-/// Reason: the entry was delivered as often as allowed, and nobody acknowledged it.
+/// Reason: the entry was delivered as often as allowed, and no consumer acknowledged it.
 pub const MAX_DELIVERIES: &str = "max_deliveries";
 /// Reason: a consumer rejected the entry.
 pub const REJECTED: &str = "rejected";
 /// Reason: the entry was deleted or trimmed while it was pending.
 pub const PAYLOAD_GONE: &str = "payload_gone";
 
-/// Returns the default stream for the dead letters of a stream: `{orders}:dlq` for `orders`.
+/// Returns the default dead-letter stream of a stream: `{orders}:dlq` for `orders`.
 pub fn default_stream(stream: &[u8]) -> Vec<u8> {
     key_in_same_slot(stream, "dlq")
 }

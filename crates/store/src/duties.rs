@@ -1,5 +1,5 @@
-//! Duties: what streams do at their times, without a request. The timekeeper does them, in transactions of bounded
-//! size whose outcomes are in the log. Replay does not repeat a duty, and never looks at a clock.
+//! Duties: work of streams that no client requested, such as adding delayed entries that are due. The timekeeper does it,
+//! in transactions of bounded size. The log has the outcomes, so replay does not repeat a duty and needs no clock.
 
 mod consumers;
 mod dead_letters;
@@ -21,13 +21,13 @@ use crate::store::Store;
 use crate::txn::Txn;
 use crate::verbs::promote_due;
 
-/// Maximum time that the timekeeper spends on duties before it looks after its other work.
+/// Maximum time that the timekeeper spends on duties before it does its other work.
 const DUTIES_TIME_MAX: Duration = Duration::from_millis(5);
 
 /// Maximum number of delayed entries that one transaction promotes, so that it does not delay clients.
 const PROMOTIONS_MAX: u64 = 128;
 
-/// The delayed entries of a store, and what became of others.
+/// The delayed entries of a store, and counters of those that became due.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DelayedStats {
     /// Number of delayed entries.

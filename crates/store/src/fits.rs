@@ -130,7 +130,7 @@ fn stream_effect_fits(stream: &Stream, effect: &StreamEffect<'_>) -> Result<(), 
             match stream.fits_promotion(&Promotion { through, count, first }) {
                 true => Ok(()),
                 false => Err(format!(
-                    "it promotes {count} delayed entries up to ticket {through} as {first}, but there are not exactly \
+                    "it appends {count} delayed entries up to ticket {through} as {first}, but there are not exactly \
                      that many, or the last id is not smaller"
                 )),
             }
@@ -139,7 +139,7 @@ fn stream_effect_fits(stream: &Stream, effect: &StreamEffect<'_>) -> Result<(), 
         {
             true => Ok(()),
             false => Err(format!(
-                "it promotes delayed entries as {first}, but some do not exist, or the last id is not smaller"
+                "it appends delayed entries as {first}, but some do not exist, or the last id is not smaller"
             )),
         },
         StreamEffect::Undelay { tickets } => match stream.decide_undelay(tickets) == tickets {

@@ -130,7 +130,7 @@ fn lease(lease_ms: u64) -> Policy {
 }
 
 #[test]
-fn a_plain_read_gets_what_nobody_has_touched_for_a_lease() {
+fn a_plain_read_redelivers_entries_whose_lease_is_over() {
     let fixture = PolicyFixture::new(3, lease(200));
     assert_eq!(fixture.read("a", 2, true), [(0, 1), (1, 1)]);
     fixture.clock.advance(199);

@@ -33,7 +33,7 @@ pub const INTERVAL: Duration = Duration::from_secs(5);
 /// The longest time between two heartbeats. A heartbeat that announces a longer one is judged by this one, so that no value
 /// in the store looks alive for ever.
 pub const INTERVAL_MAX: Duration = Duration::from_secs(5 * 60);
-/// How long the heartbeat of a crashed worker stays in the store. Nobody waits for the worker of an older one.
+/// How long the heartbeat of a crashed worker stays in the store. No worker waits for the sender of an older heartbeat.
 pub const KEPT_FOR: Duration = Duration::from_secs(60 * 60);
 /// How much later than two intervals a heartbeat can arrive before the worker counts as dead.
 const GRACE: Duration = Duration::from_secs(1);

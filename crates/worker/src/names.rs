@@ -1,4 +1,4 @@
-//! Names: of consumers, of streams for dead letters, and of keys that workers use in the store.
+//! Names: of consumers, of dead-letter streams, and of keys that workers use in the store.
 //!
 //! In a cluster, all keys that belong to a stream must be in the slot of the stream. [`key_in_same_slot`] makes
 //! such names: it keeps the hash tag of the stream, or makes the whole name of the stream the hash tag.
@@ -88,7 +88,7 @@ pub(crate) fn host() -> String {
     from_files().or_else(from_environment).unwrap_or_else(|| "host".to_owned())
 }
 
-/// Returns the default stream for the dead letters of a stream: `{orders}:dlq` for `orders`.
+/// Returns the default dead-letter stream of a stream: `{orders}:dlq` for `orders`.
 pub fn dead_letters_of(stream: &str) -> String {
     key_in_same_slot(stream, "dlq")
 }

@@ -1,5 +1,4 @@
-//! Consumers that leave by themselves: a consumer that has asked for nothing for the group's CONSUMERTTL and owns no
-//! pending entry.
+//! Finds consumers to remove: those that have sent no request for the group's CONSUMERTTL and own no pending entry.
 
 use super::retention::{Look, next_on_grid};
 use super::{Group, Stream};

@@ -1,4 +1,4 @@
-//! The pending entries of a group with a lease that nobody gets again: those at the delivery limit, and those whose
+//! The pending entries of a group with a lease that are never redelivered: those at the delivery limit, and those whose
 //! entry was removed from the stream.
 //!
 //! ```text
@@ -27,7 +27,7 @@ use crate::policy::GroupRules;
 /// A group without a delivery limit looks at least this often for rows whose entry was removed.
 const GONE_CHECK_MS: u64 = 1000;
 
-/// The final rows of a group, or those that become final if nobody acknowledges them in time.
+/// The final rows of a group, and those that become final unless a client acknowledges them in time.
 #[derive(Clone, Debug, Default)]
 pub(super) struct FinalRows {
     /// Rows at the delivery limit, by [`time`](time_of) and id.
@@ -189,7 +189,7 @@ impl Stream {
             next_ms = set.first().map_or(next_ms, |(time_ms, _)| final_at_ms(*time_ms).min(next_ms));
         }
         if group.has_pending_below(self.entries.gone_below()) {
-            // The row that has been idle longest may be one that a reader can have, and nobody reads.
+            // The row that has been idle longest may be one that is ready for a reader, but no reader comes.
             let oldest_ms =
                 group.pending.oldest_delivery_ms().map(final_at_ms).filter(|at_ms| *at_ms > now_ms);
             let soon_ms = now_ms.saturating_add(rules.lease_ms.min(GONE_CHECK_MS));
@@ -262,7 +262,7 @@ impl Group {
         if is_new {
             finals.gone = self.find_gone(entries);
         }
-        // The policy may name another stream for dead letters.
+        // The policy may name another dead-letter stream.
         finals.counters.end_retry();
         self.finals = Some(finals);
     }

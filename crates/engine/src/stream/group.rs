@@ -25,7 +25,7 @@ pub struct Group {
     pub(super) own_policy: Option<Box<Policy>>,
     /// The rules in force; `None` if the group has no lease.
     pub(super) rules: Option<Box<GroupRules>>,
-    /// The rows that nobody gets again; `None` if the group has no rules.
+    /// The rows that are never redelivered; `None` if the group has no rules.
     pub(super) finals: Option<Box<FinalRows>>,
 }
 

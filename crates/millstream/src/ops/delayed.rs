@@ -54,7 +54,7 @@ const PAGE_SIZE: usize = 1000;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum DelayedAction {
-    /// List delayed messages, those that are due first at first
+    /// List delayed messages in the order of their due times
     #[command(after_help = LS_EXAMPLES)]
     Ls(DelayedListArgs),
     /// Cancel delayed messages
@@ -93,7 +93,7 @@ pub(crate) struct TicketArgs {
     confirm: Confirm,
 }
 
-/// What happens to delayed messages.
+/// What the command does with delayed messages.
 #[derive(Clone, Copy)]
 enum Change {
     Cancel,
@@ -207,7 +207,7 @@ async fn change(common: &CommonOptions, args: &TicketArgs, change: Change) -> Re
     }
     if changed == 0 && !args.all {
         return Err(Failure::NotFound(format!(
-            "stream {} has no delayed message with one of these tickets: it was added when it was due, or cancelled\n\
+            "stream {} has no delayed message with one of these tickets: such a message was already added or cancelled\n\
              list delayed messages with: {}",
             printable(stream),
             suggest("delayed ls", &[stream], "")

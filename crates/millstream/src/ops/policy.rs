@@ -1,4 +1,4 @@
-//! `millstream group policy` and `millstream stream policy`: show and set what groups and streams do by themselves.
+//! `millstream group policy` and `millstream stream policy`: show and set policies.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ Examples:
   millstream group policy orders billing --backoff off
   millstream group policy orders billing --default
 
-Without options, the command shows the policy in force. --default removes what was set on the group.";
+Without options, the command shows the policy in force. --default removes the policy of the group: the defaults of its stream apply.";
 
 pub(crate) const STREAM_EXAMPLES: &str = "\
 Examples:
@@ -36,7 +36,8 @@ Examples:
   millstream stream policy orders --max-length 1000000 --dry-run
   millstream stream policy orders --lease 30s --max-deliveries 5
 
-Options for groups are the defaults of all groups of the stream. If entries would be removed now, the command asks first.";
+Options of groups, such as --lease, are the defaults of all groups of the stream. If the policy removes entries now, the \
+command asks first.";
 
 /// Maximum number of old entries that are counted before the command asks.
 const COUNTED_MAX: u64 = 10_000;
@@ -52,19 +53,19 @@ pub(crate) struct GroupFields {
     /// Dead-letter a message after this number of deliveries, or `off`
     #[arg(long, value_name = "N|off", value_parser = parse_number_field)]
     max_deliveries: Option<Choice>,
-    /// Stream for dead letters, or `off` for {STREAM}:dlq
+    /// Dead-letter stream, or `off` for {STREAM}:dlq
     #[arg(long, value_name = "STREAM|off", value_parser = parse_key_field)]
     dlq: Option<Choice>,
-    /// Wait between deliveries of a message, or `off`
+    /// How long a message waits after its first delivery, and at most, or `off`
     #[arg(long, value_name = "FIRST..LONGEST|off", value_parser = parse_backoff_field)]
     backoff: Option<Choice>,
-    /// Deliver new messages only while fewer than this number are in hand, or `off`
+    /// Deliver new messages only while consumers have fewer than this number in hand, or `off`
     #[arg(long, value_name = "N|off", value_parser = parse_number_field)]
     max_pending: Option<Choice>,
-    /// Remove a consumer that has asked for nothing for this long and has no messages, or `off`
+    /// Remove a consumer that has sent no request for this long and has no pending messages, or `off`
     #[arg(long, value_name = "DURATION|off", value_parser = parse_time_field)]
     consumer_ttl: Option<Choice>,
-    /// Remove everything that was set
+    /// Remove the whole policy
     #[arg(long, conflicts_with_all = ["lease", "max_deliveries", "dlq", "backoff", "max_pending", "consumer_ttl"])]
     default: bool,
 }
@@ -236,8 +237,8 @@ async fn require_policies(backend: &dyn Admin, stream: &str) -> Result<(), Failu
     match backend.supports(Capability::Policies, stream).await? {
         true => Ok(()),
         false => Err(Failure::Other(format!(
-            "{} has no policies: only Millstream's server and folders have them; on this store, options of `millstream work` \
-             do the same",
+            "{} has no policies: only Millstream's server and folders have them\non this store, use the options of \
+             `millstream work`",
             backend.location()
         ))),
     }
@@ -264,7 +265,7 @@ async fn apply(
     Ok(())
 }
 
-/// Describes the entries that limits would remove now. MAXBYTES is not known in advance.
+/// Describes the entries that the limits would remove now. The effect of MAXBYTES is not known in advance.
 async fn removals(
     backend: &dyn Admin,
     stream: &str,
@@ -492,7 +493,7 @@ mod tests {
         assert!(parse_time_field("30").unwrap_err().ends_with(", or off"));
         assert_eq!(parse_bytes_field("2gb"), Ok(Choice::Number(2 << 30)));
         assert_eq!(parse_bytes_field("1048576"), Ok(Choice::Number(1 << 20)));
-        assert!(parse_bytes_field("2 elephants").is_err());
+        assert!(parse_bytes_field("2 bytes").is_err());
         assert!(parse_bytes_field("99999999999tb").is_err());
         let backoff = Backoff { first_ms: 1000, longest_ms: 60_000 };
         assert_eq!(parse_backoff_field("1s..1m"), Ok(Choice::Backoff(backoff)));

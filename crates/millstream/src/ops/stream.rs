@@ -48,7 +48,7 @@ pub(crate) enum StreamAction {
         #[arg(value_parser = NonEmptyStringValueParser::new())]
         stream: String,
     },
-    /// Show or set what the stream does by itself: retention, and defaults of its groups
+    /// Show or set the policy of a stream: retention, and defaults of its groups
     #[command(after_help = policy::STREAM_EXAMPLES)]
     Policy(Box<policy::StreamPolicyCommand>),
 }

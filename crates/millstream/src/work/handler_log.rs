@@ -34,7 +34,7 @@ impl<W: FnMut(&LineOrigin, &[u8])> HandlerLog<W> {
         HandlerLog { write, quota: Quota::default() }
     }
 
-    /// Passes on a line about this message, or counts it as left out. A line of which the message is not known always passes.
+    /// Passes on a line about this message, or counts it as left out. If the message is not known, always passes the line on.
     pub(super) fn line(&mut self, origin: LineOrigin, line: &[u8]) {
         if origin != self.quota.origin {
             self.end_message();

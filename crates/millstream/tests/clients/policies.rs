@@ -47,7 +47,7 @@ fn read_fail_die_and_read_again(connect: &dyn Fn() -> Connection, stream: &str) 
     let bad = redis.xadd(stream, "*", &[("job", "bad")])?.expect("an id");
     let mut anna = connect();
     assert_eq!(ids(&read(&mut anna, stream, "anna", SOON_MS)?), [&*good, &bad]);
-    // She dies with both in hand.
+    // The consumer anna dies with both entries pending.
     drop(anna);
 
     let mut ben = connect();
@@ -56,12 +56,12 @@ fn read_fail_die_and_read_again(connect: &dyn Fn() -> Connection, stream: &str) 
         received.extend(read(&mut ben, stream, "ben", SOON_MS)?);
     }
     assert_eq!(ids(&received), [&*good, &bad]);
-    // Entries have two elements: the count and the idle time of CLAIM are not there.
+    // Entries have two elements, without the count and the idle time that CLAIM adds.
     assert!(received.iter().all(|entry| entry.delivered_count.is_none()), "{received:?}");
     assert_eq!(received[1].get::<String>("job").as_deref(), Some("bad"));
     assert_eq!(ben.xack(stream, GROUP, &[&good])?, 1);
 
-    // He fails the other one: it comes a third time, and never again.
+    // The consumer ben fails the other entry. The server delivers it a third time, and never again.
     assert_eq!(ids(&read(&mut ben, stream, "ben", SOON_MS)?), [&*bad]);
     assert!(read(&mut ben, stream, "ben", 3 * LEASE_MS)?.is_empty());
     wait_until(|| redis.xlen(&dead).expect("XLEN") == 1);

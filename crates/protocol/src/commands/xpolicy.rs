@@ -98,7 +98,7 @@ fn read_value<'a>(field: PolicyField, args: &mut Args<'a>) -> Result<Option<Poli
     if value.fits(field) { Ok(Some(value)) } else { Err(out_of_range()) }
 }
 
-/// Returns the position of the key for dead letters in the arguments of XPOLICY SET; `None` if it has none.
+/// Returns the position of the dead-letter stream in the arguments of XPOLICY SET; `None` if they have none.
 pub fn dead_letters_at(argv: ArgList<'_>) -> Option<usize> {
     let is =
         |at: usize, word: &str| argv.get(at).is_some_and(|arg| arg.eq_ignore_ascii_case(word.as_bytes()));

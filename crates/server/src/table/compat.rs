@@ -92,16 +92,16 @@ Here, *since* is the version of Millstream that introduced the command.
 - `XINFO MISSED` returns, for each group, how many entries were trimmed or deleted before the group read them, since the
   group was created or `XGROUP SETID` moved it. No missed entry has a greater id than `missed-through`: if that is greater
   than the group's last delivered id, the group has not read on yet.
-- `XDELAY` is for entries that `XADD key *+milliseconds …` or `XADD key *@unix-time-milliseconds …` has delayed. XADD
-  returns a ticket, `due-number`: the time at which the entry becomes due, and a number. Until then the entry is not in
-  the stream. Then the server appends it with an ordinary id. If the time has come already, XADD appends the entry at
-  once and returns its id. A delay can be ten years at most.
-- `XPOLICY` sets what a stream and its groups do by themselves. An existing reply gets no new field: some clients
-  fail on fields that they do not know. In a group with LEASE, XREADGROUP with `>` also returns pending entries,
-  XNACK FAIL waits for the back-off, and XGROUP DELCONSUMER releases the entries of the consumer. With MAXDELIVER, no
-  command delivers an entry more often: XREADGROUP, XAUTOCLAIM and XCLAIM pass over entries at the limit, unless XCLAIM
-  has JUSTID or RETRYCOUNT. XCLAIM and XAUTOCLAIM then leave pending entries that were deleted to the server, which
-  dead-letters them.
+- `XDELAY` is for delayed entries. `XADD key *+milliseconds …` and `XADD key *@unix-time-milliseconds …` delay an entry
+  and return a ticket, `due-number`: the time at which the entry becomes due, and a number. Until then the entry is not in
+  the stream. Then the server appends it with an ordinary id. If the time is not in the future, XADD appends the entry at
+  once and returns its id. The longest delay is ten years.
+- `XPOLICY` sets [policies](docs/policies.md): work that the server does for a stream or a group without a request. The
+  replies of other commands have no new fields, because some clients fail on fields that they do not know. In a group
+  with LEASE, XREADGROUP with `>` also returns pending entries whose lease is over. After XNACK FAIL, an entry waits for
+  its back-off. XGROUP DELCONSUMER releases the entries of the consumer. In a group with MAXDELIVER, XREADGROUP,
+  XAUTOCLAIM and XCLAIM do not deliver entries at the limit; XCLAIM with JUSTID or RETRYCOUNT does. XCLAIM and XAUTOCLAIM
+  do not remove pending entries that were deleted from the stream: the server dead-letters them.
 
 | command | since | description |
 |---|---|---|

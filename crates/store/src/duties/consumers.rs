@@ -1,4 +1,4 @@
-//! Consumers that leave: they have asked for nothing for the group's CONSUMERTTL, wait for nothing and own no pending
+//! Removes consumers that have sent no request for the group's CONSUMERTTL, are not blocked in a read and own no pending
 //! entry.
 
 use std::collections::BTreeSet;
@@ -28,7 +28,7 @@ type GroupAndConsumer = (Box<[u8]>, Box<[u8]>);
 /// Returns consumers that have to leave, at most [`STEP_CONSUMERS`].
 fn find_idle(txn: &Txn<'_>, key: &[u8], look: Look) -> Vec<GroupAndConsumer> {
     let Ok(Some(stream)) = txn.stream(key) else { return Vec::new() };
-    // Requests that return nothing are not in the log, so after a restart nobody knows when a consumer last asked.
+    // Requests that return nothing are not in the log, so after a restart the time of the last request is unknown.
     let opened_at_ms = txn.store().opened_at_ms();
     let mut found = Vec::new();
     for (group, state, seen_through_ms) in stream.groups_with_idle_consumers(look) {

@@ -1,10 +1,10 @@
-//! Dead-letters the pending entries that nobody gets again: the delivery limit of their group is reached, or their entry
+//! Dead-letters the pending entries that are never redelivered: the delivery limit of their group is reached, or their entry
 //! was removed. In a group without a limit, the rows of removed entries are only removed.
 //!
 //! A dead letter and the acknowledgement of its entry are changes of one transaction, so they are in one record of the
-//! log. The transaction locks the stream and the stream for dead letters together.
+//! log. The transaction locks the stream and the dead-letter stream together.
 //!
-//! If the stream for dead letters cannot take an entry, the row stays, and the group tries again after [`RETRY_MS`]. Other
+//! If the dead-letter stream cannot take an entry, the row stays, and the group tries again after [`RETRY_MS`]. Other
 //! groups do not wait.
 
 use std::sync::atomic::Ordering;
@@ -28,7 +28,7 @@ const RETRY_MS: u64 = 1000;
 /// A group that has final rows.
 pub(super) struct DeadLetterWork {
     group: Box<[u8]>,
-    /// The stream for the dead letters; `None` if the group has no delivery limit.
+    /// The dead-letter stream; `None` if the group has no delivery limit.
     dead_letters: Option<Vec<u8>>,
 }
 

@@ -237,7 +237,7 @@ fn releases_follow_the_policy() {
 }
 
 #[test]
-fn a_worker_cannot_release_its_way_past_the_limit() {
+fn releases_do_not_bypass_the_limit() {
     let fixture = PolicyFixture::new(1, limit(200, 1));
     assert_eq!(fixture.read("a", 1, true), [(0, 1)]);
     let row = OwnRelease { id: id(0), delivery: 1, deliveries: 1, delay_ms: 500 };

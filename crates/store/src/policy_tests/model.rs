@@ -43,7 +43,7 @@ const BLOCK_ENTRIES: u64 = 3;
 
 /// The streams that commands use.
 const KEYS: [&[u8]; 3] = [b"a", b"b", b"c"];
-/// A stream for dead letters that is sometimes a string.
+/// A dead-letter stream that is sometimes a string.
 const LATE: &[u8] = b"late";
 const ALL_KEYS: [&[u8]; 7] = [b"a", b"b", b"c", LATE, b"{a}:dlq", b"{b}:dlq", b"{c}:dlq"];
 const GROUPS: [&[u8]; 2] = [b"g", b"h"];

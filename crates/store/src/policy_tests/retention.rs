@@ -76,13 +76,13 @@ fn entries_go_at_their_age_not_before_and_at_most_a_second_later() {
 }
 
 #[test]
-fn ids_made_by_hand_look_ancient_and_ids_of_the_future_do_not_age() {
+fn explicit_ids_are_old_and_ids_of_the_future_do_not_age() {
     let fixture = PolicyFixture::new(0, Policy::default());
     fixture.set(None, max_age(500)).unwrap();
     fixture.add_at(1);
     fixture.advance(LOOK_MS);
     assert_eq!(fixture.ids(), []);
-    // The stream is empty, and nobody tells the timekeeper of the next entry.
+    // The stream is empty, and an added entry does not notify the timekeeper.
     fixture.add_at(2);
     fixture.advance(LOOK_MS);
     assert_eq!(fixture.ids(), []);

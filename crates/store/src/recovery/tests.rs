@@ -326,10 +326,10 @@ fn promotion_that_does_not_fit_the_delayed_entries_is_refused() {
     let (known, unknown) = ([ticket(2)], [ticket(2), ticket(3)]);
     let cases = [
         (promote(ticket(2), 2, 90_000), None),
-        (promote(ticket(2), 1, 90_000), Some("promotes 1 delayed entries up to ticket 90000-2")),
-        (promote(ticket(2), 3, 90_000), Some("promotes 3 delayed entries")),
-        (promote(ticket(3), 2, 90_000), Some("promotes 2 delayed entries")),
-        (promote(ticket(1), 0, 90_000), Some("promotes 0 delayed entries")),
+        (promote(ticket(2), 1, 90_000), Some("appends 1 delayed entries up to ticket 90000-2")),
+        (promote(ticket(2), 3, 90_000), Some("appends 3 delayed entries")),
+        (promote(ticket(3), 2, 90_000), Some("appends 2 delayed entries")),
+        (promote(ticket(1), 0, 90_000), Some("appends 0 delayed entries")),
         (promote(ticket(2), 2, 0), Some("the last id is not smaller")),
         (delay(2), Some("the number of the last ticket is 2")),
         (Effect::Stream(late), Some("a due time that is greater than the maximum")),

@@ -51,8 +51,8 @@ const POLICY_MISTAKES: [(&str, &str); 8] = [
     ("a dead letter is added, but its entry stays pending", "policy_tests::history"),
     ("an entry at the limit is acknowledged without a dead letter", "policy_tests::history"),
     ("a dead letter and its acknowledgement are two records", "sim_tests::dead_letters"),
-    ("one transaction promotes all entries that are due", "duties::tests"),
-    ("replay promotes another number of entries than the record says", "duties::tests"),
+    ("one transaction adds all delayed entries that are due", "duties::tests"),
+    ("replay adds another number of delayed entries than the record says", "duties::tests"),
 ];
 
 pub(super) fn check_or_write(rows: &[(Bug, u64)]) {

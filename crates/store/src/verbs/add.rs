@@ -84,8 +84,8 @@ impl<B: AsRef<[u8]>> Verb for Add<B> {
     }
 }
 
-/// Adds an entry, trims the stream and returns the id, or the ticket if the entry is delayed. Returns `None` if the stream does not exist and must not be
-/// created.
+/// Adds an entry, trims the stream and returns the id, or the ticket if the entry is delayed. Returns `None` if the stream
+/// does not exist and must not be created.
 ///
 /// If the producer history contains the entry, nothing is added or trimmed, and the id of the earlier entry is
 /// returned.

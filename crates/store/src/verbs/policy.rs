@@ -84,20 +84,20 @@ impl<B: AsRef<[u8]>> Verb for ResetPolicy<B> {
     }
 }
 
-/// What the policy of a stream or of a group is, and what it is at work on.
+/// The policy of a stream or of a group, its current state and its counters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PolicyInfo {
     /// The values in force. The policy of a stream is the default of its groups.
     pub in_force: Policy,
     /// The fields that were set on the group itself, or on the stream.
     pub own: Vec<PolicyField>,
-    /// What the group is at work on; `None` for a stream.
+    /// The state and the counters of the group; `None` for a stream.
     pub work: Option<GroupWork>,
     /// Number of entries that the policy of the stream has removed since the store was opened; 0 for a group.
     pub trimmed: u64,
 }
 
-/// What the policy of a group is at work on.
+/// The current state of a group with a policy, and counters of what the policy has done.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GroupWork {
     /// Number of pending entries that belong to a consumer.

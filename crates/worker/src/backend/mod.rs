@@ -6,8 +6,8 @@
 //!
 //! There are three implementations: the embedded engine, a server that speaks the Redis protocol, and a Redis or
 //! Valkey Cluster. The traits use none of their types. If a server lacks an operation, its backend emulates it, so
-//! callers see the same behaviour everywhere. Exceptions: idempotent adds and delayed entries cannot be emulated. The backend detects
-//! missing operations by probing the server, never by its version.
+//! callers see the same behaviour everywhere. Exceptions: idempotent adds and delayed entries cannot be emulated. The
+//! backend detects missing operations by probing the server, never by its version.
 //!
 //! A *pending entry* is a row of a group's pending list. The stream entry it refers to may have been deleted or
 //! trimmed; the pending entry then stays until it is acknowledged or dead-lettered.
@@ -189,7 +189,7 @@ pub trait Backend: Send + Sync + 'static {
     ) -> BackendFuture<'a, Vec<StreamId>>;
 
     /// Returns the policy of a stream, or the values in force in a group. `None` if the store has no policies, if the
-    /// stream or the group does not exist, or if the user may not know.
+    /// stream or the group does not exist, or if the user lacks the permission.
     fn policy<'a>(
         &'a self,
         _stream: &'a str,

@@ -32,7 +32,7 @@ pub enum Capability {
     ExactLag,
     /// Entries can be delayed. Without it, the store refuses to delay an entry.
     DelayedEntries,
-    /// The store has policies: it does by itself what an operator sets on a stream or a group.
+    /// The store has policies: an operator sets them on a stream or a group, and the store does their work.
     Policies,
     /// Pending entries can be released so that they wait. Without it, a script sets their idle time, and workers claim
     /// them with a separate call when they are due.
@@ -46,8 +46,8 @@ pub struct PolicyInfo {
     pub in_force: Policy,
     /// The fields that were set on the group itself. Empty for a stream.
     pub own: Vec<PolicyField>,
-    /// What the policy is at work on, and has done since the server started: names and numbers. Empty if the store does
-    /// not report it.
+    /// Names and numbers: the current state, such as entries in hand, and what the policy has done since the server
+    /// started. Empty if the store does not report them.
     pub counters: Vec<(String, i64)>,
     /// Why the server cannot dead-letter entries of the group; `None` if the last attempt succeeded.
     pub dead_letter_error: Option<String>,

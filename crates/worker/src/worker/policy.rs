@@ -1,10 +1,10 @@
-//! The policy of a group, on a store that has policies: what the server does by itself, the worker leaves to it.
+//! The policy of a group, on a store that has policies. The worker leaves to the server what the policy does.
 //!
 //! ```text
 //! LEASE         the worker's lease; the server removes pending entries whose payload is gone
 //! MAXDELIVER    the server dead-letters, so a limit of the worker that is reached later has no effect
-//! DLQ           the stream for dead letters, unless the worker was told another one
-//! CONSUMERTTL   the server removes consumers that are gone
+//! DLQ           the dead-letter stream, unless the builder sets another one
+//! CONSUMERTTL   the server removes idle consumers
 //! ```
 
 use std::sync::Arc;
@@ -37,13 +37,13 @@ impl GroupPolicy {
         self.get()?.lease_ms.map(Duration::from_millis)
     }
 
-    /// Returns the stream that the policy names for dead letters.
+    /// Returns the dead-letter stream that the policy names.
     pub(crate) fn dead_letters(&self) -> Option<Arc<str>> {
         let key = self.get()?.dead_letters.clone()?;
         std::str::from_utf8(&key).ok().filter(|name| !name.is_empty()).map(Arc::from)
     }
 
-    /// Returns whether the server removes consumers that are gone.
+    /// Returns whether the server removes idle consumers.
     pub(crate) fn removes_consumers(&self) -> bool {
         self.get().is_some_and(|policy| policy.consumer_ttl_ms.is_some())
     }

@@ -1,4 +1,4 @@
-//! The task that follows the policy of a group. The worker looks at it when it starts, and then once per minute. It never
+//! The task that follows the policy of a group. The worker reads it when it starts, and then once per minute. It never
 //! changes the policy.
 
 use std::time::Duration;
@@ -9,10 +9,10 @@ use super::core::Core;
 use super::subscription::Subscription;
 use crate::backend::policy::Policy;
 
-/// How often the worker looks at the policy.
+/// How often the worker reads the policy.
 const LOOK_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Looks at the policy once. If the store does not reply, the worker keeps what it knows.
+/// Reads the policy once. If the store does not reply, the worker keeps the policy that it knows.
 pub(crate) async fn look(core: &Core, subscription: &Subscription) {
     let found = match core.backend.policy(&subscription.stream, Some(&subscription.group)).await {
         Ok(found) => found.map(|found| found.in_force).filter(|policy| policy.lease_ms.is_some()),
@@ -26,7 +26,7 @@ pub(crate) async fn look(core: &Core, subscription: &Subscription) {
     }
 }
 
-/// Looks at the policy once per minute, until the worker drains.
+/// Reads the policy once per minute, until the worker drains.
 pub(crate) async fn watch(core: &Core, subscription: &Subscription) {
     loop {
         tokio::select! {
@@ -40,7 +40,7 @@ pub(crate) async fn watch(core: &Core, subscription: &Subscription) {
 fn report(core: &Core, subscription: &Subscription, policy: Option<&Policy>) {
     let (stream, group) = (&*subscription.stream, &*subscription.group);
     let Some(policy) = policy else {
-        info!(stream, group, "the group has no policy any more: the worker's own settings apply");
+        info!(stream, group, "the group no longer has a policy: the worker's own settings apply");
         return;
     };
     info!(
@@ -55,7 +55,7 @@ fn report(core: &Core, subscription: &Subscription, policy: Option<&Policy>) {
         warn!(
             stream,
             group,
-            "the policy of the group dead-letters a message after {theirs} deliveries, before the worker's limit of {ours}: \
+            "the policy of the group dead-letters a message after {theirs} deliveries, but the worker's limit is {ours}: \
              set both to the same number"
         );
     }

@@ -26,11 +26,11 @@ pub(crate) struct Subscription {
     pub(crate) stream: Arc<str>,
     pub(crate) group: Arc<str>,
     pub(crate) consumer: Arc<str>,
-    /// The stream for dead letters that the worker was told; `None`: the policy of the group or the default decides.
+    /// The dead-letter stream that the builder sets; `None`: that of the group's policy, or else the default.
     dead_letters: Option<Arc<str>>,
-    /// The stream for dead letters if nobody has named one.
+    /// The default dead-letter stream.
     default_dead_letters: Arc<str>,
-    /// What the server does by itself for the group.
+    /// The policy of the group.
     pub(crate) policy: GroupPolicy,
     /// The hash with the heartbeats of the group's workers.
     pub(crate) workers_key: String,
@@ -119,7 +119,7 @@ impl Subscription {
         }
     }
 
-    /// Returns the stream for dead letters.
+    /// Returns the dead-letter stream.
     pub(crate) fn dead_letters(&self) -> Arc<str> {
         let named = self.dead_letters.clone().or_else(|| self.policy.dead_letters());
         named.unwrap_or_else(|| Arc::clone(&self.default_dead_letters))

@@ -21,7 +21,7 @@ use crate::retry_record::RetryRecord;
 const FIRST_LEVEL: u64 = 2;
 
 /// Lowest delivery limit with which two workers must die while a suspect runs alone. With a lower limit, there are not
-/// enough levels to find the culprit among many suspects.
+/// enough levels to find the message that kills workers among many suspects.
 const ALONE_TWICE_LIMIT_MIN: u64 = 5;
 
 /// Decides about suspects, from the delivery limit.
@@ -29,7 +29,7 @@ const ALONE_TWICE_LIMIT_MIN: u64 = 5;
 pub(crate) struct Suspects {
     /// The first level at which a suspect runs alone.
     alone_from: u64,
-    /// The level at which a suspect is guilty if its worker dies.
+    /// The level at which a suspect is dead-lettered if its worker dies.
     highest: u64,
 }
 
@@ -197,7 +197,7 @@ mod tests {
             assert!(rounds <= 32, "culprit {culprit}: {rounds} rounds");
         }
         assert!(rounds(8, 1000, 999) <= 60, "{}", rounds(8, 1000, 999));
-        // Nobody is guilty.
+        // No message kills workers.
         assert_eq!(rounds(5, 1000, usize::MAX), 10);
     }
 }

@@ -1,4 +1,5 @@
-//! Messages that crash workers: only they die, the others are handled, and full concurrency comes back.
+//! Messages that crash workers: only they are dead-lettered, the others are handled, and the worker returns to full
+//! concurrency.
 //!
 //! These tests have a process of their own and run one at a time, because a suspect that runs alone waits for all
 //! handlers of the process.

@@ -107,7 +107,7 @@ impl Block {
         (self.base, self.stored_last_id, self.start_previous_id) = (id, id, id);
     }
 
-    /// Sets the bytes that a node of Redis would take to 0: nobody needs them.
+    /// Sets the bytes that a node of Redis would take to 0: delayed entries do not use them.
     pub(in crate::stream) fn forget_node_bytes(&mut self) {
         self.node_bytes = 0;
     }

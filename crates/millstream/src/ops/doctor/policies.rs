@@ -38,8 +38,8 @@ fn overdue(stream: &str, info: &PolicyInfo, now_ms: u64) -> Option<Finding> {
         group: None,
         text: format!("a delayed message is {} late: the server cannot add it", age(late)),
         way_out: format!(
-            "if the last id of the stream is the greatest possible one, it takes no more entries: add to another stream; \
-             list what waits with: {}",
+            "if the last id of the stream is the greatest possible one, no entry can be added: use another stream; \
+             list delayed messages with: {}",
             suggest("delayed ls", &[stream], "")
         ),
     })
@@ -57,7 +57,7 @@ fn blocked(stream: &str, group: &str, info: &PolicyInfo) -> Option<Finding> {
         group: Some(group.to_owned()),
         text: format!("the server cannot dead-letter messages ({attempts} failed): {error}"),
         way_out: format!(
-            "free the disk or the key for dead letters, or name another stream: {}",
+            "make space on the disk, or remove the key that is in the way, or name another dead-letter stream: {}",
             suggest("group policy", &[stream, group], "--dlq NAME")
         ),
     })

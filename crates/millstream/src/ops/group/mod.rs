@@ -80,7 +80,7 @@ pub(crate) enum GroupAction {
         #[arg(value_parser = NonEmptyStringValueParser::new())]
         group: Option<String>,
     },
-    /// Show or set what the group does by itself: lease, limits, dead letters
+    /// Show or set the policy of a group: lease, limits, dead letters, back-off
     #[command(after_help = policy::GROUP_EXAMPLES)]
     Policy(Box<policy::GroupPolicyCommand>),
     /// Move a group to another position; without --execute, only show the change

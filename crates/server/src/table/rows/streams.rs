@@ -83,7 +83,7 @@ pub(in crate::table) const COMMANDS: &[CommandSpec] = &[
         .text("XDEL key id [id ...]", "Deletes entries. Returns the number of deleted entries."),
     stream_container("xdelay", "0.1.0")
         .own()
-        .text("XDELAY", "Lists, cancels and promotes the delayed entries of a stream."),
+        .text("XDELAY", "Lists and cancels delayed entries of a stream, or appends them now."),
     stream("xdelay|del", "0.1.0", -4, WRITE, Data(delay::xdelay_del))
         .own()
         .keys(&[key("RW delete", 2)])
@@ -206,7 +206,7 @@ pub(in crate::table) const COMMANDS: &[CommandSpec] = &[
         ),
     stream_container("xpolicy", "0.1.0")
         .own()
-        .text("XPOLICY", "Sets what streams and groups do by themselves: leases, limits, dead letters, retention."),
+        .text("XPOLICY", "Sets and shows policies of streams and groups: leases, limits, dead letters, retention."),
     stream("xpolicy|get", "0.1.0", -3, READ, Data(policy::xpolicy_get))
         .own()
         .keys(&[key("RO access", 2)])

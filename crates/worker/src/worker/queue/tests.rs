@@ -381,7 +381,7 @@ async fn a_worker_that_drains_keeps_its_turn_until_its_suspect_has_ended() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_worker_gives_its_suspect_back_if_another_does_not_get_quiet() {
+async fn a_worker_releases_its_suspect_if_handlers_of_another_do_not_end() {
     let (a, b, _) = two_queues();
     assert!(b.put(vec![job(1), job(2), job(3)]).is_empty());
     assert_eq!(take_now(&b, 0, 1).await, Some(vec![1]));
