@@ -257,7 +257,7 @@ async fn apply(
         let set = backend.set_policy(stream, group, &change.policy, &change.off).await;
         set.map_err(|error| match error.to_string() {
             refusal if refusal.contains("needs LEASE") => Failure::Other(format!(
-                "{refusal}\nset a lease too, for example --lease 30s, or switch the other options off"
+                "{refusal}\npass --lease too, for example --lease 30s, or switch the other options off"
             )),
             _ => error.into(),
         })?;

@@ -63,7 +63,7 @@ fn invalid_policies_are_refused() {
     store
         .run(&group(&["--max-deliveries", "3"]))
         .exits(1)
-        .stderr_contains("MAXDELIVER needs LEASE\nset a lease too");
+        .stderr_contains("MAXDELIVER needs LEASE: set LEASE on the group or the stream\npass --lease");
     store.run(&["group", "policy", "orders", "none"]).exits(4);
     if let Some(redis) = TestStore::redis() {
         redis.run(&group(&[])).exits(1).stderr_contains("has no policies");
