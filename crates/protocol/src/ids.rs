@@ -28,8 +28,10 @@ pub fn parse_id_or_extreme(text: &[u8]) -> Result<StreamId, CommandError> {
 /// Parses the id of a new entry: `*`, `ms-*`, `ms-seq` or `ms`. Also parses `*+ms` and `*@unix-ms`, which delay the entry
 /// and which no Redis accepts.
 pub fn parse_id_spec(text: &[u8]) -> Result<IdSpec, CommandError> {
+    if text == b"*" {
+        return Ok(IdSpec::Auto);
+    }
     match text {
-        b"*" => return Ok(IdSpec::Auto),
         [b'*', b'+', delay_ms @ ..] => return parse_due(delay_ms, Due::In),
         [b'*', b'@', due_ms @ ..] => return parse_due(due_ms, Due::At),
         _ => {}

@@ -282,6 +282,7 @@ impl<'s> Txn<'s> {
     }
 
     /// Logs the changes and serves blocked readers.
+    #[inline]
     fn finish(&mut self) {
         self.log_changes();
         if !self.ready.is_empty() && !std::thread::panicking() {

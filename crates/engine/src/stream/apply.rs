@@ -148,7 +148,10 @@ impl Stream {
     pub(crate) fn acknowledge(&mut self, group: &[u8], ids: &[StreamId]) -> Acknowledged {
         match self.groups.get_mut(group) {
             Some(group) if group.rules.is_some() => group.acknowledge_with_rules(ids),
-            Some(group) => Acknowledged { count: group.acknowledge(ids), makes_room: false },
+            Some(group) => {
+                let count = ids.iter().map(|id| u64::from(group.remove_without_rules(*id))).sum();
+                Acknowledged { count, makes_room: false }
+            }
             None => Acknowledged::default(),
         }
     }
@@ -161,16 +164,11 @@ impl Stream {
 }
 
 impl Group {
-    /// Removes these rows and returns how many there were.
-    #[inline]
-    fn acknowledge(&mut self, ids: &[StreamId]) -> u64 {
-        ids.iter().map(|id| u64::from(self.remove_pending(*id))).sum()
-    }
-
+    #[cold]
     #[inline(never)]
     fn acknowledge_with_rules(&mut self, ids: &[StreamId]) -> Acknowledged {
         let was_full = self.room() == 0;
-        let count = self.acknowledge(ids);
+        let count = ids.iter().map(|id| u64::from(self.remove_pending(*id))).sum();
         Acknowledged { count, makes_room: was_full && self.room() > 0 }
     }
 

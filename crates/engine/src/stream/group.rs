@@ -141,11 +141,19 @@ impl Group {
 
     /// Removes a row and returns whether it existed. It searches once, so an acknowledgement need not look up
     /// the row first.
-    #[inline]
     pub(super) fn remove_pending(&mut self, id: StreamId) -> bool {
         let removed = self.pending.remove(id);
         self.decrement_owner_count(removed);
         self.update_finals(removed.as_ref(), None);
+        removed.is_some()
+    }
+
+    /// Like [`remove_pending`](Group::remove_pending), for a group without rules, which has no final rows.
+    #[inline]
+    pub(super) fn remove_without_rules(&mut self, id: StreamId) -> bool {
+        debug_assert!(self.rules.is_none());
+        let removed = self.pending.remove(id);
+        self.decrement_owner_count(removed);
         removed.is_some()
     }
 
