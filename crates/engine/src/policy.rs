@@ -37,7 +37,7 @@ pub enum PolicyField {
     Backoff = 4,
     /// Maximum number of entries in hand.
     MaxPending = 5,
-    /// How long a consumer without requests and without pending entries stays, in milliseconds.
+    /// How long the server keeps a consumer that sends no requests and has no pending entries, in milliseconds.
     ConsumerTtl = 6,
     /// Maximum age of an entry, in milliseconds.
     MaxAge = 7,

@@ -25,8 +25,8 @@ struct ScheduledTime {
 }
 
 impl Schedule {
-    /// Sets when a stream has something to do, in Unix milliseconds; `None` removes it. Returns whether it has to do
-    /// something earlier than all streams before.
+    /// Sets when a stream has something to do, in Unix milliseconds; `None` removes it. Returns whether this time is
+    /// earlier than all times that the schedule had before.
     pub(crate) fn set(&mut self, db: u32, key: &[u8], at_ms: Option<u64>) -> bool {
         self.put(DbKeyRef { db, key }, at_ms.map(|at_ms| ScheduledTime { at_ms, since_ms: at_ms }))
     }

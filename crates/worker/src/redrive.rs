@@ -376,7 +376,7 @@ pub(crate) async fn redrive_counts(backend: &dyn Backend, messages: &[&Message])
     Ok(counts.map(|(message, remembered)| remembered.max(dead_letter::redrives_in(message))).collect())
 }
 
-/// Raises the number of redrives of each dead letter to the number that the store remembers.
+/// Raises the number of redrives of each dead letter to the number that the store has recorded.
 ///
 /// A server that dead-letters entries by itself knows only the field of the entry, and a redrive to the group alone adds
 /// no field. If the store cannot be asked, for example because the user has no permission, the numbers stay as they are.
@@ -394,7 +394,7 @@ pub async fn count_redrives(backend: &dyn Backend, dead_letters: &mut [DeadLette
     }
 }
 
-/// Returns how many redrives of each item the store remembers. `key` returns the key of the `n`-th.
+/// Returns the number of redrives of each item that the store has recorded. `key` returns the key of the `n`-th item.
 async fn remembered_redrives<T>(
     backend: &dyn Backend,
     items: &[T],

@@ -2,16 +2,16 @@
 //!
 //! ```text
 //! MAXAGE             hard   entries older than this, by the time in their ids
-//! MAXLEN, MAXBYTES   hard   whole blocks at the front, as long as what is left reaches the limit
+//! MAXLEN, MAXBYTES   hard   whole blocks at the front, as long as the others reach the limit
 //! ACKEDAGE           soft   entries of this age that every group has read and acknowledged
 //! ```
 //!
-//! A hard limit removes entries whatever groups need them. Their pending entries go with them, and groups that had not
-//! read them [count](super::missed) them.
+//! A hard limit removes entries even if a group has not acknowledged them, also from the pending lists. Groups that had
+//! not read them [count](super::missed) them.
 //!
-//! Entries grow old without any change to the stream. So the owner of the stream looks at it again and again, at
-//! [`next_duty_ms`](Stream::next_duty_ms). The times of looks lie on a grid: all times `n * interval + phase`. So a
-//! stream is looked at no more often than its limit needs, and streams with different phases at different times.
+//! Entries grow old without any change to the stream. So the store looks at the stream at intervals, at
+//! [`next_duty_ms`](Stream::next_duty_ms). The times of these looks are multiples of the interval plus a phase. Streams
+//! have different phases, so the store does not look at all of them at the same time.
 
 use std::ops::ControlFlow;
 
@@ -21,7 +21,7 @@ use crate::policy::PolicyField;
 
 /// Shortest interval between two looks at the age of a stream's entries.
 const LOOK_MS_MIN: u64 = 1000;
-/// A stream is looked at this often while an entry grows as old as it may.
+/// Number of looks at a stream during the maximum age of an entry.
 const LOOKS_PER_AGE: u64 = 100;
 /// Maximum number of blocks that one step removes.
 const STEP_BLOCKS: usize = if cfg!(test) { 3 } else { 256 };

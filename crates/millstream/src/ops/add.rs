@@ -311,7 +311,7 @@ impl<'a> AddRun<'a> {
         Ok(ids)
     }
 
-    /// Counts what became of the entries of a failed call.
+    /// Counts the outcomes of the entries of a failed call.
     fn count_outcomes(&mut self, entries: usize, outcomes: &[AddOutcome]) {
         self.not_added = entries as u64;
         for outcome in outcomes {

@@ -27,7 +27,8 @@ Examples:
   millstream group policy orders billing --backoff off
   millstream group policy orders billing --default
 
-Without options, the command shows the policy in force. --default removes the policy of the group: the defaults of its stream apply.";
+Without options, the command shows the policy in force. --default removes the policy of the group, so that the \
+defaults of the stream apply.";
 
 pub(crate) const STREAM_EXAMPLES: &str = "\
 Examples:

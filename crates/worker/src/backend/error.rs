@@ -14,7 +14,7 @@ pub struct Error {
     outcomes: Vec<AddOutcome>,
 }
 
-/// What became of an entry of a failed add.
+/// The outcome of one entry of a failed add.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AddOutcome {
     /// The store added the entry and returned this id.
@@ -65,13 +65,13 @@ impl Error {
         self
     }
 
-    /// Adds what became of each entry of a failed add. The message then says how many were added.
+    /// Adds the outcome of each entry of a failed add. The message then says how many were added.
     pub fn with_outcomes(mut self, outcomes: Vec<AddOutcome>) -> Error {
         self.outcomes = outcomes;
         self
     }
 
-    /// Returns what became of each entry of a failed [`add`](super::Backend::add), in the order of the entries.
+    /// Returns the outcome of each entry of a failed [`add`](super::Backend::add), in the order of the entries.
     ///
     /// Empty if the store added none of them, and for errors of other calls.
     pub fn outcomes(&self) -> &[AddOutcome] {

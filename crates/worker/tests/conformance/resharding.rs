@@ -144,7 +144,7 @@ async fn a_failover_repeats_no_add_that_may_have_happened() {
     println!("failover: {unknown} entries reported as unknown");
 }
 
-/// Adds numbered entries in batches of two until the end. Returns what became of each.
+/// Adds numbered entries in batches of two until the end. Returns the outcome of each.
 async fn add_pairs(backend: Arc<dyn Admin>, stream: String, end: Arc<AtomicBool>) -> Vec<AddOutcome> {
     let mut outcomes = Vec::new();
     while !end.load(Ordering::Relaxed) {

@@ -36,13 +36,13 @@ pub(super) enum Link {
 
 /// A call whose commands do not all have a reply.
 pub(super) struct Incomplete {
-    /// What became of each command.
+    /// The outcome of each command.
     pub(super) outcomes: Vec<Outcome>,
     /// Why there are not more replies.
     pub(super) error: RedisError,
 }
 
-/// What became of a command.
+/// The outcome of a command.
 pub(super) enum Outcome {
     /// The server replied, possibly with an error.
     Replied(Value),
@@ -133,7 +133,7 @@ impl Connection {
         sent.map_err(|incomplete| from_redis(incomplete.error))
     }
 
-    /// Sends commands that take effect in order. All their keys must be in one slot. Returns what became of each, and
+    /// Sends commands that take effect in order. All their keys must be in one slot. Returns the outcome of each, and
     /// the error if not all of them have a reply or the user may not run one.
     pub(super) async fn in_order(&self, key: &str, commands: Vec<Cmd>) -> (Vec<Outcome>, Option<Error>) {
         let pipeline = pipeline_of(commands);
