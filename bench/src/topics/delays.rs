@@ -1,5 +1,5 @@
-//! Delayed messages: their memory, how late they are, and what a million of them that become due at once do to other
-//! clients.
+//! Delayed messages: their memory, and what a million of them that become due at once do to other clients. The topic
+//! `policies` measures how late they are.
 //!
 //! A peer cannot delay messages. There a client does what teams write: it keeps messages in a sorted set by due time,
 //! and a mover adds what is due to the stream.
@@ -14,46 +14,31 @@ use crate::options::{Options, Program};
 use crate::payload::Rng;
 use crate::probe::Probe;
 use crate::report::Report;
-use crate::server::{Persistence, Server};
+use crate::server::{Persistence, Server, uses_libc_malloc};
 use crate::stats::Latencies;
 use crate::table::{Column, Compare, Layout, Row, Sample, Table};
-use crate::topics::{alternate, names_of, start_all};
+use crate::topics::{names_of, start_all};
 use crate::wire::{Connection, encode};
 
 pub(crate) static MEMORY: Table = Table {
     topic: "delays",
     heading: "Memory of delayed messages",
     intro: "Growth of resident memory per delayed message of 60 bytes, without these 60 bytes. Ten million messages, \
-            each figure measured once on a fresh server with persistence off. Millstream delays messages itself \
+            each figure measured once on a fresh server with persistence off. Peers built with the system's malloc are left \
+            out, because their official releases use jemalloc. Millstream delays messages itself \
             (`XADD key *@time`); on the peers, the messages are members of a sorted set by due time. (`--quick` uses a \
             hundredth.)",
     layout: Layout::ByPeer,
     columns: &[Column { key: "bytes", heading: "bytes, B", compare: Compare::Less }],
 };
 
-pub(crate) static LATENESS: Table = Table {
-    topic: "delays",
-    heading: "Lateness of delayed messages",
-    intro: "Time from the due time of a message to its arrival at a consumer that is blocked in XREADGROUP. Ten \
-            thousand messages a second become due, for ten seconds. Millstream adds them to the stream itself. On the \
-            peers, a client asks the sorted set every millisecond for what is due and moves up to 500 messages in one \
-            transaction. CPU is that of the server per message, from the sorted set or the delay to the consumer. \
-            Persistence is off. (`--quick` takes one second.)",
-    layout: Layout::ByPeer,
-    columns: &[
-        Column { key: "p50_ms", heading: "p50, ms", compare: Compare::No },
-        Column { key: "p99_ms", heading: "p99, ms", compare: Compare::Less },
-        Column { key: "worst_ms", heading: "worst, ms", compare: Compare::No },
-        Column { key: "cpu_us_per_op", heading: "CPU, µs/message", compare: Compare::Less },
-    ],
-};
-
 pub(crate) static BURST: Table = Table {
     topic: "delays",
     heading: "A million messages due at once",
     intro: "Latency of PING and of XADD to another stream, each sent every millisecond, while a million delayed \
-            messages become due at the same instant, and the time until all of them are in the stream. As above, the \
-            peers need a client that moves them. Persistence is off. (`--quick` uses a fiftieth.)",
+            messages become due at the same instant, and the time until all of them are in the stream. On the peers, a \
+            client asks the sorted set every millisecond for what is due and moves up to 500 messages in one transaction. \
+            Persistence is off. (`--quick` uses a fiftieth.)",
     layout: Layout::ByPeer,
     columns: &[
         Column { key: "p50_us", heading: "p50, µs", compare: Compare::No },
@@ -67,7 +52,6 @@ pub(crate) static BURST: Table = Table {
 const STREAM: &str = "bench:delayed";
 /// Key of the sorted set on a peer.
 const SORTED_SET: &str = "bench:delayed:set";
-const GROUP: &str = "g";
 const PAYLOAD: &str = "012345678901234567890123456789012345678901234567890123456789";
 /// Messages that a mover moves in one transaction.
 const MOVED_AT_ONCE: usize = 500;
@@ -76,15 +60,10 @@ const POLL: Duration = Duration::from_millis(1);
 
 const MEMORY_ROWS: [(&str, &str, u64); 2] =
     [("memory-equal", "equal delays", 0), ("memory-random", "random delays up to 30 days", 2_592_000_000)];
-const LATE: (&str, &str) = ("late-10k", "10,000 due a second");
 const BURST_ROWS: [(&str, &str); 2] = [("burst-ping", "PING"), ("burst-xadd", "XADD")];
 
 pub(crate) fn memory_rows() -> Vec<(String, String)> {
     MEMORY_ROWS.iter().map(|(name, title, _)| ((*name).into(), format!("per message, {title}"))).collect()
-}
-
-pub(crate) fn lateness_rows() -> Vec<(String, String)> {
-    vec![(LATE.0.into(), LATE.1.into())]
 }
 
 pub(crate) fn burst_rows() -> Vec<(String, String)> {
@@ -97,19 +76,14 @@ pub(crate) fn burst_rows() -> Vec<(String, String)> {
 pub(crate) fn run(options: &Options, report: &mut Report) -> Result<(), Failure> {
     for ((name, title), (_, _, spread_ms)) in memory_rows().into_iter().zip(MEMORY_ROWS) {
         if options.wants(MEMORY.topic, &name) {
-            let programs = options.startable();
+            let programs: Vec<_> =
+                options.startable().into_iter().filter(|program| !uses_libc_malloc(program)).collect();
             let mut row = Row::new(&MEMORY, name, title, programs.iter().map(|p| p.name.clone()).collect());
             for (program, samples) in programs.iter().zip(&mut row.samples) {
                 samples.push(vec![Some(bytes(program, spread_ms, options)?)]);
             }
             report.add(row);
         }
-    }
-    if options.wants(LATENESS.topic, LATE.0) {
-        let servers = start_all(&options.startable(), Persistence::Off, options)?;
-        let mut row = Row::new(&LATENESS, LATE.0, LATE.1, names_of(&servers));
-        alternate(&mut row, &servers, options.heavy_repetitions(), |server| lateness(server, options))?;
-        report.add(row);
     }
     if BURST_ROWS.iter().any(|(name, _)| options.wants(BURST.topic, name)) {
         let servers = start_all(&options.startable(), Persistence::Off, options)?;
@@ -141,7 +115,7 @@ fn delays(server: &Server) -> Result<bool, Failure> {
 fn delay(out: &mut Vec<u8>, has_delays: bool, n: u64, due_ms: u64) {
     let due = due_ms.to_string();
     match has_delays {
-        true => encode(out, &["XADD", STREAM, &format!("*@{due}"), "due", &due, "data", PAYLOAD]),
+        true => encode(out, &["XADD", STREAM, &format!("*@{due}"), "data", PAYLOAD]),
         false => encode(out, &["ZADD", SORTED_SET, &due, &format!("{n}:{PAYLOAD}")]),
     }
 }
@@ -154,75 +128,17 @@ fn bytes(program: &Program, spread_ms: u64, options: &Options) -> Result<f64, Fa
         // A hundred messages a millisecond.
         let mut rng = Rng::seeded(n);
         let random_ms = if spread_ms == 0 { 0 } else { rng.below(spread_ms) };
-        let due = (begin_ms + n / 100 + random_ms).to_string();
-        match has_delays {
-            // Only the payload: the due time is in the ticket.
-            true => encode(out, &["XADD", STREAM, &format!("*@{due}"), "data", PAYLOAD]),
-            false => encode(out, &["ZADD", SORTED_SET, &due, &format!("{n}:{PAYLOAD}")]),
-        }
+        delay(out, has_delays, n, begin_ms + n / 100 + random_ms);
     })?;
     thread::sleep(options.sized(Duration::from_millis(500), Duration::from_millis(50)));
     let grown = server.resident_bytes()?.saturating_sub(before);
     Ok(grown as f64 / count as f64 - PAYLOAD.len() as f64)
 }
 
-fn lateness(server: &Server, options: &Options) -> Result<Sample, Failure> {
-    const PER_MS: u64 = 10;
-    let has_delays = delays(server)?;
-    let seconds = options.sized(10, 1);
-    let count = seconds * 1000 * PER_MS;
-    begin(server)?;
-    let cpu = server.cpu()?;
-    let begin_ms = unix_ms() as u64 + 2000;
-    load::send_in_order(server, count, 1000, |n, out| delay(out, has_delays, n, begin_ms + n / PER_MS))?;
-    let mut late_ms = Vec::with_capacity(count as usize);
-    with_mover(server, has_delays, || {
-        let mut reader = server.connect()?;
-        let read = [
-            "XREADGROUP",
-            "GROUP",
-            GROUP,
-            "c",
-            "NOACK",
-            "COUNT",
-            "1000",
-            "BLOCK",
-            "1000",
-            "STREAMS",
-            STREAM,
-            ">",
-        ];
-        while late_ms.len() < count as usize {
-            let reply = reader.call_text(&read)?;
-            let now_ms = unix_ms();
-            late_ms.extend(due_times(&reply).map(|due_ms| now_ms - due_ms));
-            if now_ms > (begin_ms + seconds * 1000 + 60_000) as f64 {
-                return Err(format!("only {} of {count} messages arrived", late_ms.len()).into());
-            }
-        }
-        Ok(())
-    })?;
-    if let Some(early) = late_ms.iter().find(|late_ms| **late_ms < 0.0) {
-        return Err(format!("a message arrived {early} ms before it was due").into());
-    }
-    let cpu_us = (server.cpu()? - cpu).as_secs_f64() * 1e6 / count as f64;
-    let Latencies { p50_us, p99_us, worst_us, .. } = Latencies::of(late_ms).ok_or("no messages")?;
-    Ok(vec![Some(p50_us), Some(p99_us), Some(worst_us), Some(cpu_us)])
-}
-
-/// Returns the values of the fields `due` in a reply.
-fn due_times(reply: &str) -> impl Iterator<Item = f64> {
-    let mut lines = reply.lines();
-    std::iter::from_fn(move || {
-        lines.by_ref().find(|line| *line == "due")?;
-        lines.nth(1)?.parse().ok()
-    })
-}
-
 fn burst(server: &Server, options: &Options) -> Result<Vec<Sample>, Failure> {
     let has_delays = delays(server)?;
     let count = options.sized(1_000_000, 20_000);
-    begin(server)?;
+    server.connect()?.call(&["DEL", STREAM, SORTED_SET])?;
     let due_ms = unix_ms() as u64 + options.sized(15_000, 2_000);
     load::send_in_order(server, count, 1000, |n, out| delay(out, has_delays, n, due_ms))?;
     let until_due = Duration::from_secs_f64(((due_ms as f64 - unix_ms()) / 1e3 - 0.05).max(0.0));
@@ -251,14 +167,6 @@ fn burst(server: &Server, options: &Options) -> Result<Vec<Sample>, Failure> {
     Ok(latencies.iter().map(sample).collect())
 }
 
-/// Empties the keys and creates the group again.
-fn begin(server: &Server) -> Result<(), Failure> {
-    let mut connection = server.connect()?;
-    connection.call(&["DEL", STREAM, SORTED_SET])?;
-    connection.call(&["XGROUP", "CREATE", STREAM, GROUP, "0", "MKSTREAM"])?;
-    Ok(())
-}
-
 /// Runs `work`, on a peer beside a client that moves due messages to the stream.
 fn with_mover<T>(
     server: &Server,
@@ -283,36 +191,23 @@ fn move_due(mut connection: Connection, done: &AtomicBool) -> Result<(), Failure
     let limit = MOVED_AT_ONCE.to_string();
     while !done.load(Ordering::Relaxed) {
         let now = (unix_ms() as u64).to_string();
-        let range = ["ZRANGEBYSCORE", SORTED_SET, "-inf", &now, "WITHSCORES", "LIMIT", "0", limit.as_str()];
+        let range = ["ZRANGEBYSCORE", SORTED_SET, "-inf", &now, "LIMIT", "0", limit.as_str()];
         let reply = connection.call_text(&range)?;
-        // Lengths and texts take turns: member, score, member, score…
-        let texts: Vec<&str> = reply.lines().skip(1).skip(1).step_by(2).collect();
-        if texts.is_empty() {
+        // After the number of members, lengths and members take turns.
+        let members: Vec<&str> = reply.lines().skip(2).step_by(2).collect();
+        if members.is_empty() {
             thread::sleep(POLL);
             continue;
         }
         let mut request = Vec::new();
         encode(&mut request, &["MULTI"]);
-        for pair in texts.chunks(2) {
-            let [member, due] = pair else { return Err("a member without a score".into()) };
+        for member in &members {
             encode(&mut request, &["ZREM", SORTED_SET, member]);
-            encode(&mut request, &["XADD", STREAM, "*", "due", due, "data", PAYLOAD]);
+            encode(&mut request, &["XADD", STREAM, "*", "data", PAYLOAD]);
         }
         encode(&mut request, &["EXEC"]);
         connection.send(&request)?;
-        connection.skip(texts.len() + 2)?;
+        connection.skip(2 * members.len() + 2)?;
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn due_times_are_found_in_a_reply() {
-        let reply = "*1\r\n*2\r\n$1\r\ns\r\n*1\r\n*2\r\n$3\r\n1-1\r\n*4\r\n$3\r\ndue\r\n$2\r\n17\r\n$4\r\ndata\r\n$1\r\nx\r\n\
-                     *2\r\n$3\r\n1-2\r\n*4\r\n$3\r\ndue\r\n$2\r\n18\r\n$4\r\ndata\r\n$1\r\nx\r\n";
-        assert_eq!(due_times(reply).collect::<Vec<_>>(), [17.0, 18.0]);
-    }
 }

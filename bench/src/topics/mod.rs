@@ -90,11 +90,7 @@ pub(crate) const TOPICS: &[Topic] = &[
     Topic { name: "growth", parts: &[part(&growth::TABLE, growth::rows)], run: growth::run },
     Topic {
         name: "delays",
-        parts: &[
-            part(&delays::MEMORY, delays::memory_rows),
-            part(&delays::LATENESS, delays::lateness_rows),
-            part(&delays::BURST, delays::burst_rows),
-        ],
+        parts: &[part(&delays::MEMORY, delays::memory_rows), part(&delays::BURST, delays::burst_rows)],
         run: delays::run,
     },
     Topic {

@@ -128,6 +128,13 @@ fn value(choices: &mut Choices<'_>, name_of_value: &str) -> Vec<u8> {
             name(choices)
         }
         "id" | "start" | "end" | "lastid" | "last-id" | "threshold" => id(choices),
+        // The first tickets of a stream, if the clock of the fuzzer has not moved.
+        "ticket" => match choices.below(3) {
+            0 => id(choices),
+            _ => {
+                format!("17000000{}-{}", choices.pick(&["00050", "10000"]), 1 + choices.below(3)).into_bytes()
+            }
+        },
         // `expand` repeats an id up to three times, so the number sometimes matches.
         "numids" => (1 + choices.below(3)).to_string().into_bytes(),
         "command" => b"get".to_vec(),
@@ -151,8 +158,25 @@ fn name(choices: &mut Choices<'_>) -> Vec<u8> {
 }
 
 fn id(choices: &mut Choices<'_>) -> Vec<u8> {
-    const IDS: [&str; 14] =
-        ["1-1", "5", "0", "-", "+", "$", ">", "(3-2", "(7", "01-05", "+2-1", "1-*", "x", "1--0"];
+    const IDS: [&str; 17] = [
+        "1-1",
+        "5",
+        "0",
+        "-",
+        "+",
+        "$",
+        ">",
+        "(3-2",
+        "(7",
+        "01-05",
+        "+2-1",
+        "1-*",
+        "x",
+        "1--0",
+        "*+50",
+        "*+10000",
+        "*@1700000000050",
+    ];
     match choices.below(3) {
         0 => choices.pick(&IDS).as_bytes().to_vec(),
         1 => format!("{}-{}", choices.number(), choices.number()).into_bytes(),
