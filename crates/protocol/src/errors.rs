@@ -631,6 +631,11 @@ pub fn policy_field_twice(field: PolicyField) -> CommandError {
     CommandError::composed(&[b"ERR ", field.name().as_bytes(), b" specified multiple times"])
 }
 
+/// XPOLICY SET with a group and a field that only streams have.
+pub fn policy_field_of_streams(field: PolicyField) -> CommandError {
+    CommandError::composed(&[b"ERR ", field.name().as_bytes(), b" is a field of streams, not of groups"])
+}
+
 /// XPOLICY SET with a value that the field does not accept.
 pub fn policy_out_of_range(field: PolicyField) -> CommandError {
     if field == PolicyField::DeadLetters {

@@ -74,7 +74,10 @@ impl<'a> XpolicySet<'a> {
 /// Reads the name of a field, which at least one argument follows.
 fn next_field(args: &mut Args<'_>, of_group: bool) -> Result<PolicyField, CommandError> {
     let field = PolicyField::ALL.into_iter().find(|field| args.keyword_before(field.name(), 1));
-    field.filter(|field| !(of_group && field.is_of_stream())).ok_or(errors::SYNTAX)
+    match field {
+        Some(field) if of_group && field.is_of_stream() => Err(errors::policy_field_of_streams(field)),
+        field => field.ok_or(errors::SYNTAX),
+    }
 }
 
 /// Reads the value of a field. Returns `None` for the ACKEDAGE that means off, -1.
@@ -161,7 +164,7 @@ mod tests {
             ("XPOLICY SET s LEASE", "ERR syntax error"),
             ("XPOLICY SET s LEASES 5", "ERR syntax error"),
             ("XPOLICY SET s LEASE 100 BACKOFF 5", "ERR syntax error"),
-            ("XPOLICY SET s GROUP g MAXAGE 5", "ERR syntax error"),
+            ("XPOLICY SET s GROUP g MAXAGE 5", "ERR MAXAGE is a field of streams, not of groups"),
             ("XPOLICY SET s LEASE 100 LEASE 100", "ERR LEASE specified multiple times"),
             ("XPOLICY SET s LEASE x", "ERR value is not an integer or out of range"),
             ("XPOLICY SET s LEASE 99", "ERR LEASE must be between 100 and 604800000 milliseconds"),
