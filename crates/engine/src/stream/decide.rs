@@ -57,12 +57,13 @@ impl Stream {
         let id = match spec {
             IdSpec::Explicit(StreamId::MIN) => return Err(Refusal::IdIsZero),
             IdSpec::Explicit(id) => id,
-            IdSpec::Auto | IdSpec::Delayed(_) if now_ms > self.entries.last_id.ms => StreamId::new(now_ms, 0),
-            IdSpec::Auto | IdSpec::Delayed(_) => self.entries.last_id.next().ok_or(Refusal::IdsExhausted)?,
+            IdSpec::Auto if now_ms > self.entries.last_id.ms => StreamId::new(now_ms, 0),
+            IdSpec::Auto => self.entries.last_id.next().ok_or(Refusal::IdsExhausted)?,
             IdSpec::AutoSeq(ms) if ms == self.entries.last_id.ms => {
                 StreamId::new(ms, self.entries.last_id.seq.checked_add(1).ok_or(Refusal::IdNotGreater)?)
             }
             IdSpec::AutoSeq(ms) => StreamId::new(ms, 0),
+            IdSpec::Delayed(_) => return self.decide_add_now(fields, now_ms),
         };
         if id <= self.entries.last_id {
             return Err(Refusal::IdNotGreater);
@@ -71,6 +72,12 @@ impl Stream {
             true => Err(Refusal::EntryTooLarge),
             false => Ok(id),
         }
+    }
+
+    /// Returns the id that an entry would get whose delay is over.
+    #[cold]
+    fn decide_add_now(&self, fields: &[&[u8]], now_ms: u64) -> Result<StreamId, Refusal> {
+        self.decide_add(IdSpec::Auto, fields, now_ms)
     }
 
     /// Decides what a trim removes; `None` if it removes nothing.

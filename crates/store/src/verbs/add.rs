@@ -4,7 +4,7 @@ use std::iter;
 
 use millstream_engine::stream::fingerprint;
 use millstream_engine::{
-    Addition, IdSpec, Idempotence, References, Refusal, Stream, StreamEffect, StreamId, Trim,
+    Addition, Due, IdSpec, Idempotence, References, Refusal, Stream, StreamEffect, StreamId, Trim,
 };
 use smallvec::SmallVec;
 
@@ -90,21 +90,17 @@ impl<B: AsRef<[u8]>> Verb for Add<B> {
 /// If the producer history contains the entry, nothing is added or trimmed, and the id of the earlier entry is
 /// returned.
 pub fn add(txn: &mut Txn<'_>, key: &[u8], entry: &Addition<'_>) -> Result<Option<StreamId>, Refusal> {
+    if let IdSpec::Delayed(due) = entry.id {
+        return add_delayed(txn, key, entry, due);
+    }
     let (now_ms, fields) = (txn.now_ms(), entry.fields);
     let found = txn.stream_with_slot(key)?;
     let (at, stream) = found.unzip();
     if stream.is_none() && !entry.make_stream {
         return Ok(None);
     }
-    let content;
-    let sent: Option<(&[u8], &[u8])> = match entry.idempotence {
-        None => None,
-        Some(Idempotence::Given { producer, iid }) => Some((producer, iid)),
-        Some(Idempotence::Auto { producer }) => {
-            content = fingerprint(fields);
-            Some((producer, &content))
-        }
-    };
+    let mut content = None;
+    let sent = identity(entry, &mut content);
     if let (Some(stream), Some((producer, iid))) = (stream, sent)
         && let Some(id) = stream.query_remembered(producer, iid, now_ms)
     {
@@ -112,21 +108,14 @@ pub fn add(txn: &mut Txn<'_>, key: &[u8], entry: &Addition<'_>) -> Result<Option
         return Ok(Some(id));
     }
     let has_policy = stream.is_some_and(|stream| stream.policy().is_some());
-    let id = if let IdSpec::Delayed(due) = entry.id
-        && let Some(due_ms) = due.due_ms(now_ms)?
-    {
-        delay(txn, key, due_ms, fields)?
-    } else {
-        let id = match stream {
-            None => Stream::new().decide_add(entry.id, fields, now_ms)?,
-            Some(stream) => stream.decide_add(entry.id, fields, now_ms)?,
-        };
-        match at {
-            Some(at) => txn.append_at(key, at, id, fields),
-            None => txn.apply_stream(key, StreamEffect::Append { id, fields }),
-        }
-        id
+    let id = match stream {
+        None => Stream::new().decide_add(entry.id, fields, now_ms)?,
+        Some(stream) => stream.decide_add(entry.id, fields, now_ms)?,
     };
+    match at {
+        Some(at) => txn.append_at(key, at, id, fields),
+        None => txn.apply_stream(key, StreamEffect::Append { id, fields }),
+    }
     if let Some((producer, iid)) = sent {
         record_entry(txn, key, producer, iid, id)?;
     }
@@ -137,4 +126,47 @@ pub fn add(txn: &mut Txn<'_>, key: &[u8], entry: &Addition<'_>) -> Result<Option
         keep_size(txn, key);
     }
     Ok(Some(id))
+}
+
+/// Like [`add`], for an entry with a delay. If its time has come already, adds it at once.
+#[inline(never)]
+fn add_delayed(
+    txn: &mut Txn<'_>,
+    key: &[u8],
+    entry: &Addition<'_>,
+    due: Due,
+) -> Result<Option<StreamId>, Refusal> {
+    let stream = txn.stream(key)?;
+    if stream.is_none() && !entry.make_stream {
+        return Ok(None);
+    }
+    let mut content = None;
+    let sent = identity(entry, &mut content);
+    if let (Some(stream), Some((producer, iid))) = (stream, sent)
+        && let Some(ticket) = stream.query_remembered(producer, iid, txn.now_ms())
+    {
+        txn.apply_stream(key, StreamEffect::Repeat);
+        return Ok(Some(ticket));
+    }
+    let Some(due_ms) = due.due_ms(txn.now_ms())? else {
+        return add(txn, key, &Addition { id: IdSpec::Auto, ..*entry });
+    };
+    let ticket = delay(txn, key, due_ms, entry.fields)?;
+    if let Some((producer, iid)) = sent {
+        record_entry(txn, key, producer, iid, ticket)?;
+    }
+    if let Some(trim) = entry.trim {
+        super::TrimStream { key, trim, references: entry.references }.run(txn)?;
+    }
+    Ok(Some(ticket))
+}
+
+/// Returns the producer of an idempotent entry and the id by which the producer history knows the entry. `content` keeps a
+/// fingerprint of the fields.
+#[inline(always)]
+fn identity<'a>(entry: &Addition<'a>, content: &'a mut Option<[u8; 16]>) -> Option<(&'a [u8], &'a [u8])> {
+    match entry.idempotence? {
+        Idempotence::Given { producer, iid } => Some((producer, iid)),
+        Idempotence::Auto { producer } => Some((producer, content.insert(fingerprint(entry.fields)))),
+    }
 }
