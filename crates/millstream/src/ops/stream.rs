@@ -129,7 +129,10 @@ fn properties(found: &StreamSnapshot) -> Properties {
     properties.push("last entry", with_time(info.last_entry));
     properties.push("last id", with_time(Some(info.last_id)));
     properties.push("groups", count(info.groups));
-    properties
-        .push("dead letters", format!("{}  ({})", count(found.dead_letters_length), found.dead_letters));
+    for (name, length) in &found.dead_letter_streams {
+        if *length > 0 || *name == found.dead_letters {
+            properties.push("dead letters", format!("{}  ({name})", count(*length)));
+        }
+    }
     properties
 }

@@ -1,6 +1,7 @@
 //! The state of the view: the last snapshot, its rows, and the position of the user. Only snapshots and actions
 //! change it.
 
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use millstream_worker::monitor::{Health, StreamSnapshot};
@@ -262,14 +263,17 @@ impl State {
     /// Returns the totals of the last snapshot.
     pub(super) fn totals(&self) -> Totals {
         let mut totals = Totals { lag_is_exact: true, ..Totals::default() };
+        // Streams can share a dead-letter stream.
+        let mut dead_letters = HashMap::new();
         for stream in self.snapshot.iter().flat_map(|snapshot| &snapshot.streams) {
             totals.streams += 1;
             totals.groups += stream.groups.len();
             totals.entries += stream.info.length;
-            totals.dead += stream.dead_letters_length;
+            dead_letters.extend(stream.dead_letter_streams.iter().map(|(name, length)| (name, *length)));
             let row = self.rows.iter().find(|row| row.key.stream == stream.name);
             totals.added += row.and_then(|row| row.added).unwrap_or_default();
         }
+        totals.dead = dead_letters.values().sum();
         for group in self.rows.iter().filter_map(|row| row.group.as_ref()) {
             let snapshot = &group.snapshot;
             totals.lag += snapshot.lag.count;

@@ -111,6 +111,16 @@ fn dlq_commands_find_the_stream_that_a_policy_names_and_leave_those_of_other_str
     };
     wait_until(|| list("jobs").len() == 1 && list("mails").len() == 1);
     assert_eq!(list("jobs")[0]["stream"], json!("jobs"));
+    // Both streams share the dead-letter stream, which has two entries.
+    assert_eq!(store.run(&["lag", "jobs", "--json"]).ok().json()[0]["dead_letters"], json!(2));
+    store
+        .run(&["metrics", "--once"])
+        .ok()
+        .stdout_contains("millstream_dlq_length{stream=\"jobs\"} 2\n")
+        .stdout_contains("millstream_dlq_length{stream=\"failed\"} 0\n");
+    store.run(&["doctor"]).exits(5).stdout_contains("2 dead letters wait for a decision");
+    store.run(&["top", "--once", "--interval", "100ms"]).ok().stdout_contains("2 dead");
+    store.run(&["stream", "info", "jobs"]).ok().stdout_contains("2  (failed)\n");
     store.run(&["dlq", "redrive", "jobs"]).ok().stdout_contains("moved 1 of 2");
     assert_eq!((list("jobs").len(), list("mails").len()), (0, 1));
     store.run(&["dlq", "purge", "jobs", "--yes"]).ok().stdout_contains("deleted 0 dead letters of failed");

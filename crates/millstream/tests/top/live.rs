@@ -19,7 +19,7 @@ fn top_shows_filters_sorts_and_opens_streams() {
     terminal.shows("lag 2");
 
     terminal.press(&["Enter"]);
-    let dead_letters = "2 dead letters of this stream in {orders}:dlq";
+    let dead_letters = "2 dead letters in {orders}:dlq";
     terminal.shows_all(&["STUCK-MESSAGE", "worker-2", FIRST, dead_letters]);
     terminal.press(&["Escape"]);
     terminal.wait("the overview", |screen| !screen.contains("STUCK-MESSAGE"));

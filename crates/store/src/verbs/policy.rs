@@ -95,6 +95,8 @@ pub struct PolicyInfo {
     pub work: Option<GroupWork>,
     /// Number of entries that the policy of the stream has removed since the store was opened; 0 for a group.
     pub trimmed: u64,
+    /// The groups of the stream whose policy in force names a dead-letter stream, each with that name; empty for a group.
+    pub group_dead_letters: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
 /// The current state of a group with a policy, and counters of what the policy has done.
@@ -157,7 +159,12 @@ impl<B: AsRef<[u8]>> Verb for DescribePolicy<B> {
         let set = current(stream, name)?.cloned().unwrap_or_default();
         let own = set.fields().map(|(field, _)| field).collect();
         let Some(group) = name.and_then(|name| stream.group(name)) else {
-            return Ok(PolicyInfo { in_force: set, own, work: None, trimmed: stream.trimmed() });
+            let named = stream.groups().filter_map(|(name, group)| {
+                let dead_letters = group.rules()?.dead_letters.clone()?;
+                Some((name.to_vec(), dead_letters.into_vec()))
+            });
+            let (trimmed, group_dead_letters) = (stream.trimmed(), named.collect());
+            return Ok(PolicyInfo { in_force: set, own, work: None, trimmed, group_dead_letters });
         };
         let in_force = group.rules().map_or_else(Policy::default, GroupRules::to_policy);
         let (pending, now_ms) = (group.pending(), txn.now_ms());
@@ -167,7 +174,7 @@ impl<B: AsRef<[u8]>> Verb for DescribePolicy<B> {
             next_due_ms: pending.next_due_ms(now_ms),
             ..GroupWork::counted(group.policy_counters())
         };
-        Ok(PolicyInfo { in_force, own, work: Some(work), trimmed: 0 })
+        Ok(PolicyInfo { in_force, own, work: Some(work), ..PolicyInfo::default() })
     }
 }
 

@@ -53,6 +53,16 @@ pub struct PolicyInfo {
     pub dead_letter_error: Option<String>,
     /// The ticket of the delayed entry of the stream that becomes due next.
     pub delayed_first: Option<StreamId>,
+    /// The groups of the stream whose policy in force names a dead-letter stream, each with that name. Empty for a group.
+    pub group_dead_letters: Vec<(String, String)>,
+}
+
+impl PolicyInfo {
+    /// Returns the dead-letter stream that the policy names. `None` if it names none.
+    pub fn dead_letters(&self) -> Option<String> {
+        let key = self.in_force.dead_letters.as_ref().filter(|key| !key.is_empty())?;
+        Some(String::from_utf8_lossy(key).into_owned())
+    }
 }
 
 /// The streams and keys that a worker uses, for [`Backend::check_access`](super::Backend::check_access).

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use super::dead_letters::DeadLetters;
 use super::missed::{Missed, unread};
 use super::retries::known_records;
 use super::snapshot::{GroupSnapshot, Lag, LagAccuracy, OldestEntry, PendingScan, StreamSnapshot};
@@ -11,7 +12,6 @@ use crate::backend::{
 };
 use crate::heartbeat::known_workers;
 use crate::message::age_of;
-use crate::names::dead_letters_of;
 
 /// Maximum number of entries or pending entries to read per call.
 const PAGE_SIZE: usize = 1_000;
@@ -65,16 +65,23 @@ impl Monitor {
     /// Returns a snapshot of a stream with its groups, or `None` if the stream does not exist.
     pub async fn stream(&self, name: &str) -> Result<Option<StreamSnapshot>, Error> {
         let Some(info) = self.backend.stream(name).await? else { return Ok(None) };
-        let (dead_letters, dead_letters_length) = self.dead_letters(name).await?;
+        let dead_letters = DeadLetters::count(&*self.backend, name).await?;
         let mut groups = Vec::new();
         // Before the groups, as the stream: see `Missed::of`.
         let missed = self.backend.missed(name).await?;
         for group in self.backend.groups(name).await? {
             let missed = missed.iter().find(|missed| missed.group == group.name);
-            groups.push(self.snapshot(name, &info, missed, group, dead_letters_length).await?);
+            groups.push(self.snapshot(name, &info, missed, group, &dead_letters).await?);
         }
-        let (name, at) = (name.to_owned(), SystemTime::now());
-        Ok(Some(StreamSnapshot { name, at, info, groups, dead_letters, dead_letters_length }))
+        Ok(Some(StreamSnapshot {
+            name: name.to_owned(),
+            at: SystemTime::now(),
+            info,
+            groups,
+            dead_letters: dead_letters.first(),
+            dead_letters_length: dead_letters.total(),
+            dead_letter_streams: dead_letters.streams,
+        }))
     }
 
     /// Returns a snapshot of a group, or `None` if the group does not exist.
@@ -83,9 +90,9 @@ impl Monitor {
         let missed = self.backend.missed(stream).await?;
         let groups = self.backend.groups(stream).await?;
         let Some(group) = groups.into_iter().find(|found| found.name == group) else { return Ok(None) };
-        let (_, dead_letters_length) = self.dead_letters(stream).await?;
+        let dead_letters = DeadLetters::count(&*self.backend, stream).await?;
         let missed = missed.iter().find(|missed| missed.group == group.name);
-        self.snapshot(stream, &info, missed, group, dead_letters_length).await.map(Some)
+        self.snapshot(stream, &info, missed, group, &dead_letters).await.map(Some)
     }
 
     /// Returns the lag of a group and its oldest unread entry, or `None` if the group does not exist.
@@ -104,25 +111,20 @@ impl Monitor {
         Ok(Some((lag, oldest)))
     }
 
-    async fn dead_letters(&self, stream: &str) -> Result<(String, u64), Error> {
-        let name = dead_letters_of(stream);
-        let length = self.backend.stream(&name).await?.map_or(0, |info| info.length);
-        Ok((name, length))
-    }
-
     async fn snapshot(
         &self,
         stream: &str,
         info: &StreamInfo,
         missed: Option<&GroupMissed>,
         group: GroupInfo,
-        dead_letters_length: u64,
+        dead_letters: &DeadLetters,
     ) -> Result<GroupSnapshot, Error> {
         let at = SystemTime::now();
         let oldest_unread = self.oldest_unread(stream, info, &group, at).await?;
         let lag = lag_of(&*self.backend, stream, info, &group, self.scan_limit).await?;
         let (scan, oldest) = self.scan_pending(stream, &group.name).await?;
         let consumers = self.backend.consumers(stream, &group.name).await?;
+        let (dead_letters, dead_letters_length) = dead_letters.of_group(&group.name);
         let workers = known_workers(&*self.backend, stream, &group.name).await?;
         Ok(GroupSnapshot {
             stream: stream.to_owned(),
@@ -143,6 +145,7 @@ impl Monitor {
             workers,
             last_delivered: group.last_delivered,
             entries_read: group.entries_read,
+            dead_letters,
             dead_letters_length,
         })
     }

@@ -16,6 +16,7 @@
 //! ```
 
 mod collect;
+mod dead_letters;
 mod missed;
 mod rates;
 mod retries;
@@ -26,6 +27,7 @@ mod verdict;
 
 pub use collect::Monitor;
 pub(crate) use collect::{count_after, lag_of};
+pub use dead_letters::dead_letter_streams;
 pub use missed::{Missed, MissedAccuracy};
 pub use rates::{GroupRates, StreamRates};
 pub use retries::{known_records, retry_records};

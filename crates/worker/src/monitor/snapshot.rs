@@ -19,10 +19,12 @@ pub struct StreamSnapshot {
     pub info: StreamInfo,
     /// The groups of the stream, sorted by name.
     pub groups: Vec<GroupSnapshot>,
-    /// The name of its dead-letter stream.
+    /// The name of its dead-letter stream. If it has several: the first one with entries.
     pub dead_letters: String,
-    /// Number of entries in the dead-letter stream.
+    /// Number of entries in its dead-letter streams. Other streams can share a stream that a policy names.
     pub dead_letters_length: u64,
+    /// The names of its dead-letter streams, each with its number of entries: those that policies name, and the default.
+    pub dead_letter_streams: Vec<(String, u64)>,
 }
 
 impl StreamSnapshot {
@@ -67,7 +69,9 @@ pub struct GroupSnapshot {
     pub last_delivered: StreamId,
     /// Number of entries that the group has read. `None` if the store does not know.
     pub entries_read: Option<u64>,
-    /// Number of dead letters of the stream, from all of its groups.
+    /// The dead-letter stream of the group: the one that its policy names, or the default of the stream.
+    pub dead_letters: String,
+    /// Number of entries in this dead-letter stream, which other groups can share.
     pub dead_letters_length: u64,
 }
 

@@ -4,8 +4,9 @@ use std::time::{Duration, SystemTime};
 
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
-use millstream_worker::backend::{Capability, Error, ErrorKind, Range, StreamId};
+use millstream_worker::backend::{ErrorKind, Range, StreamId};
 use millstream_worker::dead_letter::{DeadLetter, DeadLetterFormat, FieldMap};
+use millstream_worker::monitor::dead_letter_streams;
 use millstream_worker::names::DEAD_LETTERS_SUFFIX;
 use millstream_worker::redrive::Filter;
 use millstream_worker::{Admin, Reason, names};
@@ -96,12 +97,12 @@ impl DeadLetterStream {
             Some(name) => vec![name.clone()],
             None if stream.ends_with(DEAD_LETTERS_SUFFIX) => vec![stream.to_owned()],
             None => {
-                let mut candidates = named_by_policies(backend, stream).await?;
+                let policy = backend.policy(stream, None).await?;
+                let mut candidates = dead_letter_streams(stream, policy.as_ref());
                 // Other programs do not use a hash tag.
-                for name in [names::dead_letters_of(stream), format!("{stream}{DEAD_LETTERS_SUFFIX}")] {
-                    if !candidates.contains(&name) {
-                        candidates.push(name);
-                    }
+                let untagged = format!("{stream}{DEAD_LETTERS_SUFFIX}");
+                if !candidates.contains(&untagged) {
+                    candidates.push(untagged);
                 }
                 candidates
             }
@@ -133,30 +134,6 @@ impl DeadLetterStream {
             "if the dead-letter stream has another name, name it with --dlq",
         ))
     }
-}
-
-/// Returns the dead-letter streams that the policies of a stream and its groups name. If the user may not read policies,
-/// there are none.
-async fn named_by_policies(backend: &dyn Admin, stream: &str) -> Result<Vec<String>, Failure> {
-    match policy_dead_letters(backend, stream).await {
-        Err(error) if error.kind() == ErrorKind::Denied => Ok(Vec::new()),
-        named => Ok(named?),
-    }
-}
-
-async fn policy_dead_letters(backend: &dyn Admin, stream: &str) -> Result<Vec<String>, Error> {
-    let mut names = Vec::new();
-    if !backend.supports(Capability::Policies, stream).await? || backend.stream(stream).await?.is_none() {
-        return Ok(names);
-    }
-    let groups = backend.groups(stream).await?;
-    for owner in groups.iter().map(|group| Some(group.name.as_str())).chain([None]) {
-        let policy = backend.policy(stream, owner).await?.map(|info| info.in_force).unwrap_or_default();
-        let key = policy.dead_letters.filter(|key| !key.is_empty());
-        let name = key.map(|key| String::from_utf8_lossy(&key).into_owned());
-        names.extend(name.filter(|name| !names.contains(name)));
-    }
-    Ok(names)
 }
 
 impl DeadLetterSource {

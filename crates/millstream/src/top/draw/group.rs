@@ -26,7 +26,7 @@ pub(super) fn lines(state: &State, key: &RowKey, palette: &Palette, width: usize
     let group = &group_row.snapshot;
     lines.extend(findings(&group_row.verdict, palette));
     lines.push(Line::default());
-    lines.extend(figures(state, row, group_row).map(|(name, value)| {
+    lines.extend(figures(row, group_row).map(|(name, value)| {
         Line::from(vec![Span::styled(format!("{name:<10}"), palette.dim), Span::raw(value)])
     }));
     lines.push(Line::default());
@@ -73,7 +73,7 @@ fn findings(verdict: &GroupVerdict, palette: &Palette) -> Vec<Line<'static>> {
     verdict.findings.iter().map(|finding| line(finding.health, &finding.text)).collect()
 }
 
-fn figures(state: &State, row: &Row, group_row: &GroupRow) -> [(&'static str, String); 6] {
+fn figures(row: &Row, group_row: &GroupRow) -> [(&'static str, String); 6] {
     let group = &group_row.snapshot;
     [
         ("lag", lag_figures(group, group_row.rates)),
@@ -81,7 +81,7 @@ fn figures(state: &State, row: &Row, group_row: &GroupRow) -> [(&'static str, St
         ("pending", pending_figures(group)),
         ("rates", rate_figures(row)),
         ("position", position(group)),
-        ("dead", dead_letters(state, group)),
+        ("dead", dead_letters(group)),
     ]
 }
 
@@ -149,10 +149,9 @@ fn position(group: &GroupSnapshot) -> String {
     figures
 }
 
-fn dead_letters(state: &State, group: &GroupSnapshot) -> String {
+fn dead_letters(group: &GroupSnapshot) -> String {
     let dead_letters = counted(group.dead_letters_length, "dead letter", "dead letters");
-    let Some(stream) = state.stream(&group.stream) else { return dead_letters };
-    let location = format!("{dead_letters} of this stream in {}", printable(&stream.dead_letters));
+    let location = format!("{dead_letters} in {}", printable(&group.dead_letters));
     if group.dead_letters_length == 0 {
         return location;
     }

@@ -30,11 +30,11 @@ pub(crate) fn xpolicy_reset(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'
 pub(crate) fn xpolicy_get(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
     let owner = PolicyOwner::parse(argv)?;
     let described = DescribePolicy { key: owner.key, group: owner.group }.run(txn);
-    let PolicyInfo { in_force, own, work, trimmed } =
+    let PolicyInfo { in_force, own, work, trimmed, group_dead_letters } =
         described.map_err(|refusal| no_group(refusal, owner))?;
     let is_shown = |field: &PolicyField| work.is_none() || !field.is_of_stream();
     let shown: Vec<PolicyField> = PolicyField::ALL.into_iter().filter(is_shown).collect();
-    out.map(shown.len() + if work.is_some() { 9 } else { 4 });
+    out.map(shown.len() + if work.is_some() { 9 } else { 5 });
     shown.into_iter().for_each(|field| write_field(out, field, &in_force));
     match work {
         Some(work) => {
@@ -46,10 +46,21 @@ pub(crate) fn xpolicy_get(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>
         None => {
             out.bulk("trimmed");
             out.uint(trimmed);
+            write_dead_letters(out, &group_dead_letters);
             write_delayed(out, txn.stream(owner.key)?.and_then(Stream::delayed));
         }
     }
     DONE
+}
+
+fn write_dead_letters(out: &mut Writer, groups: &[(Vec<u8>, Vec<u8>)]) {
+    out.bulk("group-dlqs");
+    out.array(groups.len());
+    for (group, dead_letters) in groups {
+        out.array(2);
+        out.bulk(group);
+        out.bulk(dead_letters);
+    }
 }
 
 fn write_delayed(out: &mut Writer, delayed: Option<&DelayedSet>) {

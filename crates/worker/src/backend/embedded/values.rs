@@ -179,11 +179,15 @@ pub(super) fn error(error: store::Error) -> Error {
 }
 
 pub(super) fn policy_info(described: verbs::PolicyInfo) -> PolicyInfo {
-    let verbs::PolicyInfo { in_force, own, work, trimmed } = described;
+    let verbs::PolicyInfo { in_force, own, work, trimmed, group_dead_letters } = described;
     let number = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
     let Some(work) = work else {
         let counters = [("trimmed".to_owned(), number(trimmed))].into();
-        return PolicyInfo { in_force, counters, ..PolicyInfo::default() };
+        let group_dead_letters = group_dead_letters
+            .iter()
+            .map(|(group, dead_letters)| (text(group), text(dead_letters)))
+            .collect();
+        return PolicyInfo { in_force, counters, group_dead_letters, ..PolicyInfo::default() };
     };
     let counters = [
         ("in-hand", number(work.in_hand)),
@@ -196,5 +200,5 @@ pub(super) fn policy_info(described: verbs::PolicyInfo) -> PolicyInfo {
     ];
     let counters = counters.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
     let dead_letter_error = work.last_dead_letter_error.map(String::from);
-    PolicyInfo { in_force, own, counters, dead_letter_error, delayed_first: None }
+    PolicyInfo { in_force, own, counters, dead_letter_error, ..PolicyInfo::default() }
 }

@@ -109,6 +109,12 @@ fn policy_info(reply: Value) -> Result<PolicyInfo, Error> {
             (None, ticket) if name == "delayed-first" => {
                 info.delayed_first = if ticket == Value::Nil { None } else { Some(id(ticket)?) };
             }
+            (None, groups) if name == "group-dlqs" => {
+                for group in array(groups)? {
+                    let [group, dead_letters] = tuple(group)?;
+                    info.group_dead_letters.push((text(group)?, text(dead_letters)?));
+                }
+            }
             (None, number @ Value::Int(_)) => info.counters.push((name, integer(number)?)),
             (None, _) => {}
         }
