@@ -11,11 +11,10 @@ use std::time::{Duration, Instant};
 use millstream_engine::stream::Look;
 use millstream_engine::{Refusal, Value};
 
-use dead_letters::DeadLetterWork;
+use dead_letters::{DeadLetterWork, Found};
 
-use crate::dbkey::DbKey;
 use crate::priority::TimeSlices;
-use crate::schedule::phase_of;
+use crate::schedule::{DueStream, phase_of};
 use crate::shard::Shard;
 use crate::store::Store;
 use crate::txn::Txn;
@@ -83,8 +82,8 @@ impl Store {
             is_due = false;
             // One stream of each shard after the other, so that one with many duties does not delay the others.
             for shard in 0..self.shard_count() {
-                if let Some((since_ms, at)) = self.due_stream(shard) {
-                    self.run_duties_of(&at, since_ms, pause);
+                if let Some(due) = self.due_stream(shard) {
+                    self.run_duties_of(due, pause);
                     is_due = true;
                 }
             }
@@ -97,31 +96,36 @@ impl Store {
         is_due
     }
 
-    fn due_stream(&self, shard: usize) -> Option<(u64, DbKey)> {
+    fn due_stream(&self, shard: usize) -> Option<DueStream> {
         self.shard(shard).lock().schedule.due(self.now_ms())
     }
 
-    /// Does a slice of each kind of duty of a stream that has something to do since this time, and puts the stream into
-    /// the schedule again.
-    fn run_duties_of(&self, at: &DbKey, since_ms: u64, pause: &mut dyn FnMut()) {
-        let DbKey { db, key } = at;
-        let mut txn = Txn::of_shard(self, *db, self.now_ms(), self.shard_of(key));
+    /// Does a slice of each kind of duty of a stream, and puts the stream into the schedule again.
+    fn run_duties_of(&self, due: DueStream, pause: &mut dyn FnMut()) {
+        let DueStream { place, since_ms, mut search } = due;
+        let (db, key) = (place.db, &*place.key);
+        let mut txn = Txn::of_shard(self, db, self.now_ms(), self.shard_of(key));
         txn.expire(key);
         self.duties.note_late(since_ms, txn.now_ms());
         self.promote(&mut txn, key);
         let look = Look { since_ms, now_ms: txn.now_ms(), phase: phase_of(key) };
         let mut has_more = retention::step(&mut txn, key, look) | consumers::step(&mut txn, key, look);
-        if let Some(work) = DeadLetterWork::find(&txn, key) {
+        match DeadLetterWork::find(&txn, key, &mut search) {
+            Found::Nothing => {}
+            // There can be more groups.
+            Found::NothingYet => has_more = true,
             // There can be more rows, or other groups.
-            has_more = true;
-            txn.finish_fairly();
-            pause();
-            txn = self.lock(*db, work.keys(key), self.now_ms());
-            work.run(&mut txn, key);
+            Found::Group(work) => {
+                has_more = true;
+                txn.finish_fairly();
+                pause();
+                txn = self.lock(db, work.keys(key), self.now_ms());
+                work.run(&mut txn, key);
+            }
         }
         match has_more {
-            true => txn.schedule_next_turn(*db, key),
-            false => txn.schedule_after_look(*db, key),
+            true => txn.schedule_next_turn(db, key, search),
+            false => txn.schedule_after_look(db, key),
         }
         txn.finish_fairly();
         pause();

@@ -15,32 +15,55 @@ pub(crate) struct Schedule {
     times: DbKeyMap<ScheduledTime>,
 }
 
-/// The times of a stream, in Unix milliseconds.
-#[derive(Clone, Copy, PartialEq, Eq)]
+/// The times of a stream, in Unix milliseconds, and how far the timekeeper has come with its duties.
+#[derive(Clone, PartialEq, Eq)]
 struct ScheduledTime {
     /// When the timekeeper looks at the stream.
     at_ms: u64,
     /// Since when it has something to do: `at_ms`, or earlier if it takes several turns.
     since_ms: u64,
+    search: GroupSearch,
+}
+
+/// How far a search for groups with dead letters has come. A stream with many groups takes several turns.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct GroupSearch {
+    /// The search continues after the group with this name. `None`: it begins with the first group.
+    pub(crate) after: Option<Box<[u8]>>,
+    /// Whether a group had dead letters since the search began with the first group.
+    pub(crate) has_found: bool,
+}
+
+/// A stream whose time has come.
+pub(crate) struct DueStream {
+    /// The stream.
+    pub(crate) place: DbKey,
+    /// Since when it has something to do, in Unix milliseconds.
+    pub(crate) since_ms: u64,
+    /// How far the last turn of the stream has come.
+    pub(crate) search: GroupSearch,
 }
 
 impl Schedule {
     /// Sets when a stream has something to do, in Unix milliseconds; `None` removes it. Returns whether this time is
     /// earlier than all times that the schedule had before.
     pub(crate) fn set(&mut self, db: u32, key: &[u8], at_ms: Option<u64>) -> bool {
-        self.put(DbKeyRef { db, key }, at_ms.map(|at_ms| ScheduledTime { at_ms, since_ms: at_ms }))
+        self.put(
+            DbKeyRef { db, key },
+            at_ms.map(|at_ms| ScheduledTime { at_ms, since_ms: at_ms, search: GroupSearch::default() }),
+        )
     }
 
     /// Lets a stream that has more to do take its next turn at this time, in Unix milliseconds.
-    pub(crate) fn set_next_turn(&mut self, db: u32, key: &[u8], at_ms: u64) {
+    pub(crate) fn set_next_turn(&mut self, db: u32, key: &[u8], at_ms: u64, search: GroupSearch) {
         let place = DbKeyRef { db, key };
-        if let Some(before) = self.times.get(&place).copied() {
-            self.put(place, Some(ScheduledTime { at_ms, ..before }));
+        if let Some(since_ms) = self.times.get(&place).map(|before| before.since_ms) {
+            self.put(place, Some(ScheduledTime { at_ms, since_ms, search }));
         }
     }
 
     fn put(&mut self, place: DbKeyRef<'_>, time: Option<ScheduledTime>) -> bool {
-        if self.times.get(&place).copied() == time {
+        if self.times.get(&place) == time.as_ref() {
             return false;
         }
         let earliest_ms = self.earliest_ms();
@@ -48,9 +71,10 @@ impl Schedule {
             self.by_time.remove(&(before.at_ms, place));
         }
         let Some(time) = time else { return false };
-        self.by_time.insert((time.at_ms, place.into()));
+        let at_ms = time.at_ms;
+        self.by_time.insert((at_ms, place.into()));
         self.times.insert(place.into(), time);
-        earliest_ms.is_none_or(|earliest_ms| time.at_ms < earliest_ms)
+        earliest_ms.is_none_or(|earliest_ms| at_ms < earliest_ms)
     }
 
     /// Returns when the timekeeper looks at a stream, in Unix milliseconds.
@@ -63,10 +87,11 @@ impl Schedule {
         self.by_time.first().map(|(at_ms, _)| *at_ms)
     }
 
-    /// Returns the stream with the earliest time, if that time has come, and since when it has something to do.
-    pub(crate) fn due(&self, now_ms: u64) -> Option<(u64, DbKey)> {
+    /// Returns the stream with the earliest time, if that time has come.
+    pub(crate) fn due(&self, now_ms: u64) -> Option<DueStream> {
         let (_, place) = self.by_time.first().filter(|(at_ms, _)| *at_ms <= now_ms)?;
-        Some((self.times.get(place)?.since_ms, place.clone()))
+        let ScheduledTime { since_ms, search, .. } = self.times.get(place)?.clone();
+        Some(DueStream { place: place.clone(), since_ms, search })
     }
 
     /// Returns the streams that have something to do.
@@ -105,7 +130,7 @@ mod tests {
     use super::*;
 
     fn due(schedule: &Schedule, now_ms: u64) -> Option<(u32, Vec<u8>)> {
-        schedule.due(now_ms).map(|(_, place)| (place.db, place.key.into_vec()))
+        schedule.due(now_ms).map(|due| (due.place.db, due.place.key.into_vec()))
     }
 
     #[test]
@@ -129,14 +154,16 @@ mod tests {
         let mut schedule = Schedule::default();
         schedule.set(0, b"a", Some(10));
         schedule.set(0, b"b", Some(12));
-        let due = |schedule: &Schedule| schedule.due(20).map(|(since_ms, at)| (since_ms, at.key.into_vec()));
+        let due = |schedule: &Schedule| schedule.due(20).map(|due| (due.since_ms, due.place.key.into_vec()));
         assert_eq!(due(&schedule), Some((10, b"a".to_vec())));
-        schedule.set_next_turn(0, b"a", 20);
+        let search = GroupSearch { after: Some(b"group"[..].into()), has_found: true };
+        schedule.set_next_turn(0, b"a", 20, search.clone());
         assert_eq!(due(&schedule), Some((12, b"b".to_vec())));
         schedule.set(0, b"b", None);
         schedule.swap(0, 1);
         assert_eq!((due(&schedule), schedule.time_of(1, b"a")), (Some((10, b"a".to_vec())), Some(20)));
-        schedule.set_next_turn(1, b"b", 20);
+        assert_eq!(schedule.due(20).unwrap().search, search);
+        schedule.set_next_turn(1, b"b", 20, search);
         assert_eq!(schedule.time_of(1, b"b"), None);
     }
 }

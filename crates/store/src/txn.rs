@@ -31,7 +31,7 @@ use crate::ready::ReadyKeys;
 use crate::record::Record;
 #[cfg(not(test))]
 use crate::record::append;
-use crate::schedule::phase_of;
+use crate::schedule::{GroupSearch, phase_of};
 use crate::shard::Shard;
 #[cfg(test)]
 use crate::sim_tests::planted::append;
@@ -377,10 +377,11 @@ impl<'s> Txn<'s> {
         }
     }
 
-    /// Lets the timekeeper look at a stream again after its turn, because there is more to do.
-    pub(crate) fn schedule_next_turn(&mut self, db: u32, key: &[u8]) {
+    /// Lets the timekeeper look at a stream again after its turn, because there is more to do. The search for groups
+    /// with dead letters then continues.
+    pub(crate) fn schedule_next_turn(&mut self, db: u32, key: &[u8], search: GroupSearch) {
         let now_ms = self.now_ms;
-        self.locked.shard_mut(key).schedule.set_next_turn(db, key, now_ms);
+        self.locked.shard_mut(key).schedule.set_next_turn(db, key, now_ms, search);
     }
 
     /// Sets a key to a value that recovery has read from disk.

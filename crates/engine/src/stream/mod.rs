@@ -46,6 +46,7 @@ mod value;
 mod visit;
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 
 use crate::StreamId;
 use entries::Entries;
@@ -136,6 +137,15 @@ impl Stream {
     /// Returns the groups, ordered by name.
     pub fn groups(&self) -> impl ExactSizeIterator<Item = (&[u8], &Group)> {
         self.groups.iter().map(|(name, group)| (&**name, group))
+    }
+
+    /// Returns the groups whose names follow `after`, ordered by name; all groups if it is `None`.
+    pub fn groups_after<'s>(
+        &'s self,
+        after: Option<&[u8]>,
+    ) -> impl Iterator<Item = (&'s [u8], &'s Group)> + use<'s> {
+        let start = after.map_or(Bound::Unbounded, Bound::Excluded);
+        self.groups.range::<[u8], _>((start, Bound::Unbounded)).map(|(name, group)| (&**name, group))
     }
 
     /// Returns the group of this name.

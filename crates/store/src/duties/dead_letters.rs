@@ -15,6 +15,7 @@ use millstream_engine::stream::{Group, PolicyCounters};
 use millstream_engine::{Addition, Refusal};
 
 use crate::dead_letter::{self, Failure};
+use crate::schedule::GroupSearch;
 use crate::txn::Txn;
 use crate::verbs::add;
 
@@ -22,8 +23,20 @@ use crate::verbs::add;
 const ROWS_MAX: usize = 32;
 /// A transaction ends when its dead letters have this many bytes.
 const BYTES_MAX: usize = 64 << 10;
+/// Maximum number of groups that one transaction looks at, so that it does not delay clients.
+pub(super) const GROUPS_MAX: usize = 256;
 /// How long a group waits after a failed attempt.
 const RETRY_MS: u64 = 1000;
+
+/// The outcome of a search for a group that has final rows.
+pub(super) enum Found {
+    /// This group has some.
+    Group(DeadLetterWork),
+    /// No group that the search has looked at has any. There are more groups.
+    NothingYet,
+    /// No group has any.
+    Nothing,
+}
 
 /// A group that has final rows.
 pub(super) struct DeadLetterWork {
@@ -33,12 +46,33 @@ pub(super) struct DeadLetterWork {
 }
 
 impl DeadLetterWork {
-    /// Returns the first group of the stream that has final rows.
-    pub(super) fn find(txn: &Txn<'_>, key: &[u8]) -> Option<DeadLetterWork> {
-        let stream = txn.stream(key).ok().flatten()?;
+    /// Returns the next group of the stream that has final rows, and notes how far the search has come. Looks at up to
+    /// [`GROUPS_MAX`] groups.
+    ///
+    /// After the last group, the search begins again, until it has looked at all groups without finding one. So groups
+    /// with many final rows take turns.
+    pub(super) fn find(txn: &Txn<'_>, key: &[u8], search: &mut GroupSearch) -> Found {
+        let Some(stream) = txn.stream(key).ok().flatten() else { return Found::Nothing };
         let has_final = |group: &Group| !stream.query_final(group, txn.now_ms(), 1).is_empty();
-        let (name, _) = stream.groups().find(|(_, group)| group.rules().is_some() && has_final(group))?;
-        Self::of(txn, key, name)
+        let mut left = GROUPS_MAX;
+        loop {
+            let mut last = None;
+            for (name, group) in stream.groups_after(search.after.as_deref()).take(left) {
+                left -= 1;
+                last = Some(name);
+                if group.rules().is_some() && has_final(group) {
+                    *search = GroupSearch { after: Some(name.into()), has_found: true };
+                    return Self::of(txn, key, name).map_or(Found::NothingYet, Found::Group);
+                }
+            }
+            if left == 0 {
+                search.after = last.map(Into::into);
+                return Found::NothingYet;
+            }
+            if !std::mem::take(search).has_found {
+                return Found::Nothing;
+            }
+        }
     }
 
     fn of(txn: &Txn<'_>, key: &[u8], group: &[u8]) -> Option<DeadLetterWork> {

@@ -3,17 +3,20 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use millstream_engine::policy::Policy;
 use millstream_engine::stream::{EntryRef, IdRange};
-use millstream_engine::{Due, Effect, IdSpec, StreamEffect, StreamId};
+use millstream_engine::{Due, Effect, GroupStart, IdSpec, StreamEffect, StreamId};
 use parking_lot::Mutex;
 
+use super::dead_letters::GROUPS_MAX;
 use super::*;
 use crate::clock::ManualClock;
 use crate::codec::put_change;
 use crate::queues::Interest;
 use crate::recovery::Rebuild;
+use crate::schedule::GroupSearch;
 use crate::store::StoreOptions;
-use crate::verbs::{PromoteDelayed, Verb, add};
+use crate::verbs::{GroupCreate, PromoteDelayed, SetPolicy, Verb, add};
 use crate::{Addition, ServeResult};
 
 const START_MS: u64 = 1_000_000;
@@ -139,9 +142,10 @@ fn many_due_entries_are_added_in_slices_in_turn_with_other_streams() {
     fixture.delay(other.as_bytes(), Due::In(6), "other");
     fixture.clock.advance(10);
     let step = || {
-        let (since_ms, at) = fixture.store.due_stream(shard("many")).unwrap();
-        fixture.store.run_duties_of(&at, since_ms, &mut || {});
-        at.key
+        let due = fixture.store.due_stream(shard("many")).unwrap();
+        let key = due.place.key.clone();
+        fixture.store.run_duties_of(due, &mut || {});
+        key
     };
     assert_eq!(*step(), *b"many");
     assert_eq!(fixture.entries(b"many").len() as u64, PROMOTIONS_MAX);
@@ -263,4 +267,65 @@ fn replay_refuses_a_promotion_of_another_number_of_entries() {
         (replayed, fixture.entries(b"s").len())
     };
     assert_eq!([1, 2, 3].map(replayed), [(false, 0), (true, 2), (false, 0)]);
+}
+
+/// Creates a stream with this number of groups, of which these have an entry that must be dead-lettered.
+fn groups_with_dead_letters(fixture: &Fixture, count: usize, failed: &[usize]) {
+    const LEASE_MS: u64 = 100;
+    let name = |n: usize| format!("g{n:04}").into_bytes();
+    let start = GroupStart::Last;
+    for n in 0..count {
+        let group = name(n);
+        let mut create =
+            GroupCreate { key: &b"s"[..], group: &*group, start, make_stream: true, entries_read: None };
+        create.run(&mut fixture.txn(b"s")).unwrap();
+    }
+    let policy = Policy { lease_ms: Some(LEASE_MS), max_deliveries: Some(1), ..Policy::default() };
+    SetPolicy::new(&b"s"[..], None, policy).run(&mut fixture.txn(b"s")).unwrap();
+    add(&mut fixture.txn(b"s"), b"s", &Addition::new(&[b"n", b"1"])).unwrap();
+    for n in failed {
+        let group = name(*n);
+        let effect = StreamEffect::Deliver {
+            group: &group,
+            consumer: b"c",
+            last: StreamId::new(START_MS, 0),
+            count: 1,
+            at_ms: START_MS,
+            pending: true,
+        };
+        fixture.txn(b"s").apply(b"s", &Effect::Stream(effect));
+    }
+    fixture.clock.advance(LEASE_MS);
+}
+
+#[test]
+fn one_turn_looks_at_a_limited_number_of_groups() {
+    let fixture = Fixture::new();
+    let count = GROUPS_MAX * 2 + 10;
+    groups_with_dead_letters(&fixture, count, &[count - 1]);
+    let (mut search, txn) = (GroupSearch::default(), fixture.txn(b"s"));
+    let mut turns = 0;
+    while let Found::NothingYet = DeadLetterWork::find(&txn, b"s", &mut search) {
+        turns += 1;
+        let looked_at = format!("g{:04}", GROUPS_MAX * turns - 1).into_bytes();
+        assert_eq!((search.after.as_deref(), search.has_found), (Some(&*looked_at), false));
+    }
+    assert_eq!((turns, search.has_found), (2, true));
+    drop(txn);
+    fixture.run_all();
+    assert_eq!(fixture.store.policy_stats().dead_lettered, 1);
+    assert!(fixture.earliest_ms(b"s").is_some_and(|at_ms| at_ms > fixture.store.now_ms()));
+}
+
+#[test]
+fn groups_with_dead_letters_take_turns() {
+    let fixture = Fixture::new();
+    groups_with_dead_letters(&fixture, 3, &[0, 1, 2]);
+    let (mut search, txn, mut found) = (GroupSearch::default(), fixture.txn(b"s"), Vec::new());
+    for _ in 0..5 {
+        assert!(matches!(DeadLetterWork::find(&txn, b"s", &mut search), Found::Group(_)));
+        found.extend(search.after.clone());
+    }
+    let names = [0, 1, 2, 0, 1].map(|n: usize| format!("g{n:04}").into_bytes().into_boxed_slice());
+    assert_eq!(found, names);
 }
