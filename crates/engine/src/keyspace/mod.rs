@@ -311,7 +311,7 @@ impl Keyspace {
             return Ok(Acknowledged::default());
         }
         let stream = self.stream_at(at).ok_or(Refusal::WrongType)?;
-        Ok(stream.acknowledge(group, ids))
+        Ok(stream.acknowledge(group, ids, now_ms))
     }
 
     /// Counts entries that retention has removed from the stream at `key`.

@@ -21,6 +21,9 @@ pub struct Acknowledged {
     pub count: u64,
     /// Whether the group had reached its MAXPENDING and can deliver new entries again.
     pub makes_room: bool,
+    /// In a group with a lease: how many of the ids came too late. Their lease had run out, or they were no longer pending,
+    /// because another consumer got and acknowledged them or because they became dead letters.
+    pub late: u64,
 }
 
 impl Stream {
@@ -120,7 +123,7 @@ impl Stream {
                 self.with_group(group, |group| group.claim(consumer, rows, at_ms));
             }
             StreamEffect::Ack { group, ids } => {
-                self.acknowledge(group, ids);
+                self.acknowledge(group, ids, 0);
             }
             StreamEffect::Release { group, rows } | StreamEffect::ReleaseUntil { group, rows, .. } => {
                 self.with_group(group, |group| rows.iter().for_each(|row| group.release_pending(row)));
@@ -144,13 +147,13 @@ impl Stream {
         self.entries.append(id, fields, limits)
     }
 
-    /// Acknowledges entries as [`StreamEffect::Ack`] does.
-    pub(crate) fn acknowledge(&mut self, group: &[u8], ids: &[StreamId]) -> Acknowledged {
+    /// Acknowledges entries as [`StreamEffect::Ack`] does. The time decides only which of them came too late.
+    pub(crate) fn acknowledge(&mut self, group: &[u8], ids: &[StreamId], now_ms: u64) -> Acknowledged {
         match self.groups.get_mut(group) {
-            Some(group) if group.rules.is_some() => group.acknowledge_with_rules(ids),
+            Some(group) if group.rules.is_some() => group.acknowledge_with_rules(ids, now_ms),
             Some(group) => {
                 let count = ids.iter().map(|id| u64::from(group.remove_without_rules(*id))).sum();
-                Acknowledged { count, makes_room: false }
+                Acknowledged { count, ..Acknowledged::default() }
             }
             None => Acknowledged::default(),
         }
@@ -166,10 +169,21 @@ impl Stream {
 impl Group {
     #[cold]
     #[inline(never)]
-    fn acknowledge_with_rules(&mut self, ids: &[StreamId]) -> Acknowledged {
+    fn acknowledge_with_rules(&mut self, ids: &[StreamId], now_ms: u64) -> Acknowledged {
         let was_full = self.room() == 0;
-        let count = ids.iter().map(|id| u64::from(self.remove_pending(*id))).sum();
-        Acknowledged { count, makes_room: was_full && self.room() > 0 }
+        let mut acknowledged = Acknowledged::default();
+        for id in ids {
+            let row = self.remove_pending(*id);
+            let is_late = match (&row, &self.rules) {
+                (Some(row), Some(rules)) => row.consumer.is_some() && rules.ready_at_ms(row) <= now_ms,
+                // An id after the group's position was never delivered.
+                _ => *id <= self.last_id,
+            };
+            acknowledged.count += u64::from(row.is_some());
+            acknowledged.late += u64::from(is_late);
+        }
+        acknowledged.makes_room = was_full && self.room() > 0;
+        acknowledged
     }
 
     fn forget(&mut self, ids: &[StreamId]) {

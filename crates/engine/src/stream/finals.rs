@@ -74,6 +74,8 @@ impl FinalRows {
 pub struct PolicyCounters {
     /// Number of entries that plain reads got again.
     pub redelivered: AtomicU64,
+    /// Number of entries that a client acknowledged too late, since the lease was last changed.
+    pub late_acks: AtomicU64,
     /// Number of entries that were dead-lettered.
     pub dead_lettered: AtomicU64,
     /// Number of pending entries that were removed because their entry no longer exists.
@@ -114,6 +116,7 @@ impl Clone for PolicyCounters {
         let copied = |counter: &AtomicU64| AtomicU64::new(counter.load(Ordering::Relaxed));
         PolicyCounters {
             redelivered: copied(&self.redelivered),
+            late_acks: copied(&self.late_acks),
             dead_lettered: copied(&self.dead_lettered),
             gone: copied(&self.gone),
             dead_letter_errors: copied(&self.dead_letter_errors),
@@ -249,6 +252,7 @@ impl Group {
     /// Sets the rules, and finds the final rows anew if they may differ.
     pub(super) fn set_rules(&mut self, rules: Option<Box<GroupRules>>, entries: &Entries) {
         let limit_before = self.delivery_limit();
+        let lease_before_ms = self.rules.as_ref().map(|rules| rules.lease_ms);
         self.rules = rules;
         let Some(rules) = self.rules.as_deref() else {
             self.finals = None;
@@ -264,6 +268,9 @@ impl Group {
         }
         // The policy may name another dead-letter stream.
         finals.counters.end_retry();
+        if lease_before_ms != Some(rules.lease_ms) {
+            finals.counters.late_acks = AtomicU64::default();
+        }
         self.finals = Some(finals);
     }
 

@@ -139,16 +139,16 @@ impl Group {
         }
     }
 
-    /// Removes a row and returns whether it existed. It searches once, so an acknowledgement need not look up
+    /// Removes a row and returns it; `None` if it did not exist. It searches once, so an acknowledgement need not look up
     /// the row first.
-    pub(super) fn remove_pending(&mut self, id: StreamId) -> bool {
+    pub(super) fn remove_pending(&mut self, id: StreamId) -> Option<PendingEntry> {
         let removed = self.pending.remove(id);
         self.decrement_owner_count(removed);
         self.update_finals(removed.as_ref(), None);
-        removed.is_some()
+        removed
     }
 
-    /// Like [`remove_pending`](Group::remove_pending), for a group without rules, which has no final rows.
+    /// Removes a row of a group without rules, which has no final rows, and returns whether the row existed.
     #[inline]
     pub(super) fn remove_without_rules(&mut self, id: StreamId) -> bool {
         debug_assert!(self.rules.is_none());

@@ -95,6 +95,58 @@ fn doctor_finds_dead_letters_that_the_server_cannot_write() {
 }
 
 #[test]
+fn doctor_finds_a_lease_that_is_shorter_than_the_work() {
+    let store = TestStore::millstream();
+    let ids: Vec<String> = (1..=12).map(|n| format!("{n}-1")).collect();
+    for id in &ids {
+        store.call(&["XADD", "jobs", id, "n", "1"]);
+    }
+    store.call(&["XGROUP", "CREATE", "jobs", "crew", "0"]);
+    store.run(&["group", "policy", "jobs", "crew", "--lease", "1s"]).ok();
+    let found = || store.run(&["doctor", "--json"]).exits(5).out.contains("lease_shorter_than_work");
+    store.call(&["XREADGROUP", "GROUP", "crew", "slow", "STREAMS", "jobs", ">"]);
+    thread::sleep(Duration::from_millis(1100));
+    for id in &ids[..9] {
+        store.call(&["XACK", "jobs", "crew", id]);
+    }
+    assert!(!found(), "nine late acknowledgements are not many");
+    // Another consumer gets the rest and acknowledges it, then the slow one does.
+    store.call(&["XREADGROUP", "GROUP", "crew", "other", "STREAMS", "jobs", ">"]);
+    store.call(&["XACK", "jobs", "crew", &ids[9]]);
+    assert!(!found(), "the acknowledgement was in time");
+    store.call(&["XACK", "jobs", "crew", &ids[9]]);
+    assert!(found());
+    let json = store.run(&["group", "policy", "jobs", "crew", "--json"]).ok().json();
+    assert_eq!(json["late_acks"], json!(10));
+    // A new lease begins a new count.
+    store.run(&["group", "policy", "jobs", "crew", "--lease", "1h"]).ok();
+    assert!(!found());
+}
+
+#[test]
+fn doctor_remarks_pending_messages_that_nothing_redelivers() {
+    let store = TestStore::millstream();
+    store.call(&["XADD", "jobs", "1-1", "n", "1"]);
+    store.call(&["XGROUP", "CREATE", "jobs", "crew", "0"]);
+    store.call(&["XREADGROUP", "GROUP", "crew", "plain", "STREAMS", "jobs", ">"]);
+    let finding = || {
+        let diagnosis = store.run(&["doctor", "--json"]).exits(5).json();
+        let findings = diagnosis["findings"].as_array().unwrap().clone();
+        findings.into_iter().find(|finding| finding["code"] == "no_policy")
+    };
+    let idle =
+        |idle_ms| store.call(&["XCLAIM", "jobs", "crew", "plain", "0", "1-1", "IDLE", idle_ms, "JUSTID"]);
+    idle("240000");
+    assert_eq!(finding(), None, "the message is not idle for long");
+    idle("360000");
+    let found = finding().expect("a remark");
+    assert_eq!((&found["health"], &found["group"]), (&json!("ok"), &json!("crew")));
+    assert!(found["way_out"].as_str().unwrap().ends_with("millstream group policy jobs crew --lease 30s"));
+    store.run(&["group", "policy", "jobs", "crew", "--lease", "30s"]).ok();
+    assert_eq!(finding(), None);
+}
+
+#[test]
 fn dlq_commands_find_the_stream_that_a_policy_names_and_leave_those_of_other_streams() {
     let store = TestStore::millstream();
     for stream in ["jobs", "mails"] {

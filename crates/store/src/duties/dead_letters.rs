@@ -99,7 +99,8 @@ impl DeadLetterWork {
         let rows = stream.query_final(group, txn.now_ms(), ROWS_MAX);
         let Some(dead_letters) = &self.dead_letters else {
             let ids: Vec<_> = rows.iter().map(|row| row.id).collect();
-            let removed = txn.acknowledge(key, &self.group, &ids).unwrap_or(0);
+            let removed =
+                txn.acknowledge(key, &self.group, &ids).map_or(0, |acknowledged| acknowledged.count);
             self.count(txn, key, |counters| counters.gone.fetch_add(removed, Ordering::Relaxed));
             return;
         };

@@ -219,19 +219,27 @@ impl Txn<'_> {
     /// Acknowledges entries and returns how many of them were pending; 0 if the key or the group does not exist.
     ///
     /// Decides and applies in one step, so that each id is looked up once.
-    pub(crate) fn acknowledge(&mut self, key: &[u8], group: &[u8], ids: &[StreamId]) -> Result<u64, Refusal> {
+    pub(crate) fn acknowledge(
+        &mut self,
+        key: &[u8],
+        group: &[u8],
+        ids: &[StreamId],
+    ) -> Result<Acknowledged, Refusal> {
         let (db, now_ms) = (self.db, self.now_ms);
         let mut has_room_now = false;
         let acknowledged = self.change(|locked| {
             let keys = locked.shard_mut(key).keys.for_change();
             let acknowledged = keys.acknowledge((db, key), group, ids, now_ms);
-            let Acknowledged { count, makes_room } = match acknowledged {
+            let acknowledged = match acknowledged {
                 Ok(acknowledged) => acknowledged,
                 Err(refusal) => return (Err(refusal), None),
             };
             let effect = Effect::Stream(StreamEffect::Ack { group, ids });
-            has_room_now = makes_room;
-            (Ok(count), (count > 0).then_some(Change::Effect(KeyPlace { db, key }, effect)))
+            has_room_now = acknowledged.makes_room;
+            (
+                Ok(acknowledged),
+                (acknowledged.count > 0).then_some(Change::Effect(KeyPlace { db, key }, effect)),
+            )
         });
         if has_room_now {
             self.mark_ready(db, key);

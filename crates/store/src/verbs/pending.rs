@@ -1,6 +1,7 @@
 //! Acknowledging, counting and listing pending entries (XACK, XACKDEL, XPENDING).
 
 use std::iter;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use millstream_engine::stream::{Deletion, IdRange, PendingQuery};
@@ -30,8 +31,22 @@ impl<B: AsRef<[u8]>, I: AsRef<[StreamId]>> Verb for Acknowledge<B, I> {
 
     #[inline]
     fn run(&mut self, txn: &mut Txn<'_>) -> Result<u64, Refusal> {
-        txn.acknowledge(self.key.as_ref(), self.group.as_ref(), self.ids.as_ref())
+        let (key, group) = (self.key.as_ref(), self.group.as_ref());
+        let acknowledged = txn.acknowledge(key, group, self.ids.as_ref())?;
+        if acknowledged.late > 0 {
+            count_late(txn, key, group, acknowledged.late)?;
+        }
+        Ok(acknowledged.count)
     }
+}
+
+/// Counts entries that a client acknowledged after their lease had run out.
+#[cold]
+fn count_late(txn: &Txn<'_>, key: &[u8], group: &[u8], late: u64) -> Result<(), Refusal> {
+    if let Some(counters) = txn.existing_group(key, group)?.1.policy_counters() {
+        counters.late_acks.fetch_add(late, Ordering::Relaxed);
+    }
+    Ok(())
 }
 
 /// Acknowledges entries and deletes them. Returns the outcome for each id; it is [`Deletion::NotFound`] if the entry
@@ -63,7 +78,8 @@ impl<B: AsRef<[u8]>, I: AsRef<[StreamId]>> Verb for AckDelete<B, I> {
         };
         let decision = stream.decide_ack_delete(found, ids, self.references);
         if !decision.acknowledged.is_empty() {
-            txn.acknowledge(key, group, &decision.acknowledged)?;
+            let acknowledged = txn.acknowledge(key, group, &decision.acknowledged)?;
+            count_late(txn, key, group, acknowledged.late)?;
         }
         Ok(apply_deletion(txn, key, decision))
     }

@@ -110,6 +110,8 @@ pub struct GroupWork {
     pub next_due_ms: Option<u64>,
     /// Number of entries that plain reads got again since the start.
     pub redelivered: u64,
+    /// Number of entries that clients acknowledged too late, since the start or the last change of the lease.
+    pub late_acks: u64,
     /// Number of entries that were dead-lettered since the start.
     pub dead_lettered: u64,
     /// Number of pending entries that were removed since the start because their entry no longer exists.
@@ -127,6 +129,7 @@ impl GroupWork {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         GroupWork {
             redelivered: count(&counters.redelivered),
+            late_acks: count(&counters.late_acks),
             dead_lettered: count(&counters.dead_lettered),
             gone: count(&counters.gone),
             dead_letter_errors: count(&counters.dead_letter_errors),

@@ -34,7 +34,7 @@ pub(crate) fn xpolicy_get(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>
         described.map_err(|refusal| no_group(refusal, owner))?;
     let is_shown = |field: &PolicyField| work.is_none() || !field.is_of_stream();
     let shown: Vec<PolicyField> = PolicyField::ALL.into_iter().filter(is_shown).collect();
-    out.map(shown.len() + if work.is_some() { 9 } else { 5 });
+    out.map(shown.len() + if work.is_some() { 10 } else { 5 });
     shown.into_iter().for_each(|field| write_field(out, field, &in_force));
     match work {
         Some(work) => {
@@ -98,6 +98,7 @@ fn write_work(out: &mut Writer, work: &GroupWork) {
     out.int(work.next_due_ms.map_or(-1, |due_ms| due_ms as i64));
     for (name, count) in [
         ("redelivered", work.redelivered),
+        ("late-acks", work.late_acks),
         ("dead-lettered", work.dead_lettered),
         ("gone", work.gone),
         ("dlq-errors", work.dead_letter_errors),

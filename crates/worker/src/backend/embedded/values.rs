@@ -194,6 +194,7 @@ pub(super) fn policy_info(described: verbs::PolicyInfo) -> PolicyInfo {
         ("waiting", number(work.waiting)),
         ("next-due-ms", work.next_due_ms.map_or(-1, number)),
         ("redelivered", number(work.redelivered)),
+        ("late-acks", number(work.late_acks)),
         ("dead-lettered", number(work.dead_lettered)),
         ("gone", number(work.gone)),
         ("dlq-errors", number(work.dead_letter_errors)),
