@@ -24,7 +24,8 @@ fn program(store: &TestStore, body: &str) -> &'static str {
 #[test]
 fn messages_are_answered_in_any_order() {
     let store = TestStore::server();
-    store.add(12);
+    // As many messages as slots: with more, the last two can wait in two programs, each for a second message.
+    store.add(6);
     // Answers only when it has two messages, the last one first.
     let command = program(
         &store,
@@ -33,10 +34,10 @@ fn messages_are_answered_in_any_order() {
          if len(held) == 2:\n    ack(held.pop())\n    ack(held.pop())",
     );
     let run = store.work(&["--child", command, "--concurrency", "6", "--pipeline", "2"]).ok();
-    assert_eq!(run.report(["acknowledged", "retried"]), [12, 0]);
+    assert_eq!(run.report(["acknowledged", "retried"]), [6, 0]);
     assert_eq!(store.lines("started").len(), 3, "6 slots, 2 messages in a program");
     let notes = store.lines("notes");
-    assert_eq!(notes.iter().filter(|note| *note == "1 2").count(), 12, "{notes:?}");
+    assert_eq!(notes.iter().filter(|note| *note == "1 2").count(), 6, "{notes:?}");
     assert_eq!(notes.iter().filter(|note| *note == "end of input").count(), 3, "{notes:?}");
 }
 
