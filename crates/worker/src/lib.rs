@@ -57,6 +57,7 @@
 //! * [`dead_letter`] and [`redrive`]: messages that failed permanently, and how to deliver them again.
 //! * [`shutdown_signal`]: stop a worker on SIGTERM and Ctrl-C.
 //! * [`producer`], [`group_manager`] and [`monitor`]: send messages, manage groups, watch streams and groups.
+//! * [`observe`]: watch a whole store for many viewers at once.
 
 /// Compiles the Rust examples in these pages.
 #[cfg(doctest)]
@@ -85,6 +86,7 @@ pub mod message;
 pub mod metrics;
 pub mod monitor;
 pub mod names;
+pub mod observe;
 pub mod outcome;
 pub mod producer;
 pub mod redrive;

@@ -47,6 +47,8 @@ pub enum ErrorKind {
     WrongType,
     /// The request was rejected. The same request will fail again.
     Refused,
+    /// The store has no such operation: an embedded store has no server, and some servers lack a command.
+    Unsupported,
     /// Another live worker has the same consumer name. Stop it, or use another name.
     NameInUse,
     /// This process has closed the store.

@@ -32,10 +32,10 @@ pub use error::{AddOutcome, Error, ErrorKind};
 pub use millstream_engine::{Due, StreamId, policy};
 pub use redis::{Redis, ServerOptions};
 pub use types::{
-    Acknowledgement, Capability, Claimed, Consumer, ConsumerInfo, Delivery, Entry, Fields, GroupInfo,
-    GroupMissed, IdOrder, Idempotence, NewDeadLetter, NewEntry, PendingFilter, PendingRow, PendingSummary,
-    PolicyInfo, Range, Read, ReadMany, Release, Retry, ServerInfo, Start, StreamInfo, StreamRead, Trim,
-    TrimLimit, WorkerAccess,
+    Acknowledgement, Capability, Claimed, ClientInfo, Consumer, ConsumerInfo, Delivery, Entry, Fields,
+    GroupInfo, GroupMissed, IdOrder, Idempotence, NewDeadLetter, NewEntry, PendingFilter, PendingRow,
+    PendingSummary, PolicyInfo, Range, Read, ReadMany, Release, Retry, ServerInfo, SlowCommand,
+    SnapshotRequest, Start, StreamInfo, StreamRead, Trim, TrimLimit, WorkerAccess,
 };
 
 /// Number of entries or pending entries to request per call when listing all of them.
@@ -231,6 +231,33 @@ pub trait Admin: Backend {
         Box::pin(async { Ok(None) })
     }
 
+    /// Returns the slowest commands of late, newest first, at most `count`. On a cluster: of all its masters.
+    ///
+    /// This and the four calls below fail with [`ErrorKind::Unsupported`] if the store has no server.
+    fn slow_log(&self, _count: usize) -> BackendFuture<'_, Vec<SlowCommand>> {
+        Box::pin(async { Err(no_server(&self.location())) })
+    }
+
+    /// Removes all commands from the slow log. On a cluster: of all its masters.
+    fn reset_slow_log(&self) -> BackendFuture<'_, ()> {
+        Box::pin(async { Err(no_server(&self.location())) })
+    }
+
+    /// Returns the connected clients. On a cluster: those of all its masters.
+    fn clients(&self) -> BackendFuture<'_, Vec<ClientInfo>> {
+        Box::pin(async { Err(no_server(&self.location())) })
+    }
+
+    /// Changes a setting of the running server (CONFIG SET). On a cluster: of all its masters.
+    fn set_server_setting<'a>(&'a self, _name: &'a str, _value: &'a str) -> BackendFuture<'a, ()> {
+        Box::pin(async { Err(no_server(&self.location())) })
+    }
+
+    /// Takes a snapshot of all data, or lets the server take one in the background (BGSAVE). On a cluster: all its masters.
+    fn save_snapshot(&self) -> BackendFuture<'_, SnapshotRequest> {
+        Box::pin(async { Err(unsupported(&self.location(), "take snapshots")) })
+    }
+
     // Streams
 
     /// Returns the names of all streams that match a glob pattern, sorted.
@@ -286,6 +313,21 @@ pub trait Admin: Backend {
     /// Appends delayed entries to the stream before they are due. Returns how many were appended.
     fn promote_delayed<'a>(&'a self, _stream: &'a str, _tickets: &'a [StreamId]) -> BackendFuture<'a, u64> {
         Box::pin(async { Err(no_delays(&self.location())) })
+    }
+
+    /// Trims a stream. Returns the number of entries removed, 0 if the stream does not exist.
+    ///
+    /// With [`Trim::keep_unread`], on a store that cannot check each entry, the trim ends at the first entry that a group
+    /// still needs.
+    fn trim<'a>(&'a self, _stream: &'a str, _trim: Trim) -> BackendFuture<'a, u64> {
+        Box::pin(async { Err(unsupported(&self.location(), "trim streams")) })
+    }
+
+    /// Returns the memory that a stream takes, in bytes. `None` if it does not exist.
+    ///
+    /// Some servers estimate it from samples.
+    fn memory_usage<'a>(&'a self, _stream: &'a str) -> BackendFuture<'a, Option<u64>> {
+        Box::pin(async { Err(unsupported(&self.location(), "tell how much memory a stream takes")) })
     }
 
     /// Deletes a stream with its groups. Returns false if it does not exist.
@@ -375,6 +417,22 @@ pub trait Admin: Backend {
 /// Returns the error of a store that cannot delay entries.
 fn no_delays(location: &str) -> Error {
     Error::new(ErrorKind::Refused, format!("{location} cannot delay messages: only Millstream can"))
+}
+
+/// Returns the error of a store that lacks an operation.
+fn unsupported(location: &str, operation: &str) -> Error {
+    Error::new(
+        ErrorKind::Unsupported,
+        format!("{location} cannot {operation}: this store does not support it"),
+    )
+}
+
+/// Returns the error of a store without a server.
+fn no_server(location: &str) -> Error {
+    Error::new(
+        ErrorKind::Unsupported,
+        format!("{location} has no server: the store is embedded in this process"),
+    )
 }
 
 /// Returns an error if one of the new entries has no fields.

@@ -379,6 +379,75 @@ pub struct ServerInfo {
     pub denied: Option<String>,
 }
 
+/// A command in the slow log of a server.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SlowCommand {
+    /// The number of the record. Each server counts for itself.
+    pub id: u64,
+    /// When the command ran, in milliseconds since 1970. Servers report whole seconds.
+    pub at_ms: u64,
+    /// How long the command ran, without waiting and sending.
+    pub took: Duration,
+    /// The command and its arguments, as the server keeps them: long ones are cut, secret ones hidden.
+    pub command: Vec<Bytes>,
+    /// The address of the client.
+    pub client: String,
+    /// The name of the client. Empty if it has none.
+    pub client_name: String,
+    /// The address of the node that ran the command. `None` if the store is not a cluster.
+    pub node: Option<String>,
+}
+
+/// A client that is connected to a server.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ClientInfo {
+    /// The number of the connection. Each server counts for itself.
+    pub id: u64,
+    /// The address of the client.
+    pub address: String,
+    /// The name of the client. Empty if it has none.
+    pub name: String,
+    /// The user as whom the client has logged in. Empty if the server does not say.
+    pub user: String,
+    /// The number of its database.
+    pub database: u64,
+    /// Time since the client connected. Servers report whole seconds.
+    pub age: Duration,
+    /// Time since its last command. Servers report whole seconds.
+    pub idle: Duration,
+    /// Whether the client waits in a blocking command.
+    pub is_blocked: bool,
+    /// The letters with which servers mark special clients, for example `N` for a normal one.
+    pub flags: String,
+    /// The last command of the client.
+    pub last_command: String,
+    /// Memory that the connection takes, in bytes. `None` if the server does not say.
+    pub memory_bytes: Option<u64>,
+    /// The library of the client, with its version. Empty if unknown.
+    pub library: String,
+    /// The address of the node to which it is connected. `None` if the store is not a cluster.
+    pub node: Option<String>,
+}
+
+/// What [`Admin::save_snapshot`](super::Admin::save_snapshot) did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SnapshotRequest {
+    /// The server takes the snapshot in the background. Its INFO fields say when it is done.
+    Started,
+    /// The snapshot is complete.
+    Taken {
+        /// Number of keys.
+        keys: u64,
+        /// Its size in bytes.
+        bytes: u64,
+    },
+    /// Nothing has changed since the last snapshot, or the store is in memory.
+    NotNeeded,
+}
+
 /// The properties of a stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StreamInfo {

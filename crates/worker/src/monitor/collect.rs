@@ -134,6 +134,7 @@ impl Monitor {
             ),
             name: group.name,
             at,
+            detail_at: Some(at),
             stream_length: info.length,
             entries_added: info.entries_added,
             lag,

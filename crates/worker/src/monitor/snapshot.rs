@@ -44,6 +44,9 @@ pub struct GroupSnapshot {
     pub name: String,
     /// When the snapshot was taken.
     pub at: SystemTime,
+    /// When its consumers, its workers, its oldest entries, its scan of pending entries and its dead letters were read. `None` if
+    /// they have not been read yet: they are then empty.
+    pub detail_at: Option<SystemTime>,
     /// Number of entries in the stream.
     pub stream_length: u64,
     /// Number of entries ever added to the stream. `None` if the store does not know.
@@ -101,7 +104,7 @@ impl GroupSnapshot {
     /// Returns the number of entries that the group has read.
     ///
     /// Some stores do not report it before the first read. It is then the number of entries added minus the lag.
-    pub(super) fn read_so_far(&self) -> Option<u64> {
+    pub(crate) fn read_so_far(&self) -> Option<u64> {
         let added_minus_lag =
             || self.entries_added.filter(|_| self.lag.is_exact())?.checked_sub(self.lag.count);
         self.entries_read.or_else(added_minus_lag)

@@ -17,7 +17,7 @@ mod tls;
 
 use std::time::Duration;
 
-use millstream_worker::backend::{Capability, ErrorKind, Idempotence, NewEntry, Read};
+use millstream_worker::backend::{Capability, ErrorKind, Idempotence, NewEntry, Read, SnapshotRequest};
 use millstream_worker::{Admin, connect};
 use peers::{PEERS, Peer, REDIS_6_2, REDIS_7_0, REDIS_8_2, VALKEY_9_1};
 use servers::{Cluster, Program, Server, new_folder};
@@ -33,6 +33,8 @@ async fn memory_backend_passes_all_cases() {
     cases::delaying::with_producer(&backend).await;
     assert!(backend.supports(Capability::ExactLag, "s").await.unwrap());
     assert_eq!(backend.server(&["appendonly"]).await.unwrap(), None);
+    cases::operating::without_a_server(&*backend).await;
+    assert_eq!(backend.save_snapshot().await.unwrap(), SnapshotRequest::NotNeeded);
 }
 
 /// Checks that a server reports its version and those of the requested settings that it has.
@@ -52,6 +54,8 @@ async fn embedded_backend_passes_all_cases_and_keeps_its_data() {
     assert_eq!(backend.location(), url);
     cases::all(&*backend).await;
     cases::leave_data(&*backend, || async {}).await;
+    let snapshot = backend.save_snapshot().await.unwrap();
+    assert!(matches!(snapshot, SnapshotRequest::Taken { keys, .. } if keys > 1), "{snapshot:?}");
     drop(backend);
     // All data is restored, and the folder was unlocked.
     cases::check_data(&*connect(&url).await.unwrap()).await;
@@ -78,6 +82,8 @@ async fn millstream_server_passes_all_cases() {
         cases::delaying::with_producer(&backend).await;
         cases::deleting::by_a_worker(&backend).await;
         describes_itself(&*backend, "millstream_version").await;
+        cases::operating::on_a_server(&*backend).await;
+        cases::operating::snapshot_in_background(&*backend).await;
     }
 }
 
@@ -114,6 +120,8 @@ async fn real_server(peer: &'static Peer) {
     cases::deleting::by_a_worker(&backend).await;
     describes_itself(&*backend, "redis_version").await;
     describes_itself(&*resp3, "redis_version").await;
+    cases::operating::on_a_server(&*resp3).await;
+    cases::operating::snapshot_in_background(&*backend).await;
     let other_database = connect(&format!("{}/7", server.url())).await.unwrap();
     assert!(other_database.location().ends_with("/7"));
     assert_eq!(other_database.streams("*").await.unwrap(), [""; 0]);
@@ -136,6 +144,8 @@ async fn cluster(peer: &'static Peer) {
     cases::groups::lag_is_reported(&*backend).await;
     cases::blocking::follow_a_slot(&*backend, &cluster).await;
     describes_itself(&*backend, "redis_version").await;
+    cases::operating::on_a_server(&*backend).await;
+    cases::operating::snapshot_in_background(&*backend).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

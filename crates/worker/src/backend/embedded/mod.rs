@@ -19,15 +19,15 @@ use millstream_store::verbs::{
     Delete, DescribeGroup, DescribePolicy, DescribeStream, Exists, Extend, GroupCreate, GroupDestroy,
     GroupSetId, HashDelete, HashFields, HashGet, HashGetAll, HashLength, HashSet, ListStreams, OwnPending,
     Pending, PendingRows, Ping, PromoteDelayed, ReadBatch, ReadFrom, ReadGroup, ReleaseRecorded, Remember,
-    RemoveEmptyConsumer, RemoveStream, ResetPolicy, Restore, SetPolicy, StreamBatch, WalkIdle,
+    RemoveEmptyConsumer, RemoveStream, ResetPolicy, Restore, SetPolicy, StreamBatch, TrimStream, WalkIdle,
 };
 
 use super::policy::{Backoff, Policy, PolicyField, PolicyValue};
 use super::{
     Acknowledgement, Admin, Backend, BackendFuture, Capability, Claimed, Consumer, ConsumerInfo, Delivery,
     Due, Entry, Error, ErrorKind, GroupInfo, GroupMissed, IdOrder, NewDeadLetter, NewEntry, PendingFilter,
-    PendingRow, PendingSummary, PolicyInfo, Range, Read, ReadMany, Release, Start, StreamInfo, StreamRead,
-    Trim,
+    PendingRow, PendingSummary, PolicyInfo, Range, Read, ReadMany, Release, SnapshotRequest, Start,
+    StreamInfo, StreamRead, Trim,
 };
 use crate::names::retry_key;
 use values::{
@@ -497,6 +497,27 @@ impl Admin for Embedded {
 
     fn promote_delayed<'a>(&'a self, stream: &'a str, tickets: &'a [StreamId]) -> BackendFuture<'a, u64> {
         self.call(PromoteDelayed { key: stream.to_owned(), tickets: tickets.to_vec() })
+    }
+
+    fn trim<'a>(&'a self, stream: &'a str, trim: Trim) -> BackendFuture<'a, u64> {
+        let references = if trim.keep_unread { References::Acked } else { References::Keep };
+        self.call(TrimStream { key: stream.to_owned(), trim: values::store_trim(trim), references })
+    }
+
+    fn memory_usage<'a>(&'a self, stream: &'a str) -> BackendFuture<'a, Option<u64>> {
+        let verb = DescribeStream { key: stream.to_owned() };
+        self.call_unless(Refusal::NoSuchKey, verb, |found| found.map(|found| found.memory_bytes as u64))
+    }
+
+    fn save_snapshot(&self) -> BackendFuture<'_, SnapshotRequest> {
+        let db = self.db.clone();
+        Box::pin(async move {
+            let taking = tokio::task::spawn_blocking(move || db.snapshot());
+            let stopped = |_| Error::new(ErrorKind::Closed, "the program ends: no snapshot was taken");
+            let taken = taking.await.map_err(stopped)?.map_err(error)?;
+            let taken = taken.map(|taken| SnapshotRequest::Taken { keys: taken.keys, bytes: taken.bytes });
+            Ok(taken.unwrap_or(SnapshotRequest::NotNeeded))
+        })
     }
 
     fn delete_stream<'a>(&'a self, stream: &'a str) -> BackendFuture<'a, bool> {

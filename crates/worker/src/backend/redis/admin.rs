@@ -7,8 +7,9 @@ use redis::{Cmd, Value};
 
 use super::super::policy::{Policy, PolicyField};
 use super::super::{
-    Admin, BackendFuture, Consumer, ConsumerInfo, Entry, Error, ErrorKind, GroupInfo, GroupMissed,
-    PendingFilter, PendingRow, PendingSummary, Range, ServerInfo, Start, StreamId,
+    Admin, BackendFuture, ClientInfo, Consumer, ConsumerInfo, Entry, Error, ErrorKind, GroupInfo,
+    GroupMissed, PendingFilter, PendingRow, PendingSummary, Range, ServerInfo, SlowCommand, SnapshotRequest,
+    Start, StreamId, Trim,
 };
 use super::commands::{self, Id, Ids, command};
 use super::connection::{Link, NoReply};
@@ -122,6 +123,39 @@ impl Admin for Redis {
 
     fn promote_delayed<'a>(&'a self, stream: &'a str, tickets: &'a [StreamId]) -> BackendFuture<'a, u64> {
         self.change_delayed("NOW", stream, tickets)
+    }
+
+    fn trim<'a>(&'a self, stream: &'a str, trim: Trim) -> BackendFuture<'a, u64> {
+        Box::pin(self.trim_now(stream, trim))
+    }
+
+    fn memory_usage<'a>(&'a self, stream: &'a str) -> BackendFuture<'a, Option<u64>> {
+        Box::pin(async move {
+            match self.connection.command(stream, command!("MEMORY", "USAGE", stream)).await? {
+                Value::Nil => Ok(None),
+                bytes => count(bytes).map(Some),
+            }
+        })
+    }
+
+    fn slow_log(&self, count: usize) -> BackendFuture<'_, Vec<SlowCommand>> {
+        Box::pin(self.slowest_commands(count))
+    }
+
+    fn reset_slow_log(&self) -> BackendFuture<'_, ()> {
+        Box::pin(async { self.on_every_node(&command!("SLOWLOG", "RESET")).await.map(drop) })
+    }
+
+    fn clients(&self) -> BackendFuture<'_, Vec<ClientInfo>> {
+        Box::pin(self.connected_clients())
+    }
+
+    fn set_server_setting<'a>(&'a self, name: &'a str, value: &'a str) -> BackendFuture<'a, ()> {
+        Box::pin(async move { self.on_every_node(&command!("CONFIG", "SET", name, value)).await.map(drop) })
+    }
+
+    fn save_snapshot(&self) -> BackendFuture<'_, SnapshotRequest> {
+        Box::pin(async { self.on_every_node(&redis::cmd("BGSAVE")).await.map(|_| SnapshotRequest::Started) })
     }
 
     fn delete_stream<'a>(&'a self, stream: &'a str) -> BackendFuture<'a, bool> {
@@ -293,7 +327,7 @@ impl Admin for Redis {
 }
 
 impl Redis {
-    async fn call_node(&self, node: &Node, command: Cmd) -> Result<Value, Error> {
+    pub(super) async fn call_node(&self, node: &Node, command: Cmd) -> Result<Value, Error> {
         let reply = node.connection.command(&command).await;
         self.connection.explained(&command, reply.map_err(NoReply::into_error))
     }

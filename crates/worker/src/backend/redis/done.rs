@@ -52,19 +52,37 @@ impl Redis {
     ) -> Result<Option<Trim>, Error> {
         match trim {
             Some(limit) if limit.keep_unread && !self.has(Feature::AckedTrims, stream).await? => {
-                let exactness = commands::exactness_sign(limit);
-                let trimmed = match limit.limit {
-                    TrimLimit::Length(length) => {
-                        let length = length.saturating_sub(entries as u64).to_string();
-                        self.trim_by_script(stream, ("MAXLEN", &length, exactness)).await
-                    }
-                    TrimLimit::MinId(id) => {
-                        self.trim_by_script(stream, ("MINID", &id.to_string(), exactness)).await
-                    }
-                };
-                trimmed.map(|_| None)
+                self.trim_acknowledged(stream, entries, limit).await.map(|_| None)
             }
             trim => Ok(trim),
+        }
+    }
+
+    /// Trims a stream. Returns the number of entries removed.
+    pub(super) async fn trim_now(&self, stream: &str, trim: Trim) -> Result<u64, Error> {
+        if trim.keep_unread && !self.has(Feature::AckedTrims, stream).await? {
+            return self.trim_acknowledged(stream, 0, trim).await;
+        }
+        let exactness = commands::exactness_sign(trim);
+        let mut command = match trim.limit {
+            TrimLimit::Length(length) => command!("XTRIM", stream, "MAXLEN", exactness, length),
+            TrimLimit::MinId(id) => command!("XTRIM", stream, "MINID", exactness, Id(id)),
+        };
+        if trim.keep_unread {
+            command.arg("ACKED");
+        }
+        count(self.connection.command(stream, command).await?)
+    }
+
+    /// Trims entries that every group has acknowledged with a script. Leaves room for entries that are added next.
+    async fn trim_acknowledged(&self, stream: &str, entries: usize, trim: Trim) -> Result<u64, Error> {
+        let exactness = commands::exactness_sign(trim);
+        match trim.limit {
+            TrimLimit::Length(length) => {
+                let length = length.saturating_sub(entries as u64).to_string();
+                self.trim_by_script(stream, ("MAXLEN", &length, exactness)).await
+            }
+            TrimLimit::MinId(id) => self.trim_by_script(stream, ("MINID", &id.to_string(), exactness)).await,
         }
     }
 

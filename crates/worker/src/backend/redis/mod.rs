@@ -28,6 +28,7 @@ mod read_many;
 mod reply;
 mod routing;
 mod scripts;
+mod server;
 mod slots;
 mod tls;
 mod work;

@@ -3,6 +3,7 @@
 //! A redirection (MOVED) changes the owner of one slot. The whole map is asked for again if a node cannot be reached or
 //! says that the cluster has changed.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,6 +25,12 @@ const MAP_TIMEOUT: Duration = Duration::from_secs(3);
 pub(super) struct NodeAddress {
     host: String,
     port: u16,
+}
+
+impl fmt::Display for NodeAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.host, self.port)
+    }
 }
 
 /// A node of a cluster, and the connection to it.

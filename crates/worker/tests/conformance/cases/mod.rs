@@ -8,6 +8,7 @@ pub(crate) mod hashes;
 pub(crate) mod idle;
 pub(crate) mod listing;
 pub(crate) mod many;
+pub(crate) mod operating;
 pub(crate) mod policies;
 pub(crate) mod producing;
 pub(crate) mod reading;
@@ -41,6 +42,7 @@ pub(crate) async fn all(backend: &dyn Admin) {
     waiting::all(backend).await;
     policies::all(backend).await;
     delaying::all(backend).await;
+    operating::all(backend).await;
 }
 
 /// Stores data, and disconnects the store during a blocked read.

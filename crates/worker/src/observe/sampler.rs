@@ -1,0 +1,368 @@
+//! The task that looks at a store at intervals, and what it shares with viewers.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use parking_lot::{Mutex, RwLock};
+use tokio::sync::{Notify, watch};
+use tokio_util::sync::CancellationToken;
+
+use super::row::{Look, RowKey};
+use super::tracker::{Tracker, millis};
+use super::viewer::Viewers;
+use crate::backend::{Admin, Error};
+use crate::monitor::{Limits, Monitor, StreamSnapshot};
+
+/// A look takes at most this part of the time: the interval is at least this number times the time of a look.
+const LOOK_SHARE: u32 = 20;
+/// Time between two attempts while the store does not answer.
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The settings of a [`Sampler`].
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct SamplerOptions {
+    /// Time between two looks while somebody looks, if viewers want no other.
+    pub interval: Duration,
+    /// Time between two looks while nobody looks.
+    pub idle_interval: Duration,
+    /// Only streams whose names match this glob pattern.
+    pub pattern: String,
+    /// The limits by which groups are judged.
+    pub limits: Limits,
+}
+
+impl Default for SamplerOptions {
+    fn default() -> SamplerOptions {
+        SamplerOptions {
+            interval: Duration::from_secs(2),
+            idle_interval: Duration::from_secs(10),
+            pattern: "*".to_owned(),
+            limits: Limits::default(),
+        }
+    }
+}
+
+impl SamplerOptions {
+    /// Sets the time between two looks while somebody looks.
+    #[must_use]
+    pub fn interval(mut self, interval: Duration) -> SamplerOptions {
+        self.interval = interval;
+        self
+    }
+
+    /// Sets the time between two looks while nobody looks.
+    #[must_use]
+    pub fn idle_interval(mut self, interval: Duration) -> SamplerOptions {
+        self.idle_interval = interval;
+        self
+    }
+
+    /// Limits the sampler to streams whose names match a glob pattern.
+    #[must_use]
+    pub fn pattern(mut self, pattern: impl Into<String>) -> SamplerOptions {
+        self.pattern = pattern.into();
+        self
+    }
+
+    /// Sets the limits by which groups are judged.
+    #[must_use]
+    pub fn limits(mut self, limits: Limits) -> SamplerOptions {
+        self.limits = limits;
+        self
+    }
+}
+
+/// Looks at a store at intervals, once for all viewers. Clones are handles to the same sampler.
+///
+/// It keeps the last look while the store does not answer, and looks again as soon as the store does. It ends when its last
+/// handle and its last [`Viewer`](super::Viewer) are dropped.
+#[derive(Clone)]
+pub struct Sampler {
+    handle: Arc<Handle>,
+}
+
+/// Ends the task when the last handle is dropped.
+struct Handle {
+    shared: Arc<Shared>,
+    ended: CancellationToken,
+}
+
+struct Shared {
+    admin: Arc<dyn Admin>,
+    options: SamplerOptions,
+    look: RwLock<Arc<Look>>,
+    state: watch::Sender<SamplerState>,
+    viewers: Mutex<Viewers>,
+    /// Wakes the task before the interval is over.
+    wake: Notify,
+}
+
+/// Which look is the latest, and whether the store answers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SamplerState {
+    /// The number of the latest look, counted from 1. 0 before the first one.
+    pub number: u64,
+    /// When it ended, in milliseconds since 1970.
+    pub at_ms: u64,
+    /// How long the store took to answer.
+    pub took: Duration,
+    /// Why there is no newer look. `None` if the store answers.
+    pub trouble: Option<Trouble>,
+}
+
+/// The store does not answer, or refuses to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trouble {
+    /// When the first look failed, in milliseconds since 1970.
+    pub since_ms: u64,
+    /// Why the last one failed.
+    pub error: String,
+}
+
+/// What a sampler does at the moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SamplerStatus {
+    /// The latest look, and whether the store answers.
+    pub state: SamplerState,
+    /// Time between two looks now: what viewers want, but at least 20 times as long as a look takes.
+    pub interval: Duration,
+}
+
+impl fmt::Debug for Sampler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sampler").field("status", &self.status()).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.ended.cancel();
+    }
+}
+
+impl Sampler {
+    /// Starts a task that looks at the store. Must be called in a tokio runtime.
+    pub fn start(admin: Arc<dyn Admin>, options: SamplerOptions) -> Sampler {
+        let shared = Arc::new(Shared {
+            admin,
+            options,
+            look: RwLock::default(),
+            state: watch::Sender::default(),
+            viewers: Mutex::default(),
+            wake: Notify::new(),
+        });
+        let ended = CancellationToken::new();
+        let task = Arc::clone(&shared).run();
+        let until = ended.clone();
+        tokio::spawn(async move { until.run_until_cancelled_owned(task).await });
+        Sampler { handle: Arc::new(Handle { shared, ended }) }
+    }
+
+    /// Returns the latest look. Its number is 0 before the first one.
+    pub fn look(&self) -> Arc<Look> {
+        Arc::clone(&self.handle.shared.look.read())
+    }
+
+    /// Returns the number of the latest look, and whether the store answers.
+    pub fn state(&self) -> SamplerState {
+        self.handle.shared.state.borrow().clone()
+    }
+
+    /// Returns what the sampler does at the moment.
+    pub fn status(&self) -> SamplerStatus {
+        let state = self.state();
+        SamplerStatus { interval: self.handle.shared.interval(state.took), state }
+    }
+
+    /// Returns the store.
+    pub fn admin(&self) -> &Arc<dyn Admin> {
+        &self.handle.shared.admin
+    }
+
+    /// Looks now, for example because somebody has just changed something.
+    pub fn wake(&self) {
+        self.handle.shared.wake.notify_one();
+    }
+
+    /// Returns the rows that viewers show now, each once.
+    pub fn in_view(&self) -> Vec<RowKey> {
+        self.viewers().lock().rows()
+    }
+
+    pub(super) fn viewers(&self) -> &Mutex<Viewers> {
+        &self.handle.shared.viewers
+    }
+
+    /// Returns a receiver of states that has seen none yet.
+    pub(super) fn states(&self) -> watch::Receiver<SamplerState> {
+        let mut states = self.handle.shared.state.subscribe();
+        if states.borrow().number > 0 {
+            states.mark_changed();
+        }
+        states
+    }
+}
+
+impl Shared {
+    async fn run(self: Arc<Self>) {
+        let mut tracker = Tracker::new(self.options.limits.clone());
+        loop {
+            let began = Instant::now();
+            match self.collect().await {
+                Ok(streams) => {
+                    let look = tracker.update(streams, SystemTime::now(), began.elapsed());
+                    self.publish(look);
+                }
+                Err(error) => self.report(&error),
+            }
+            self.pause(began).await;
+        }
+    }
+
+    async fn collect(&self) -> Result<Vec<StreamSnapshot>, Error> {
+        Monitor::new(Arc::clone(&self.admin)).streams(&self.options.pattern).await
+    }
+
+    fn publish(&self, look: Arc<Look>) {
+        let state = SamplerState { number: look.number, at_ms: look.at_ms, took: look.took, trouble: None };
+        *self.look.write() = look;
+        self.state.send_replace(state);
+    }
+
+    fn report(&self, error: &Error) {
+        self.state.send_modify(|state| {
+            let since_ms =
+                state.trouble.as_ref().map_or(millis(SystemTime::now()), |trouble| trouble.since_ms);
+            state.trouble = Some(Trouble { since_ms, error: error.to_string() });
+        });
+    }
+
+    /// Waits until the next look is due, or until somebody wants one.
+    async fn pause(&self, began: Instant) {
+        let took = began.elapsed();
+        let failed = self.state.borrow().trouble.is_some();
+        let interval = if failed { RETRY_INTERVAL } else { self.interval(took) };
+        let left = interval.saturating_sub(began.elapsed());
+        tokio::select! {
+            () = tokio::time::sleep(left) => {}
+            // Even then, looks take only their share of the time.
+            () = self.wake.notified() => {
+                let least = took.saturating_mul(LOOK_SHARE).saturating_sub(began.elapsed());
+                tokio::time::sleep(least.min(left)).await;
+            }
+        }
+    }
+
+    fn interval(&self, took: Duration) -> Duration {
+        let wanted = self.viewers.lock().interval(self.options.interval, Instant::now());
+        wanted.unwrap_or(self.options.idle_interval).max(took.saturating_mul(LOOK_SHARE))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::{Backend, Embedded, Start};
+    use crate::observe::{Eta, Query, Sort};
+    use crate::producer::Producer;
+
+    async fn store() -> Arc<dyn Admin> {
+        let backend: Arc<dyn Admin> = Arc::new(Embedded::in_memory());
+        backend.create_group("orders", "billing", Start::Beginning).await.unwrap();
+        backend.create_group("orders", "audit", Start::Beginning).await.unwrap();
+        Producer::new(backend.clone(), "orders")
+            .send_all((0..5).map(|n| [("n", n.to_string())]))
+            .await
+            .unwrap();
+        Producer::new(backend.clone(), "events").send([("n", "1")]).await.unwrap();
+        backend
+    }
+
+    fn fast() -> SamplerOptions {
+        SamplerOptions::default().interval(Duration::from_millis(10))
+    }
+
+    #[tokio::test]
+    async fn viewers_see_the_latest_look_and_the_next_ones() {
+        let backend = store().await;
+        let sampler = Sampler::start(backend.clone(), fast());
+        let (mut viewer, mut second) = (sampler.subscribe(), sampler.subscribe());
+        let first = viewer.changed().await.number;
+        assert!(first >= 1 && second.changed().await.number >= 1);
+        let look = sampler.look();
+        assert_eq!((look.totals.streams, look.totals.groups, look.totals.lag), (2, 2, 10));
+        let keys: Vec<_> = look.rows.iter().map(|row| (&*row.key.stream, row.key.group.as_deref())).collect();
+        assert_eq!(keys, [("events", None), ("orders", Some("audit")), ("orders", Some("billing"))]);
+        assert_eq!((look.rows_of("orders").len(), look.rows_of("nothing").len()), (2, 0));
+        Producer::new(backend, "orders").send([("n", "6")]).await.unwrap();
+        let key = RowKey::group("orders", "billing");
+        let lag = |look: &Look| look.row(&key).unwrap().group.as_ref().unwrap().snapshot.lag.count;
+        while lag(&sampler.look()) != 6 {
+            viewer.changed().await;
+        }
+        let page = sampler.look().page(&Query { sort: Sort::Lag, count: 1, ..Query::default() }, |_| true);
+        assert_eq!((page.matched, page.rows.len()), (3, 1));
+        let hidden = sampler.look().page(&Query::default(), |stream| stream != "orders");
+        assert_eq!((hidden.matched, sampler.look().totals_of(|stream| stream != "orders").lag), (1, 0));
+        while sampler.look().row(&key).unwrap().group.as_ref().unwrap().eta == Eta::Unknown {
+            viewer.changed().await;
+        }
+    }
+
+    #[tokio::test]
+    async fn the_rows_in_view_are_those_of_all_viewers() {
+        let sampler = Sampler::start(store().await, fast());
+        let (one, two) = (sampler.subscribe(), sampler.subscribe());
+        let key = RowKey::group("orders", "billing");
+        one.show([key.clone()]);
+        two.show([key.clone(), RowKey::group("orders", "audit")]);
+        assert_eq!(sampler.in_view().len(), 2);
+        drop(two);
+        assert_eq!(sampler.in_view(), [key]);
+        one.show([]);
+        assert_eq!(sampler.in_view(), []);
+    }
+
+    #[tokio::test]
+    async fn the_interval_is_that_of_the_most_demanding_viewer() {
+        let sampler = Sampler::start(store().await, SamplerOptions::default());
+        let interval = || sampler.handle.shared.interval(Duration::ZERO);
+        assert_eq!(interval(), Duration::from_secs(10));
+        let (one, two) = (sampler.subscribe(), sampler.subscribe());
+        assert_eq!(interval(), Duration::from_secs(2));
+        one.ask_interval(Duration::from_millis(100));
+        two.ask_interval(Duration::from_secs(60));
+        assert_eq!(interval(), Duration::from_millis(100));
+        drop(one);
+        assert_eq!(interval(), Duration::from_secs(60));
+        drop(two);
+        assert_eq!(interval(), Duration::from_secs(10));
+        sampler.touch();
+        assert_eq!(interval(), Duration::from_secs(2));
+        let slow = sampler.handle.shared.interval(Duration::from_secs(1));
+        assert_eq!(slow, Duration::from_secs(20), "looks take a twentieth of the time at most");
+    }
+
+    #[tokio::test]
+    async fn the_last_look_stays_while_the_store_does_not_answer() {
+        let embedded = Embedded::in_memory();
+        embedded.create_group("orders", "billing", Start::Beginning).await.unwrap();
+        let store = embedded.store().clone();
+        let sampler = Sampler::start(Arc::new(embedded), fast());
+        let mut viewer = sampler.subscribe();
+        while viewer.changed().await.number == 0 {}
+        store.close().unwrap();
+        let trouble = loop {
+            if let Some(trouble) = viewer.changed().await.trouble {
+                break trouble;
+            }
+        };
+        assert!(trouble.since_ms > 0 && !trouble.error.is_empty(), "{trouble:?}");
+        assert_eq!(sampler.look().totals.groups, 1);
+        assert_eq!(viewer.changed().await.trouble.map(|trouble| trouble.since_ms), Some(trouble.since_ms));
+    }
+}
