@@ -16,7 +16,7 @@ use crate::connection::Connection;
 use crate::event_log::EventKind;
 use crate::io_thread::IoThreadHandle;
 use crate::listen::{Listeners, UnixSocket};
-use crate::registry::{Client, ConnectionInfo};
+use crate::registry::{Client, ConnectionInfo, Transport};
 use crate::settings::Id;
 use crate::state::Server;
 use crate::stats::Event;
@@ -122,8 +122,12 @@ impl Acceptor {
     fn start_unix(&self, stream: UnixStream, path: &str) {
         self.server.stats.note(Event::Connection);
         let addr = format!("{path}:0");
-        let info =
-            ConnectionInfo { addr: addr.clone(), laddr: addr, fd: stream.as_raw_fd(), by_unix_socket: true };
+        let info = ConnectionInfo {
+            addr: addr.clone(),
+            laddr: addr,
+            fd: stream.as_raw_fd(),
+            transport: Transport::UnixSocket,
+        };
         let client = match self.register(info) {
             Ok(client) => client,
             Err(error) => return reject(&stream, &error),
@@ -175,11 +179,7 @@ impl Acceptor {
         let Ok(stream) = leave_runtime(stream) else { return server.clients.remove(client.id) };
         let thread = self.thread_for(client.id);
         let connection = Connection::new(Arc::clone(server), Arc::clone(&thread.stats), client);
-        thread.spawn(async move {
-            if let Ok(stream) = join_runtime(stream) {
-                serve(connection, stream).await;
-            }
-        });
+        start_on(thread, connection, stream, join_runtime, serve);
     }
 
     /// Chooses a thread, round robin.
@@ -188,9 +188,24 @@ impl Acceptor {
     }
 }
 
+/// Serves a connection on an I/O thread. `join_runtime` adds the socket to the runtime of that thread.
+pub(crate) fn start_on<S: Send + 'static, T: Send + 'static, F: Future<Output = ()> + Send + 'static>(
+    thread: &IoThreadHandle,
+    connection: Connection,
+    stream: T,
+    join_runtime: fn(T) -> io::Result<S>,
+    serve: fn(Connection, S) -> F,
+) {
+    thread.spawn(async move {
+        if let Ok(stream) = join_runtime(stream) {
+            serve(connection, stream).await;
+        }
+    });
+}
+
 fn tcp_info(stream: &TcpStream, addr: SocketAddr) -> ConnectionInfo {
     let laddr = stream.local_addr().map(|laddr| laddr.to_string()).unwrap_or_default();
-    ConnectionInfo { addr: addr.to_string(), laddr, fd: stream.as_raw_fd(), by_unix_socket: false }
+    ConnectionInfo { addr: addr.to_string(), laddr, fd: stream.as_raw_fd(), transport: Transport::Tcp }
 }
 
 /// Whether only clients of this machine may connect: protected mode is on and clients need no password.

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::registry::{Client, flags};
+use crate::registry::{Client, Transport, flags};
 
 /// Returns the client's line of CLIENT LIST, without a line end.
 pub(crate) fn describe(client: &Client, uptime_ms: u64, last_command: &str) -> String {
@@ -41,7 +41,7 @@ fn flag_letters(client: &Client) -> String {
         ('x', client.queued.load(Ordering::Relaxed) >= 0),
         ('b', client.has(flags::BLOCKED)),
         ('d', client.has(flags::DIRTY_WATCH)),
-        ('U', client.by_unix_socket),
+        ('U', client.transport == Transport::UnixSocket),
         ('e', client.has(flags::NO_EVICT)),
         ('T', client.has(flags::NO_TOUCH)),
     ]

@@ -10,7 +10,7 @@ use crate::acl::{Catalog, Users, normalized_line};
 use crate::blocked::BlockedClient;
 use crate::command::{Batch, CommandContext, CommandSpec, Group, LongReply, Run};
 use crate::dispatch::AfterRequest;
-use crate::registry::ConnectionInfo;
+use crate::registry::{ConnectionInfo, Transport};
 use crate::session::Session;
 use crate::settings::{Id, Settings};
 use crate::state::Server;
@@ -64,7 +64,7 @@ impl CommandRunner {
         let server = Arc::new(Server::new(settings, Vec::new(), None, store, users, COMMANDS.len()));
         let connect = |_| {
             let (addr, laddr) = (String::from("127.0.0.1:1"), String::from("127.0.0.1:2"));
-            let info = ConnectionInfo { addr, laddr, fd: 0, by_unix_socket: false };
+            let info = ConnectionInfo { addr, laddr, fd: 0, transport: Transport::Tcp };
             let client = server.clients.add(info, 0, 16, false).expect("the limit is higher");
             (Session::new(client, &server), None)
         };

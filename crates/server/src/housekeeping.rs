@@ -15,7 +15,7 @@ use crate::event_log::{EventKind, Level};
 use crate::memory;
 use crate::memory_monitor::{Evicted, LOGGED_OUT_BYTES_MAX, MemoryMonitor};
 use crate::persistence::SnapshotPurpose;
-use crate::registry::flags;
+use crate::registry::{Transport, flags};
 use crate::settings::Id;
 use crate::state::Server;
 use crate::stats::Event;
@@ -132,8 +132,8 @@ fn close_logged_out(server: &Server) {
     }
 }
 
-/// Closes clients that have sent nothing for longer than `timeout`, except blocked clients and those about to get
-/// the reply of a blocked command.
+/// Closes clients that have sent nothing for longer than `timeout`, except blocked clients, those about to get
+/// the reply of a blocked command, and connections from within the process.
 fn close_idle(server: &Server) {
     let timeout_ms = server.settings.number(Id::Timeout).unsigned_abs() * 1000;
     if timeout_ms == 0 {
@@ -142,7 +142,8 @@ fn close_idle(server: &Server) {
     let now_ms = server.uptime_ms();
     for client in server.clients.all() {
         let idle_ms = now_ms.saturating_sub(client.active_at_ms.load(Ordering::Relaxed));
-        if idle_ms > timeout_ms && !client.has(flags::BLOCKED) && !client.has_result() {
+        let is_closable = client.transport != Transport::InProcess;
+        if is_closable && idle_ms > timeout_ms && !client.has(flags::BLOCKED) && !client.has_result() {
             server.note_event(EventKind::IdleClient, &client.addr, None, "");
             client.kill();
         }

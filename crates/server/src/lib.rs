@@ -9,6 +9,7 @@
 //!
 //! ```text
 //! server                            starts and stops everything
+//! in_process                        connections from within the process, as a given user
 //! accept                            new connections; assigns each to a thread
 //! connection                        bytes in, requests, bytes out
 //! dispatch                          the steps every request goes through
@@ -51,6 +52,7 @@ mod exec;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 mod housekeeping;
+mod in_process;
 mod io_thread;
 mod listen;
 pub mod memory;
@@ -72,6 +74,7 @@ mod tls;
 mod turns;
 mod version;
 
+pub use in_process::{InProcess, Login};
 pub use listen::ListenError;
 pub use server::{Running, StartError};
 pub use settings::Settings;

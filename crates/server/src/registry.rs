@@ -43,8 +43,8 @@ pub(crate) struct Client {
     pub(crate) laddr: String,
     /// The file descriptor of its socket, for CLIENT LIST.
     pub(crate) fd: i32,
-    /// Whether it connected to the Unix socket.
-    pub(crate) by_unix_socket: bool,
+    /// How it connected.
+    pub(crate) transport: Transport,
     /// When it connected, in milliseconds of the server's uptime.
     pub(crate) connected_at_ms: u64,
     /// When it last sent something, in milliseconds of the server's uptime.
@@ -143,10 +143,27 @@ pub(crate) struct ConnectionInfo {
     pub(crate) addr: String,
     pub(crate) laddr: String,
     pub(crate) fd: i32,
-    pub(crate) by_unix_socket: bool,
+    pub(crate) transport: Transport,
+}
+
+/// How a client connected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Transport {
+    /// Over TCP, with or without TLS.
+    Tcp,
+    /// To the Unix socket.
+    UnixSocket,
+    /// From within the process (see the module `in_process`).
+    InProcess,
 }
 
 impl Registry {
+    /// Returns the number of clients that connected from within the process.
+    pub(crate) fn in_process_count(&self) -> usize {
+        let clients = self.clients.read();
+        clients.values().filter(|client| client.transport == Transport::InProcess).count()
+    }
+
     /// Registers a client. Returns `None` if `max` clients are connected.
     pub(crate) fn add(
         &self,
@@ -274,7 +291,7 @@ impl Client {
             addr: info.addr,
             laddr: info.laddr,
             fd: info.fd,
-            by_unix_socket: info.by_unix_socket,
+            transport: info.transport,
             connected_at_ms: uptime_ms,
             active_at_ms: AtomicU64::new(uptime_ms),
             labels: Mutex::default(),
@@ -471,7 +488,7 @@ impl Client {
     /// Returns whether it runs on this machine: it connected to the Unix socket or from a loopback address.
     pub(crate) fn is_local(&self) -> bool {
         let is_loopback = |addr: SocketAddr| addr.ip().to_canonical().is_loopback();
-        self.by_unix_socket || self.addr.parse().is_ok_and(is_loopback)
+        self.transport == Transport::UnixSocket || self.addr.parse().is_ok_and(is_loopback)
     }
 
     pub(crate) fn is_killed(&self) -> bool {
@@ -488,7 +505,7 @@ mod tests {
             addr: "1.2.3.4:5".into(),
             laddr: "127.0.0.1:6379".into(),
             fd: 9,
-            by_unix_socket: false,
+            transport: Transport::Tcp,
         }
     }
 
@@ -556,17 +573,18 @@ mod tests {
 
     #[test]
     fn clients_of_the_unix_socket_and_of_loopback_addresses_are_local() {
-        let is_local = |addr: &str, by_unix_socket| {
-            let info = ConnectionInfo { addr: addr.into(), by_unix_socket, ..info() };
+        let is_local = |addr: &str, transport| {
+            let info = ConnectionInfo { addr: addr.into(), transport, ..info() };
             Registry::default().add(info, 0, 1, false).unwrap().is_local()
         };
         for addr in ["127.0.0.1:5", "127.9.9.9:5", "[::1]:5", "[::ffff:127.0.0.1]:5"] {
-            assert!(is_local(addr, false), "{addr}");
+            assert!(is_local(addr, Transport::Tcp), "{addr}");
         }
         for addr in ["1.2.3.4:5", "[2001:db8::1]:5", "[::ffff:1.2.3.4]:5", "/tmp/127.0.0.1:0", ""] {
-            assert!(!is_local(addr, false), "{addr}");
+            assert!(!is_local(addr, Transport::Tcp), "{addr}");
         }
-        assert!(is_local("/run/millstream.sock:0", true));
+        assert!(!is_local("dashboard:0", Transport::InProcess));
+        assert!(is_local("/run/millstream.sock:0", Transport::UnixSocket));
     }
 
     #[test]

@@ -16,6 +16,7 @@ use crate::acl::Users;
 use crate::descriptors;
 use crate::event_log::{EventLog, Level};
 use crate::housekeeping;
+use crate::in_process::InProcess;
 use crate::io_thread::IoThread;
 use crate::listen::{ListenError, Listeners, addresses};
 use crate::memory;
@@ -155,6 +156,12 @@ impl Running {
     /// [`Shutdown::begin`](crate::Shutdown::begin) on [`Server::shutdown`].
     pub fn server(&self) -> &Arc<Server> {
         &self.server
+    }
+
+    /// Returns what opens connections to this server from within the process. They are served until the server stops.
+    pub fn in_process(&self) -> InProcess {
+        let threads = self.threads.iter().map(IoThread::handle).collect();
+        InProcess::new(Arc::clone(&self.server), threads)
     }
 
     /// Calls this function at SIGHUP, and changes the settings that have changed since it was last called, or since the

@@ -22,7 +22,7 @@ pub(crate) use catalog::{Catalog, CatalogCommand};
 pub(crate) use log::{AclLog, DenialContext, DenialReason, LogEntry, NewDenial};
 #[cfg(any(test, fuzzing))]
 pub(crate) use rules::normalized_line;
-pub(crate) use rules::{RulesError, to_hex};
+pub(crate) use rules::{PasswordHash, RulesError, hash, to_hex};
 pub(crate) use selector::{Denial, KeyAccess, RequiredKey, Selector};
 pub(crate) use user::User;
 pub(crate) use users::{AclFileError, DEFAULT_USER, SetUserError, Users};

@@ -8,7 +8,7 @@ use super::catalog::Catalog;
 use super::selector::{Denial, RequiredKey, Selector, has_spaces, joined};
 
 /// The SHA-256 hash of a password.
-type PasswordHash = [u8; 32];
+pub(crate) type PasswordHash = [u8; 32];
 
 /// What a user may do, and how it authenticates.
 #[derive(Clone, PartialEq, Eq)]
@@ -108,8 +108,12 @@ impl Rules {
     /// Whether a client can log in as this user with this password. The time this takes does not depend on which password
     /// is right, or on how many of its bytes are.
     pub(super) fn accept(&self, password: &[u8]) -> bool {
-        let given = hash(password);
-        let is_known = self.passwords.iter().fold(false, |found, known| found | are_equal(known, &given));
+        self.accept_hash(&hash(password))
+    }
+
+    /// Like [`accept`](Self::accept), with the hash of the password.
+    pub(super) fn accept_hash(&self, given: &PasswordHash) -> bool {
+        let is_known = self.passwords.iter().fold(false, |found, known| found | are_equal(known, given));
         self.is_on & (self.no_password | is_known)
     }
 
@@ -292,7 +296,7 @@ fn merge_parentheses(args: &[&[u8]]) -> Result<Vec<Vec<u8>>, RulesError> {
     }
 }
 
-fn hash(password: &[u8]) -> PasswordHash {
+pub(crate) fn hash(password: &[u8]) -> PasswordHash {
     digest(&SHA256, password).as_ref().try_into().expect("SHA-256 has 32 bytes")
 }
 

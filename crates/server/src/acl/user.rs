@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::RwLock;
 
-use super::rules::{Rules, line_of};
+use super::rules::{PasswordHash, Rules, line_of};
 use super::selector::{Denial, RequiredKey};
 
 /// A user. Its connections see a change of its rules with their next command.
@@ -44,6 +44,11 @@ impl User {
 
     pub(crate) fn rules(&self) -> Arc<Rules> {
         Arc::clone(&self.rules.read())
+    }
+
+    /// Whether a client could log in as it now with the password that has this hash.
+    pub(crate) fn accepts(&self, password: &PasswordHash) -> bool {
+        !self.is_removed() && self.rules.read().accept_hash(password)
     }
 
     /// Returns its line in ACL LIST and in the ACL file.

@@ -17,6 +17,9 @@ use super::user::User;
 /// The user of a connection that has not authenticated. It always exists.
 pub(crate) const DEFAULT_USER: &[u8] = b"default";
 
+/// The name of the user of the server's own connections. A user of this name in the ACL is another one.
+const INTERNAL_USER: &[u8] = b"(internal)";
+
 /// Maximum number of invalid lines of an ACL file that an error names.
 const NAMED_ERRORS_MAX: usize = 10;
 
@@ -27,6 +30,8 @@ pub(crate) struct Users {
     default_user: Arc<User>,
     /// The user of sessions that have yet to authenticate. It is in no list and may do nothing.
     unauthenticated_user: Arc<User>,
+    /// The user of the server's own connections. It is in no list and may do everything.
+    internal_user: Arc<User>,
     file: Option<PathBuf>,
     /// Locked while the file is written.
     saving: Mutex<()>,
@@ -83,6 +88,7 @@ impl Users {
         let users = Users {
             users: RwLock::new(BTreeMap::from([(DEFAULT_USER.into(), Arc::clone(&default_user))])),
             unauthenticated_user: Arc::new(User::new(DEFAULT_USER, Rules::of_new_user(&catalog))),
+            internal_user: Arc::new(User::new(INTERNAL_USER, Rules::of_default_user(&catalog))),
             default_user,
             file: (!aclfile.is_empty()).then(|| PathBuf::from(aclfile)),
             saving: Mutex::new(()),
@@ -105,6 +111,11 @@ impl Users {
     /// Returns the user of a session that has yet to authenticate. It may do nothing.
     pub(crate) fn unauthenticated_user(&self) -> &Arc<User> {
         &self.unauthenticated_user
+    }
+
+    /// Returns the user of the server's own connections. No client can log in as it: it is in no list.
+    pub(crate) fn internal_user(&self) -> &Arc<User> {
+        &self.internal_user
     }
 
     /// Whether clients must log in before they can run commands.

@@ -30,6 +30,7 @@ use std::task::{Context, Poll, ready};
 use millstream_protocol::resp::{Decoder, Limits, PLAIN_ARGS_MAX, ProtocolError, RequestArgs, Writer};
 use tokio::io::{AsyncRead, ReadBuf};
 
+use crate::acl::User;
 use crate::blocked::BlockedClient;
 use crate::command::{Batch, CommandContext, LongReply};
 use crate::deferred_replies;
@@ -109,6 +110,11 @@ impl Connection {
             awaited_position: None,
             turn_bytes: 0,
         }
+    }
+
+    /// Logs the client in as this user. Returns false if the user was removed.
+    pub(crate) fn log_in(&mut self, user: Arc<User>) -> bool {
+        self.session.log_in(user)
     }
 
     /// Serves the client until it disconnects or the server closes the connection.
@@ -455,7 +461,7 @@ fn limits(server: &Server, authenticated: bool) -> Limits {
 mod tests {
     use super::*;
     use crate::Settings;
-    use crate::registry::ConnectionInfo;
+    use crate::registry::{ConnectionInfo, Transport};
     use crate::settings::Setting;
 
     /// Starts a server in memory, and a connection that is not served.
@@ -466,7 +472,7 @@ mod tests {
         }
         let running = Server::start(settings).unwrap();
         let server = Arc::clone(running.server());
-        let info = ConnectionInfo { addr: "".into(), laddr: "".into(), fd: 0, by_unix_socket: false };
+        let info = ConnectionInfo { addr: "".into(), laddr: "".into(), fd: 0, transport: Transport::Tcp };
         let client = server.clients.add(info, 0, 1, server.requires_login()).unwrap();
         let stats = Arc::clone(server.stats.of_thread(0));
         let connection = Connection::new(Arc::clone(&server), stats, client);

@@ -8,7 +8,7 @@ use millstream_store::{FolderOptions, Store, StoreOptions};
 
 use super::Connection;
 use crate::acl::Users;
-use crate::registry::ConnectionInfo;
+use crate::registry::{ConnectionInfo, Transport};
 use crate::settings::Settings;
 use crate::state::Server;
 use crate::table::{COMMANDS, catalog};
@@ -28,7 +28,7 @@ fn with_limit(name: &str, test: impl FnOnce(&mut dyn FnMut(&[&[&str]]) -> String
     let store = Arc::new(Store::open(&dir, StoreOptions::default(), folder).unwrap().0);
     let users = Users::open(catalog(), "", "").unwrap();
     let server = Arc::new(Server::new(Settings::new(), Vec::new(), None, store, users, COMMANDS.len()));
-    let info = ConnectionInfo { addr: "".into(), laddr: "".into(), fd: 0, by_unix_socket: false };
+    let info = ConnectionInfo { addr: "".into(), laddr: "".into(), fd: 0, transport: Transport::Tcp };
     let client = server.clients.add(info, 0, 1, false).unwrap();
     let stats = Arc::clone(server.stats.of_thread(0));
     let mut connection = Connection::new(Arc::clone(&server), stats, client);
