@@ -3,31 +3,31 @@
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use redis::aio::{ConnectionLike, MultiplexedConnection};
-use redis::{AsyncConnectionConfig, Client, Cmd, ConnectionInfo, RedisError, Value, cmd};
+use redis::{AsyncConnectionConfig, Cmd, RedisError, Value, cmd};
 use tokio::time::timeout;
 
 use super::super::Error;
 use super::connection::{CONNECT_TIMEOUT, Connection, Link, NoReply, REPLY_TIMEOUT};
+use super::dial::{OpenConnection, Target};
 use super::nodes::{NodeAddress, Nodes};
 use super::routing::{Refusal, Route, no_owner};
 
 /// A pool of connections for blocking calls.
 pub(super) struct BlockingConnections {
-    /// The parameters of connections to the only server.
-    info: ConnectionInfo,
+    /// The only server.
+    server: Target,
     config: AsyncConnectionConfig,
     /// Unused connections, by node. The node is `None` if there is only one server.
-    idle: Mutex<Vec<(Option<NodeAddress>, MultiplexedConnection)>>,
+    idle: Mutex<Vec<(Option<NodeAddress>, OpenConnection)>>,
 }
 
 impl BlockingConnections {
-    pub(super) fn new(info: ConnectionInfo) -> BlockingConnections {
+    pub(super) fn new(server: Target) -> BlockingConnections {
         // `call_server` sets the timeout: it depends on how long the call blocks.
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(CONNECT_TIMEOUT))
             .set_response_timeout(None);
-        BlockingConnections { info, config, idle: Mutex::default() }
+        BlockingConnections { server, config, idle: Mutex::default() }
     }
 
     /// Sends a command that blocks for at most `block`. If the reply is late, the server counts as unreachable.
@@ -44,7 +44,7 @@ impl BlockingConnections {
                 shared.explained(command, reply)
             }
             Link::Server(_) => {
-                let reply = self.call_server(None, &self.info, command, block, false).await;
+                let reply = self.call_server(None, &self.server, command, block, false).await;
                 shared.explained(command, reply.map_err(NoReply::into_error))
             }
         }
@@ -66,8 +66,8 @@ impl BlockingConnections {
                 }
                 return Err(no_owner(key));
             };
-            let (address, info) = (Some(&node.address), nodes.info(&node.address));
-            let error = match self.call_server(address, &info, command, block, asking).await {
+            let (address, target) = (Some(&node.address), nodes.target(&node.address)?);
+            let error = match self.call_server(address, &target, command, block, asking).await {
                 Ok(Value::ServerError(error)) => error,
                 Ok(reply) => return Ok(reply),
                 Err(NoReply::NotSent(error)) if error.is_io_error() => {
@@ -93,19 +93,17 @@ impl BlockingConnections {
     async fn call_server(
         &self,
         node: Option<&NodeAddress>,
-        info: &ConnectionInfo,
+        target: &Target,
         command: &Cmd,
         block: Duration,
         asking: bool,
     ) -> Result<Value, NoReply> {
-        let mut connection = self.connection(node, info).await.map_err(NoReply::NotSent)?;
+        let mut connection = self.connection(node, target).await.map_err(NoReply::NotSent)?;
         let reply = async {
-            if asking
-                && let Value::ServerError(denied) = connection.req_packed_command(&cmd("ASKING")).await?
-            {
+            if asking && let Value::ServerError(denied) = connection.command(&cmd("ASKING")).await? {
                 return Ok(Value::ServerError(denied));
             }
-            connection.req_packed_command(command).await
+            connection.command(command).await
         };
         let limit = block.saturating_add(REPLY_TIMEOUT);
         let reply = timeout(limit, reply).await.unwrap_or_else(|_| {
@@ -128,8 +126,8 @@ impl BlockingConnections {
     async fn connection(
         &self,
         node: Option<&NodeAddress>,
-        info: &ConnectionInfo,
-    ) -> Result<MultiplexedConnection, RedisError> {
+        target: &Target,
+    ) -> Result<OpenConnection, RedisError> {
         let ready = {
             let mut idle = self.idle.lock();
             let found = idle.iter().rposition(|(to, _)| to.as_ref() == node);
@@ -138,6 +136,6 @@ impl BlockingConnections {
         if let Some(ready) = ready {
             return Ok(ready);
         }
-        Client::open(info.clone())?.get_multiplexed_async_connection_with_config(&self.config).await
+        target.connect(&self.config).await
     }
 }

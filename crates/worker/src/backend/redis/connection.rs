@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::RwLock;
-use redis::aio::{ConnectionLike, MultiplexedConnection};
-use redis::{AsyncConnectionConfig, Client, Cmd, Pipeline, RedisError, Value};
+use redis::{AsyncConnectionConfig, Cmd, Pipeline, RedisError, Value};
 use tokio::sync::Mutex;
 
 use super::super::Error;
+use super::dial::{OpenConnection, Target};
 use super::errors::from_redis;
 use super::nodes::Nodes;
 use super::permissions::denied;
@@ -209,7 +209,7 @@ pub(super) fn pipeline_of(commands: Vec<Cmd>) -> Pipeline {
 
 /// A server, and the connection to it that all calls share.
 pub(super) struct ServerConnection {
-    client: Client,
+    target: Target,
     config: AsyncConnectionConfig,
     current: RwLock<CurrentConnection>,
     /// Locked while a task connects, so that only one task does.
@@ -220,26 +220,26 @@ pub(super) struct ServerConnection {
 #[derive(Default)]
 struct CurrentConnection {
     number: u64,
-    connection: Option<MultiplexedConnection>,
+    connection: Option<OpenConnection>,
 }
 
 impl ServerConnection {
-    pub(super) fn new(client: Client) -> ServerConnection {
+    pub(super) fn new(target: Target) -> ServerConnection {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(CONNECT_TIMEOUT))
             .set_response_timeout(Some(REPLY_TIMEOUT));
-        ServerConnection { client, config, current: RwLock::default(), connecting: Mutex::default() }
+        ServerConnection { target, config, current: RwLock::default(), connecting: Mutex::default() }
     }
 
     pub(super) async fn command(&self, command: &Cmd) -> Result<Value, NoReply> {
         let (number, mut connection) = self.connection().await.map_err(NoReply::NotSent)?;
-        let reply = connection.req_packed_command(command).await;
+        let reply = connection.command(command).await;
         reply.map_err(|error| self.no_reply(number, error))
     }
 
     pub(super) async fn pipeline(&self, pipeline: &Pipeline) -> Result<Vec<Value>, NoReply> {
         let (number, mut connection) = self.connection().await.map_err(NoReply::NotSent)?;
-        let replies = connection.req_packed_commands(pipeline, 0, pipeline.len()).await;
+        let replies = connection.pipeline(pipeline).await;
         replies.map_err(|error| self.no_reply(number, error))
     }
 
@@ -248,7 +248,7 @@ impl ServerConnection {
         self.connection().await.map(drop)
     }
 
-    async fn connection(&self) -> Result<(u64, MultiplexedConnection), RedisError> {
+    async fn connection(&self) -> Result<(u64, OpenConnection), RedisError> {
         if let Some(ready) = self.ready() {
             return Ok(ready);
         }
@@ -256,14 +256,14 @@ impl ServerConnection {
         if let Some(ready) = self.ready() {
             return Ok(ready);
         }
-        let connection = self.client.get_multiplexed_async_connection_with_config(&self.config).await?;
+        let connection = self.target.connect(&self.config).await?;
         let mut current = self.current.write();
         current.number += 1;
         current.connection = Some(connection.clone());
         Ok((current.number, connection))
     }
 
-    fn ready(&self) -> Option<(u64, MultiplexedConnection)> {
+    fn ready(&self) -> Option<(u64, OpenConnection)> {
         let current = self.current.read();
         current.connection.clone().map(|connection| (current.number, connection))
     }

@@ -7,6 +7,7 @@
 //!   │         └─ nodes, slots: which node owns which slot
 //!   ├─ done:       deletes what every group has acknowledged
 //!   ├─ blocking:   a separate connection for each blocking call
+//!   ├─ dial:       opens the connections of both: to an address, or over streams that a function opens
 //!   ├─ probe:      which commands the server has; scripts replace the missing ones
 //!   └─ permissions: which commands and keys the user may use
 //! ```
@@ -17,6 +18,7 @@ mod commands;
 mod connection;
 mod dead_letters;
 mod delayed;
+mod dial;
 mod done;
 mod errors;
 mod nodes;
@@ -33,6 +35,8 @@ mod slots;
 mod tls;
 mod work;
 
+use std::io;
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -42,6 +46,7 @@ use redis::{Client, ConnectionAddr, ConnectionInfo, RedisError, TlsCertificates}
 use super::{Error, ErrorKind};
 use blocking::BlockingConnections;
 use connection::{Connection, Link, ServerConnection};
+use dial::Target;
 use errors::from_redis;
 use nodes::Nodes;
 use probe::{Feature, FeatureProbe};
@@ -89,8 +94,22 @@ impl Redis {
     }
 
     async fn connect_to(info: ConnectionInfo, location: String) -> Result<Redis, Error> {
-        let client = Client::open(info.clone()).map_err(from_redis)?;
-        Redis::over(Link::Server(Box::new(ServerConnection::new(client))), info, location).await
+        Redis::connect_to_target(Target::address(info).map_err(from_redis)?, location).await
+    }
+
+    /// Connects to one server over streams that `dial` opens, already authenticated as `user`. `dial` is called for each
+    /// new connection, and must not block. `location` is the name of the store in messages.
+    pub async fn over(
+        dial: impl Fn() -> io::Result<UnixStream> + Send + Sync + 'static,
+        user: &str,
+        location: &str,
+    ) -> Result<Redis, Error> {
+        Redis::connect_to_target(Target::streams(dial, user), location.to_owned()).await
+    }
+
+    async fn connect_to_target(target: Target, location: String) -> Result<Redis, Error> {
+        let link = Link::Server(Box::new(ServerConnection::new(target.clone())));
+        Redis::start(link, target, location).await
     }
 
     /// Connects to a cluster. `urls` names at least one of its nodes, each in the form that [`Redis::connect`] takes.
@@ -106,7 +125,10 @@ impl Redis {
         let nodes = Arc::new(Nodes::new(first.clone(), &infos));
         let location = display_url("+cluster", &infos);
         match nodes.refresh(nodes.version()).await {
-            Ok(()) => Redis::over(Link::Cluster(nodes), first, location).await,
+            Ok(()) => {
+                let target = Target::address(first).map_err(from_redis)?;
+                Redis::start(Link::Cluster(nodes), target, location).await
+            }
             // The first call to a single server explains best what is wrong.
             Err(error) => {
                 let node = Redis::connect_to(first, location).await?;
@@ -115,20 +137,23 @@ impl Redis {
         }
     }
 
-    async fn over(link: Link, info: ConnectionInfo, location: String) -> Result<Redis, Error> {
-        let user = info.redis_settings().username().unwrap_or("default").to_owned();
-        let connection = Connection { link, user };
+    /// Checks the connection. `target` is the server, or the first node of a cluster.
+    async fn start(link: Link, target: Target, location: String) -> Result<Redis, Error> {
+        let connection = Connection { link, user: target.user().to_owned() };
         let mut pinged = connection.command("", redis::cmd("PING")).await;
         // A server that rejects a client certificate says so and closes the connection. If the client is still sending,
         // the message can get lost: try again.
         for _ in 0..TLS_RETRIES {
-            if is_tls(&info) && pinged.as_ref().is_err_and(is_cut_off) {
+            if target.info().is_some_and(is_tls) && pinged.as_ref().is_err_and(is_cut_off) {
                 pinged = connection.command("", redis::cmd("PING")).await;
             }
         }
-        pinged.map_err(|error| with_hint_about_tls(error, &info))?;
+        pinged.map_err(|error| match target.info() {
+            Some(info) => with_hint_about_tls(error, info),
+            None => error,
+        })?;
         tracing::debug!(location, user = connection.user, "connected");
-        let (blocking, probe) = (BlockingConnections::new(info), FeatureProbe::default());
+        let (blocking, probe) = (BlockingConnections::new(target), FeatureProbe::default());
         Ok(Redis { connection, blocking, probe, location })
     }
 

@@ -8,12 +8,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::RwLock;
-use redis::{Client, ConnectionAddr, ConnectionInfo, ErrorKind, RedisError, Value};
+use redis::{ConnectionAddr, ConnectionInfo, ErrorKind, RedisError, Value};
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 
 use super::commands::command;
 use super::connection::{NoReply, ServerConnection};
+use super::dial::Target;
 use super::reply::{SlotRange, slots};
 use super::slots::SLOTS;
 
@@ -187,12 +188,12 @@ impl Nodes {
 
     /// Returns a node. The first call opens the connection.
     fn connect_later(&self, address: &NodeAddress) -> Result<Arc<Node>, RedisError> {
-        let connection = ServerConnection::new(Client::open(self.info(address))?);
+        let connection = ServerConnection::new(self.target(address)?);
         Ok(Arc::new(Node { address: address.clone(), connection }))
     }
 
-    /// Returns the parameters of connections to a node.
-    pub(super) fn info(&self, node: &NodeAddress) -> ConnectionInfo {
+    /// Returns where connections to a node lead to.
+    pub(super) fn target(&self, node: &NodeAddress) -> Result<Target, RedisError> {
         let (host, port) = (node.host.clone(), node.port);
         let address = match self.base.addr() {
             ConnectionAddr::TcpTls { insecure, tls_params, .. } => {
@@ -200,7 +201,7 @@ impl Nodes {
             }
             _ => ConnectionAddr::Tcp(host, port),
         };
-        self.base.clone().set_addr(address)
+        Target::address(self.base.clone().set_addr(address))
     }
 }
 
