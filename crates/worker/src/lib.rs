@@ -58,6 +58,7 @@
 //! * [`shutdown_signal`]: stop a worker on SIGTERM and Ctrl-C.
 //! * [`producer`], [`group_manager`] and [`monitor`]: send messages, manage groups, watch streams and groups.
 //! * [`observe`]: watch a whole store for many viewers at once.
+//! * [`operate`]: what operators' tools need beyond that.
 
 /// Compiles the Rust examples in these pages.
 #[cfg(doctest)]
@@ -87,6 +88,7 @@ pub mod metrics;
 pub mod monitor;
 pub mod names;
 pub mod observe;
+pub mod operate;
 pub mod outcome;
 pub mod producer;
 pub mod redrive;

@@ -5,6 +5,8 @@ use clap::{Args, Subcommand};
 use millstream_worker::backend::ConsumerInfo;
 use millstream_worker::group_manager::GroupManager;
 use millstream_worker::heartbeat::known_workers;
+use millstream_worker::operate::consumers::rows;
+use millstream_worker::operate::shapes;
 use serde_json::json;
 
 use super::confirm::Confirm;
@@ -15,7 +17,6 @@ use super::lookup;
 use super::output::{note, print, print_json, print_line};
 use super::safe_text::printable;
 use super::table::{Table, row};
-use super::to_json;
 use super::value::{age_or_absent, count, counted};
 use super::workers;
 
@@ -80,14 +81,14 @@ async fn list(common: &CommonOptions, GroupArgs { stream, group }: &GroupArgs) -
     let consumers = backend.consumers(stream, group).await?;
     let workers = known_workers(&*backend, stream, group).await?;
     if common.json {
-        return print_json(&to_json::consumers(&consumers, &workers));
+        return print_json(&shapes::consumers(&consumers, &workers));
     }
-    let rows = workers::rows(&consumers, &workers);
+    let rows = rows(&consumers, &workers);
     if rows.is_empty() {
         note(&format!("group {} of stream {} has no consumers", printable(group), printable(stream)));
     }
     let rows = rows.iter().map(|row| {
-        let [host, pid, busy, heartbeat, state] = row.worker_cells();
+        let [host, pid, busy, heartbeat, state] = workers::worker_cells(row);
         row![
             row.name,
             count(row.consumer.map_or(0, |consumer| consumer.pending)),

@@ -5,8 +5,9 @@ use std::time::Duration;
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
 use millstream_worker::Admin;
-use millstream_worker::backend::{Entry, StreamId};
-use serde_json::{Value, json};
+use millstream_worker::backend::StreamId;
+use millstream_worker::operate::shapes;
+use serde_json::json;
 
 use super::confirm::Confirm;
 use super::connection::CommonOptions;
@@ -17,7 +18,7 @@ use super::safe_text::printable;
 use super::shell::suggest;
 use super::table::{Table, row};
 use super::time::{format_time, now_ms, parse_id};
-use super::value::{age, clipped, counted, fields_json, fields_line};
+use super::value::{age, clipped, counted, fields_line};
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -138,7 +139,7 @@ async fn list_delayed(common: &CommonOptions, list: &DelayedListArgs) -> Result<
         found.extend(page);
     }
     if common.json {
-        return print_json(&found.iter().map(delayed_json).collect());
+        return print_json(&found.iter().map(shapes::delayed).collect());
     }
     if found.is_empty() {
         note(&format!("stream {} has no delayed messages", printable(&list.stream)));
@@ -154,15 +155,6 @@ async fn list_delayed(common: &CommonOptions, list: &DelayedListArgs) -> Result<
         ]
     });
     print(Table::new(&["TICKET", "DUE", ">IN", "FIELDS"], rows))
-}
-
-fn delayed_json(entry: &Entry) -> Value {
-    json!({
-        "ticket": entry.id.to_string(),
-        "due_ms": entry.id.ms,
-        "due": format_time(entry.id.ms),
-        "fields": fields_json(&entry.fields),
-    })
 }
 
 async fn change(common: &CommonOptions, args: &TicketArgs, change: Change) -> Result<(), Failure> {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use millstream_worker::monitor::{GroupSnapshot, Limits, Monitor};
+use millstream_worker::operate::shapes;
 use serde_json::{Value, json};
 
 use super::connection::CommonOptions;
@@ -18,7 +19,6 @@ use super::safe_text::printable;
 use super::shell::suggest;
 use super::table::{Cell, Table, row};
 use super::time::parse_duration;
-use super::to_json;
 use super::value::{age, age_or_absent, count, format_lag, format_missed};
 
 const EXAMPLES: &str = "\
@@ -57,10 +57,10 @@ impl LagCommand {
         let problems: Vec<Option<String>> = groups.iter().map(|group| self.problem(group)).collect();
         if self.common.json {
             let json = |(group, problem): (&GroupSnapshot, &Option<String>)| {
-                let mut json = to_json::group(group);
+                let mut json = shapes::group(group);
                 json["ok"] = json!(problem.is_none());
                 json["problem"] = json!(problem);
-                json["verdict"] = to_json::verdict(&group.verdict(&Limits::default()));
+                json["verdict"] = shapes::verdict(&group.verdict(&Limits::default()));
                 json
             };
             print_json(&groups.iter().zip(&problems).map(json).collect::<Value>())?;

@@ -29,7 +29,6 @@ pub(crate) mod stream;
 mod table;
 pub(crate) mod tail;
 pub(crate) mod time;
-pub(crate) mod to_json;
 pub(crate) mod value;
 pub(crate) mod workers;
 

@@ -6,8 +6,8 @@ use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use millstream_worker::Admin;
 use millstream_worker::backend::policy::{Backoff, Policy, PolicyField, PolicyValue};
-use millstream_worker::backend::{Capability, PolicyInfo, Range, StreamId};
-use serde_json::{Value, json};
+use millstream_worker::backend::{Capability, Range, StreamId};
+use millstream_worker::operate::shapes;
 
 use super::confirm::Confirm;
 use super::connection::CommonOptions;
@@ -329,7 +329,7 @@ async fn show(
         )));
     };
     if common.json {
-        return print_json(&to_json(stream, group, &info));
+        return print_json(&shapes::policy(stream, group, &info));
     }
     let mut properties = Properties::default();
     properties.push("stream", stream);
@@ -399,45 +399,6 @@ fn format_ms(ms: u64) -> String {
         Some((unit, unit_ms)) => format!("{}{unit}", ms / unit_ms),
         None if ms == 0 => "0s".to_owned(),
         None => format!("{ms}ms"),
-    }
-}
-
-fn to_json(stream: &str, group: Option<&str>, info: &PolicyInfo) -> Value {
-    let mut json = json!({ "stream": stream });
-    if let Some(group) = group {
-        json["group"] = json!(group);
-        json["own"] = info.own.iter().map(|field| json!(json_name(*field))).collect();
-    }
-    for field in PolicyField::ALL.into_iter().filter(|field| group.is_none() || !field.is_of_stream()) {
-        json[json_name(field)] = match info.in_force.get(field) {
-            None => Value::Null,
-            Some(PolicyValue::Number(number)) => json!(number),
-            Some(PolicyValue::Backoff(backoff)) => json!([backoff.first_ms, backoff.longest_ms]),
-            Some(PolicyValue::Key(key)) => json!(String::from_utf8_lossy(key)),
-        };
-    }
-    for (name, number) in &info.counters {
-        json[name.replace('-', "_")] = json!(number);
-    }
-    if group.is_some() {
-        json["dlq_error"] = json!(info.dead_letter_error);
-    }
-    json
-}
-
-/// Returns the name of a field in JSON. Times are in milliseconds.
-fn json_name(field: PolicyField) -> &'static str {
-    match field {
-        PolicyField::Lease => "lease_ms",
-        PolicyField::MaxDeliver => "max_deliveries",
-        PolicyField::DeadLetters => "dead_letters",
-        PolicyField::Backoff => "backoff_ms",
-        PolicyField::MaxPending => "max_pending",
-        PolicyField::ConsumerTtl => "consumer_ttl_ms",
-        PolicyField::MaxAge => "max_age_ms",
-        PolicyField::MaxLength => "max_length",
-        PolicyField::MaxBytes => "max_bytes",
-        PolicyField::AckedAge => "acked_age_ms",
     }
 }
 

@@ -5,25 +5,14 @@
 
 use std::fmt::Write;
 
-/// Converts text to one line that is safe on a terminal: escapes control characters, characters that change the
-/// direction of text, and bytes that are not UTF-8.
-pub(crate) fn printable(text: impl AsRef<[u8]>) -> String {
-    let text = text.as_ref();
-    let mut shown = String::with_capacity(text.len());
-    for chunk in text.utf8_chunks() {
-        chunk.valid().chars().for_each(|c| push_safe(&mut shown, c));
-        for byte in chunk.invalid() {
-            write!(shown, "\\x{byte:02x}").expect("writing to a string cannot fail");
-        }
-    }
-    shown
-}
+pub(crate) use millstream_worker::operate::wording::printable;
+use millstream_worker::operate::wording::{is_unsafe, push_printable};
 
 /// Like [`printable`], but keeps newlines and tabs: for messages of several lines.
 pub(crate) fn printable_lines(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
-        if matches!(c, '\n' | '\t') { shown.push(c) } else { push_safe(&mut shown, c) }
+        if matches!(c, '\n' | '\t') { shown.push(c) } else { push_printable(&mut shown, c) }
     }
     shown
 }
@@ -38,7 +27,7 @@ pub(crate) fn printable_styled(text: &str) -> String {
         let style = style_bytes(rest).unwrap_or(0);
         shown.push_str(&rest[..style]);
         if style == 0 {
-            push_safe(&mut shown, '\u{1b}');
+            push_printable(&mut shown, '\u{1b}');
         }
         rest = &rest[style.max(1)..];
     }
@@ -67,33 +56,9 @@ pub(crate) fn safe_json(json: &str) -> String {
     shown
 }
 
-fn push_safe(shown: &mut String, c: char) {
-    if is_unsafe(c) { shown.extend(c.escape_default()) } else { shown.push(c) }
-}
-
-/// Whether a character can change a terminal, or how the rest of a line reads.
-fn is_unsafe(c: char) -> bool {
-    let changes_direction =
-        matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    let ends_line = matches!(c, '\u{2028}' | '\u{2029}');
-    c.is_control() || changes_direction || ends_line
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn control_characters_and_other_bytes_are_escaped() {
-        assert_eq!(printable("a\u{1b}[2J\né"), "a\\u{1b}[2J\\né");
-        assert_eq!(printable(b"\xff\x00z"), "\\xff\\u{0}z");
-        assert_eq!(printable("\u{9b}2J\u{7f}\r\u{7}"), "\\u{9b}2J\\u{7f}\\r\\u{7}");
-        assert_eq!(
-            printable("\u{202e}gpj\u{2069}\u{200f}\u{2028}"),
-            "\\u{202e}gpj\\u{2069}\\u{200f}\\u{2028}"
-        );
-        assert_eq!(printable("日本 שלום 😀"), "日本 שלום 😀");
-    }
 
     #[test]
     fn messages_keep_their_lines_and_styled_text_its_styles() {

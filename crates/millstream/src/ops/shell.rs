@@ -2,7 +2,19 @@
 //!
 //! The names in them come from a store: anybody who can add to it chose them.
 
+use millstream_worker::operate::command::Command;
+
 use super::safe_text::printable;
+
+/// Returns a command as a line for a shell.
+pub(crate) fn line(command: &Command) -> String {
+    let names: Vec<&str> = command.names.iter().map(String::as_str).collect();
+    let options = command.options.iter().map(|(name, value)| match value {
+        Some(value) => option(name, value),
+        None => (*name).to_owned(),
+    });
+    suggest(command.subcommand, &names, &options.collect::<Vec<_>>().join(" "))
+}
 
 /// Returns a command: `millstream`, the subcommand, the names quoted, and the options.
 ///
@@ -53,7 +65,7 @@ fn quoted_char(c: char) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::process::Command;
+    use std::process;
 
     use super::*;
 
@@ -89,7 +101,7 @@ mod tests {
         ];
         for text in words {
             let script = format!("printf %s {}", word(text));
-            let output = Command::new("bash").args(["-c", &script]).output().expect("run bash");
+            let output = process::Command::new("bash").args(["-c", &script]).output().expect("run bash");
             assert_eq!(String::from_utf8_lossy(&output.stdout), text, "{script}");
         }
     }
@@ -108,5 +120,7 @@ mod tests {
         assert_eq!(suggest("dlq ls", &["orders"], ""), "millstream dlq ls orders");
         assert_eq!(option("--heir", "a b"), "--heir 'a b'");
         assert_eq!(option("--heir", "-a"), "--heir=-a");
+        let command = Command::new("consumer rm", &["orders", "a b"]).option("--heir", "-c").flag("--yes");
+        assert_eq!(line(&command), "millstream consumer rm orders 'a b' --heir=-c --yes");
     }
 }

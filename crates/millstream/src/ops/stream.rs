@@ -4,6 +4,7 @@ use clap::Subcommand;
 use clap::builder::NonEmptyStringValueParser;
 use millstream_worker::backend::StreamId;
 use millstream_worker::monitor::{Monitor, StreamSnapshot};
+use millstream_worker::operate::shapes;
 use serde_json::{Value, json};
 
 use super::connection::CommonOptions;
@@ -14,7 +15,6 @@ use super::policy;
 use super::safe_text::printable;
 use super::table::{Properties, Table, row};
 use super::time::format_time;
-use super::to_json;
 use super::value::{ABSENT, age_of, age_or_absent, count, format_lag};
 
 pub(crate) const EXAMPLES: &str = "\
@@ -67,7 +67,7 @@ async fn list(common: &CommonOptions, pattern: &str) -> Result<(), Failure> {
     let backend = common.connect().await?;
     let streams = lookup::streams(&*backend, pattern).await?;
     if common.json {
-        return print_json(&streams.iter().map(|(name, info)| to_json::stream(name, info)).collect());
+        return print_json(&streams.iter().map(|(name, info)| shapes::stream(name, info)).collect());
     }
     if streams.is_empty() {
         note(&format!("no streams match {} in {}", printable(pattern), backend.location()));
@@ -92,9 +92,9 @@ async fn describe(common: &CommonOptions, name: &str) -> Result<(), Failure> {
         return Err(Failure::NotFound(format!("stream {} was deleted a moment ago", printable(name))));
     };
     if common.json {
-        let mut json = to_json::stream(name, &found.info);
+        let mut json = shapes::stream(name, &found.info);
         json["dead_letters"] = json!(found.dead_letters_length);
-        json["group_list"] = found.groups.iter().map(to_json::group).collect::<Value>();
+        json["group_list"] = found.groups.iter().map(shapes::group).collect::<Value>();
         return print_json(&json);
     }
     print(properties(&found))?;

@@ -3,6 +3,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use millstream_worker::backend::StreamId;
+pub(crate) use millstream_worker::operate::wording::format_time;
 
 /// Parses a duration such as `500ms`, `30s`, `5m`, `2h`, `7d` or `1h30m`.
 pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
@@ -91,26 +92,6 @@ fn days_since_epoch(year: i64, month: i64, day: i64) -> i64 {
 
 /// Days from 1 March of the year 0 to the beginning of 1970.
 const DAYS_BEFORE_EPOCH: i64 = 719_468;
-
-/// Formats milliseconds since 1970 as `2026-11-15T10:30:00.123Z`.
-pub(crate) fn format_time(ms: u64) -> String {
-    let (days, of_day) = (ms / 86_400_000, ms % 86_400_000);
-    let (year, month, day) = date_of(days);
-    let (hours, minutes, seconds) = (of_day / 3_600_000, of_day / 60_000 % 60, of_day / 1000 % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hours:02}:{minutes:02}:{seconds:02}.{:03}Z", ms % 1000)
-}
-
-/// Returns the year, month and day of a number of days since 1970.
-fn date_of(days: u64) -> (u64, u64, u64) {
-    let days = days + DAYS_BEFORE_EPOCH.unsigned_abs();
-    let (era, day) = (days / 146_097, days % 146_097);
-    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
-    let day_of_year = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month + 2) / 5 + 1;
-    let (year, month) = (era * 400 + year, if month < 10 { month + 3 } else { month - 9 });
-    (if month <= 2 { year + 1 } else { year }, month, day)
-}
 
 /// Returns the current time in milliseconds since 1970.
 pub(crate) fn now_ms() -> u64 {

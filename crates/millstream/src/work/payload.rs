@@ -5,9 +5,8 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 
 use millstream_worker::Message;
+use millstream_worker::operate::fields;
 use serde_json::{Value, json};
-
-use crate::ops::value::fields_json;
 
 /// Maximum size of one variable with its name. Linux limits a single variable to 128 KiB.
 const VARIABLE_BYTES_MAX: usize = 64 * 1024;
@@ -28,7 +27,7 @@ pub(super) fn payload(message: &Message) -> Value {
         "stream": &*message.stream,
         "group": &*message.group,
         "attempt": message.attempt,
-        "fields": fields_json(&message.fields),
+        "fields": fields::object(&message.fields),
     })
 }
 

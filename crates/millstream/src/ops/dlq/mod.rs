@@ -8,10 +8,11 @@ use std::time::SystemTime;
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
 use millstream_worker::Admin;
-use millstream_worker::backend::{Range, StreamId, StreamInfo};
+use millstream_worker::backend::{Range, StreamId};
 use millstream_worker::dead_letter::DeadLetter;
+use millstream_worker::operate::shapes;
 use millstream_worker::redrive::{Filter, count_redrives};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use self::select::{DeadLetterSource, DeadLetterStream, Selection};
 use super::confirm::Confirm;
@@ -22,7 +23,6 @@ use super::output::{note, print, print_json, print_line};
 use super::safe_text::printable;
 use super::table::{Properties, Table, row};
 use super::time::{format_time, parse_id};
-use super::to_json;
 use super::value::{self, ABSENT, age_of, age_or_absent, clipped, count, counted};
 
 /// Number of dead letters that `dlq ls` lists without `--count`.
@@ -151,7 +151,7 @@ impl DlqListArgs {
         .await?;
         count_redrives(&*backend, &mut found).await;
         if common.json {
-            return print_json(&found.iter().map(to_json::dead_letter).collect());
+            return print_json(&found.iter().map(shapes::dead_letter).collect());
         }
         let rows = found.iter().map(|dead_letter| {
             row![
@@ -174,15 +174,9 @@ async fn list_streams(common: &CommonOptions) -> Result<(), Failure> {
     // A dead-letter stream still exists after its last dead letter was removed.
     found.retain(|(_, info)| info.length > 0);
     if common.json {
-        let json = |(name, info): &(String, StreamInfo)| {
-            json!({
-                "dead_letters": name,
-                "length": info.length,
-                "first_entry": info.first_entry.map(|id| id.to_string()),
-                "last_entry": info.last_entry.map(|id| id.to_string()),
-            })
-        };
-        return print_json(&found.iter().map(json).collect::<Value>());
+        return print_json(
+            &found.iter().map(|(name, info)| shapes::dead_letter_stream(name, info)).collect::<Value>(),
+        );
     }
     if found.is_empty() {
         note(&format!("no dead letters in {}", backend.location()));
@@ -208,11 +202,7 @@ async fn show(
     let source = dlq.find(&*backend, stream, &Selection::default()).await?;
     let mut dead_letter = find_dead_letter(&*backend, &source, id).await?;
     count_redrives(&*backend, std::slice::from_mut(&mut dead_letter)).await;
-    if common.json {
-        print_json(&to_json::dead_letter(&dead_letter))
-    } else {
-        print(properties(&dead_letter))
-    }
+    if common.json { print_json(&shapes::dead_letter(&dead_letter)) } else { print(properties(&dead_letter)) }
 }
 
 impl PurgeArgs {
@@ -236,9 +226,7 @@ impl PurgeArgs {
             }
         }
         if common.json {
-            return print_json(&json!({
-                "dead_letters": name, "matched": matched, "deleted": deleted, "dry_run": self.dry_run,
-            }));
+            return print_json(&shapes::purge(&name, matched, deleted, self.dry_run));
         }
         print_line(&match self.dry_run {
             true => format!("would delete {}", dead_letters(matched)),

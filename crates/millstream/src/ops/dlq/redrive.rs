@@ -6,8 +6,9 @@ use std::collections::BTreeSet;
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use millstream_worker::Admin;
+use millstream_worker::operate::shapes;
 use millstream_worker::redrive::{Destination, Progress, Redrive, redrive};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::select::{self, DeadLetterSource, DeadLetterStream, Selection};
 use crate::ops::connection::CommonOptions;
@@ -119,20 +120,7 @@ impl RedriveArgs {
         interrupted_by: Option<&Failure>,
     ) -> Result<(), Failure> {
         if common.json {
-            let mut json = json!({
-                "dead_letters": name,
-                "total": done.total,
-                "matched": done.matched,
-                "redriven": done.redriven,
-                "added": done.added,
-                "gone": done.gone,
-                "payload_gone": done.payload_gone,
-                "no_group": done.no_group,
-                "unknown_group": done.unknown_group,
-                "other_stream": done.other_stream,
-                "foreign": done.foreign,
-                "dry_run": self.dry_run,
-            });
+            let mut json = shapes::redrive_progress(name, done, self.dry_run);
             if let Some(failure) = interrupted_by {
                 json["error"] = Value::from(failure.to_string());
             }

@@ -3,6 +3,7 @@
 use millstream_worker::Admin;
 use millstream_worker::backend::{ConsumerInfo, StreamId};
 use millstream_worker::monitor::{GroupSnapshot, Limits, Monitor};
+use millstream_worker::operate::shapes;
 use serde_json::Value;
 
 use crate::ops::connection::CommonOptions;
@@ -11,7 +12,6 @@ use crate::ops::lookup;
 use crate::ops::output::{health_style, print, print_json};
 use crate::ops::safe_text::printable;
 use crate::ops::table::{Cell, Table};
-use crate::ops::to_json;
 use crate::ops::value::{ABSENT, age, age_or_absent, count, counted, format_lag};
 
 pub(super) const EXAMPLES: &str = "\
@@ -50,10 +50,10 @@ async fn find(backend: &dyn Admin, stream: &str, group: Option<&str>) -> Result<
 }
 
 fn group_json(group: &GroupSnapshot, last_id: StreamId) -> Value {
-    let mut json = to_json::group(group);
+    let mut json = shapes::group(group);
     json["last_id"] = Value::from(last_id.to_string());
-    json["consumer_list"] = to_json::consumers(&group.consumers, &group.workers);
-    json["verdict"] = to_json::verdict(&group.verdict(&Limits::default()));
+    json["consumer_list"] = shapes::consumers(&group.consumers, &group.workers);
+    json["verdict"] = shapes::verdict(&group.verdict(&Limits::default()));
     json
 }
 

@@ -9,6 +9,7 @@ use clap::{Args, Subcommand};
 use millstream_worker::backend::Start;
 use millstream_worker::group_manager::GroupManager;
 use millstream_worker::monitor::Monitor;
+use millstream_worker::operate::shapes;
 use serde_json::{Value, json};
 
 use super::confirm::Confirm;
@@ -21,7 +22,6 @@ use super::policy;
 use super::safe_text::printable;
 use super::table::{Table, row};
 use super::time::{Position, parse_position};
-use super::to_json;
 use super::value::{age_or_absent, count, counted, format_lag};
 
 pub(crate) const EXAMPLES: &str = "\
@@ -132,7 +132,7 @@ async fn list(common: &CommonOptions, pattern: &str) -> Result<(), Failure> {
     let streams = Monitor::new(backend).streams(pattern).await?;
     let groups: Vec<_> = streams.iter().flat_map(|stream| &stream.groups).collect();
     if common.json {
-        return print_json(&groups.into_iter().map(to_json::group).collect::<Value>());
+        return print_json(&groups.into_iter().map(shapes::group).collect::<Value>());
     }
     if groups.is_empty() {
         note(&format!("no groups found for streams that match {} in {location}", printable(pattern)));

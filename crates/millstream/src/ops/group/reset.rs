@@ -5,8 +5,8 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use clap::Args;
 use millstream_worker::backend::StreamId;
-use millstream_worker::group_manager::{GroupManager, GroupPosition, Position};
-use serde_json::{Value, json};
+use millstream_worker::group_manager::{GroupManager, Position};
+use millstream_worker::operate::shapes;
 
 use super::active;
 use crate::ops::connection::CommonOptions;
@@ -87,15 +87,7 @@ impl ResetCommand {
             groups.reset(&change).await?;
         }
         if common.json {
-            return print_json(&json!({
-                "stream": change.stream,
-                "group": change.group,
-                "executed": self.execute,
-                "before": position_json(&change.before),
-                "after": position_json(&change.after),
-                "pending": change.pending,
-                "active_consumers": change.active_consumers,
-            }));
+            return print_json(&shapes::reset(&change, self.execute));
         }
         let rows = [("before", &change.before), ("after", &change.after)].map(|(when, position)| {
             row![when, position.last_delivered.to_string(), format_lag(position.lag)]
@@ -123,12 +115,4 @@ impl Target {
             _ => Position::Beginning,
         }
     }
-}
-
-fn position_json(position: &GroupPosition) -> Value {
-    json!({
-        "last_delivered": position.last_delivered.to_string(),
-        "lag": position.lag.count,
-        "lag_exact": position.lag.is_exact(),
-    })
 }

@@ -20,8 +20,8 @@ use super::output::{note, print, print_json};
 use super::safe_text::printable;
 use super::table::{Table, row};
 use super::time::{parse_duration, parse_id};
-use super::to_json;
 use super::value::{ABSENT, age, age_of, age_or_absent, clipped, count};
+use millstream_worker::operate::shapes;
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -171,7 +171,7 @@ impl PendingListArgs {
         let listed: Vec<(PendingRow, RetryRecord)> =
             rows.into_iter().zip(records.into_iter().map(Option::unwrap_or_default)).collect();
         if common.json {
-            return print_json(&listed.iter().map(|(row, record)| to_json::pending(row, record)).collect());
+            return print_json(&listed.iter().map(|(row, record)| shapes::pending(row, record)).collect());
         }
         print(table(&listed, now_ms))?;
         if listed.len() == self.count && info.pending > self.count as u64 {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use millstream_worker::Admin;
 use millstream_worker::backend::{Fields, GroupInfo, PendingFilter, PendingRow, Range, StreamId};
 use millstream_worker::monitor::{Lag, Monitor};
+use millstream_worker::operate::fields;
 use serde_json::{Value, json};
 
 use super::{PAGE, Tail, WAIT, entry_line};
@@ -13,7 +14,7 @@ use crate::ops::failure::Failure;
 use crate::ops::lookup;
 use crate::ops::output::{DIM, GOOD, WARN, print, print_json_line};
 use crate::ops::safe_text::printable;
-use crate::ops::value::{count, fields_json, fields_line, format_lag};
+use crate::ops::value::{count, fields_line, format_lag};
 
 /// Maximum number of pending entries that are tracked one by one.
 const WATCHED_MAX: usize = 10_000;
@@ -132,7 +133,7 @@ impl GroupEvent {
     fn json(&self) -> Value {
         match self {
             GroupEvent::Unread { id, fields } => {
-                json!({ "event": "unread", "id": id.to_string(), "fields": fields_json(fields) })
+                json!({ "event": "unread", "id": id.to_string(), "fields": fields::object(fields) })
             }
             GroupEvent::Pending { id, consumer, deliveries } => json!({
                 "event": "pending", "id": id.to_string(), "consumer": consumer, "deliveries": deliveries,

@@ -14,8 +14,8 @@ use super::failure::Failure;
 use super::lookup;
 use super::output::{DIM, print, print_json_line};
 use super::time::{Position, format_time, parse_position};
-use super::to_json;
 use super::value::{age_of, fields_line};
+use millstream_worker::operate::shapes;
 
 /// Maximum time that one call waits for the next entry. The command then calls again.
 const WAIT: Duration = Duration::from_secs(1);
@@ -108,7 +108,7 @@ impl Tail {
 
     fn print(&self, entry: &Entry) -> Result<(), Failure> {
         if self.common.json {
-            return print_json_line(&to_json::entry(entry));
+            return print_json_line(&shapes::entry(entry));
         }
         print(format_args!("{}\n", entry_line(entry.id, &fields_line(&entry.fields))))
     }

@@ -4,6 +4,7 @@ use millstream_worker::backend::{PendingRow, StreamId};
 use millstream_worker::monitor::{
     GroupRates, GroupSnapshot, GroupVerdict, Health, LagAccuracy, MissedAccuracy,
 };
+use millstream_worker::operate::consumers::rows as consumer_rows;
 use ratatui::text::{Line, Span};
 
 use super::grid::{CellKind, Column, Grid};
@@ -163,7 +164,7 @@ fn column(heading: &str, kind: CellKind, drop_priority: u8) -> Column {
 }
 
 fn consumers(group: &GroupSnapshot, palette: &Palette, width: usize) -> Vec<Line<'static>> {
-    let rows = workers::rows(&group.consumers, &group.workers);
+    let rows = consumer_rows(&group.consumers, &group.workers);
     if rows.is_empty() {
         // The position of a new group can be the end of the stream, so it shows nothing about reads.
         let is_at_the_start = group.last_delivered == StreamId::MIN;
@@ -191,7 +192,7 @@ fn consumers(group: &GroupSnapshot, palette: &Palette, width: usize) -> Vec<Line
             age_or_absent(row.consumer.map(|consumer| consumer.idle)).into(),
             age_or_absent(row.consumer.and_then(|consumer| consumer.inactive)).into(),
         ];
-        cells.extend(row.worker_cells().map(|cell| Span::from(printable(cell))));
+        cells.extend(workers::worker_cells(&row).map(|cell| Span::from(printable(cell))));
         grid.push(cells);
     }
     grid.lines(width, palette.dim)

@@ -3,29 +3,40 @@
 //! An unknown fact is not reported as a problem, because managed servers often hide their settings. If the user lacks
 //! the permission to read them, a note says so.
 
-use millstream_worker::Admin;
-use millstream_worker::backend::ServerInfo;
-use millstream_worker::monitor::Health;
-use serde_json::{Value, json};
-
-use super::finding::Finding;
-use crate::ops::table::Properties;
+use super::finding::{DoctorFinding, Subject};
+use crate::backend::{Admin, ServerInfo};
+use crate::monitor::Health;
 
 /// From this share of `maxmemory` on, doctor reports that memory is short.
 const MEMORY_PERCENT_HIGH: u64 = 90;
 
 /// What is known about the server. `None` if the store is embedded and has no server.
-#[derive(Debug)]
-pub(super) struct ServerFacts(Option<ServerInfo>);
-
-/// Queries the server of a store.
-pub(super) async fn query(backend: &dyn Admin) -> ServerFacts {
-    let settings = ["appendonly", "appendfsync", "save", "maxmemory-policy", "maxmemory"];
-    ServerFacts(backend.server(&settings).await.unwrap_or_else(|_| Some(ServerInfo::default())))
-}
+#[derive(Clone, Debug)]
+pub struct ServerFacts(Option<ServerInfo>);
 
 impl ServerFacts {
-    fn version(&self) -> Option<String> {
+    /// The settings that the findings are about.
+    pub const SETTINGS: [&str; 5] = ["appendonly", "appendfsync", "save", "maxmemory-policy", "maxmemory"];
+
+    /// Asks the server of a store.
+    pub async fn query(backend: &dyn Admin) -> ServerFacts {
+        let info = backend.server(&ServerFacts::SETTINGS).await;
+        ServerFacts(info.unwrap_or_else(|_| Some(ServerInfo::default())))
+    }
+
+    /// Uses the facts and [`SETTINGS`](ServerFacts::SETTINGS) of a server that were read before. `None` if the store has no
+    /// server.
+    pub fn new(info: Option<ServerInfo>) -> ServerFacts {
+        ServerFacts(info)
+    }
+
+    /// Whether the store is embedded and has no server.
+    pub fn is_embedded(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// Returns the product and its version, such as `redis 7.0.15`. `None` if it is unknown.
+    pub fn version(&self) -> Option<String> {
         let names = ["millstream_version", "valkey_version", "redis_version"];
         names.into_iter().find_map(|name| {
             let version = self.fact(name)?;
@@ -33,11 +44,13 @@ impl ServerFacts {
         })
     }
 
-    fn fact(&self, name: &str) -> Option<&str> {
+    /// Returns a field of INFO.
+    pub fn fact(&self, name: &str) -> Option<&str> {
         self.0.as_ref()?.facts.get(name).map(String::as_str)
     }
 
-    fn setting(&self, name: &str) -> Option<&str> {
+    /// Returns a setting.
+    pub fn setting(&self, name: &str) -> Option<&str> {
         self.0.as_ref()?.settings.get(name).map(String::as_str)
     }
 
@@ -49,7 +62,7 @@ impl ServerFacts {
     }
 
     /// Describes how the server persists its data. `None` if the server does not report its settings.
-    fn persistence(&self) -> Option<String> {
+    pub fn persistence(&self) -> Option<String> {
         let log = match (self.setting("appendonly")?, self.setting("appendfsync")) {
             ("yes", Some(policy)) => format!("log, appendfsync {policy}"),
             ("yes", None) => "log".to_owned(),
@@ -61,36 +74,19 @@ impl ServerFacts {
         })
     }
 
-    /// Adds the version and the persistence.
-    pub(super) fn push_to(&self, properties: &mut Properties) {
-        let unknown = || "unknown".to_owned();
-        if self.0.is_none() {
-            return properties
-                .push("server", format!("none, embedded in millstream {}", env!("CARGO_PKG_VERSION")));
-        }
-        properties.push("server", self.version().unwrap_or_else(unknown));
-        properties.push("persistence", self.persistence().unwrap_or_else(unknown));
-    }
-
-    pub(super) fn json(&self) -> Value {
-        if self.0.is_none() {
-            return Value::Null;
-        }
-        json!({
-            "version": self.version(),
-            "appendonly": self.setting("appendonly"),
-            "appendfsync": self.setting("appendfsync"),
-            "save": self.setting("save"),
-            "maxmemory": self.setting("maxmemory"),
-            "maxmemory_policy": self.setting("maxmemory-policy"),
-        })
-    }
-
-    pub(super) fn findings(&self) -> Vec<Finding> {
+    /// Returns the findings about the server.
+    pub fn findings(&self) -> Vec<DoctorFinding> {
         let mut findings = Vec::new();
         let mut report = |health, code, text: &str, way_out: &str| {
-            let (text, way_out) = (text.to_owned(), way_out.to_owned());
-            findings.push(Finding { health, code, stream: None, group: None, text, way_out });
+            let (text, way_out) = (text.to_owned(), way_out.into());
+            findings.push(DoctorFinding {
+                health,
+                code,
+                subject: Subject::Server,
+                consumer: None,
+                text,
+                way_out,
+            });
         };
         if let Some(denied) = self.0.as_ref().and_then(|info| info.denied.as_ref()) {
             report(

@@ -1,18 +1,17 @@
 //! Findings about streams and groups, and how to fix them.
 
-use millstream_worker::backend::ConsumerInfo;
-use millstream_worker::heartbeat::WorkerInfo;
-use millstream_worker::monitor::{Finding as GroupFinding, GroupSnapshot, Health, Limits, StreamSnapshot};
-
-use super::finding::Finding;
-use crate::ops::shell::{option, suggest};
-use crate::ops::value::{count, counted};
+use super::finding::{DoctorFinding, Subject};
+use crate::backend::ConsumerInfo;
+use crate::heartbeat::WorkerInfo;
+use crate::monitor::{Finding, GroupSnapshot, Health, Limits, StreamSnapshot};
+use crate::operate::command::{Command, WayOut};
+use crate::operate::wording::{count, counted};
 
 /// Length from which a stream is reported if none of its entries was ever removed.
 const UNTRIMMED_LENGTH: u64 = 100_000;
 
 /// Returns the findings about a stream and its groups.
-pub(super) fn findings(stream: &StreamSnapshot) -> Vec<Finding> {
+pub(super) fn findings(stream: &StreamSnapshot) -> Vec<DoctorFinding> {
     let mut findings = stream_findings(stream);
     for group in &stream.groups {
         // Dead letters are reported once, with the stream.
@@ -24,11 +23,12 @@ pub(super) fn findings(stream: &StreamSnapshot) -> Vec<Finding> {
     findings
 }
 
-fn stream_findings(stream: &StreamSnapshot) -> Vec<Finding> {
+fn stream_findings(stream: &StreamSnapshot) -> Vec<DoctorFinding> {
     let name = &stream.name;
     let mut findings = Vec::new();
-    let mut report = |health, code, text: String, way_out: String| {
-        findings.push(Finding { health, code, stream: Some(name.clone()), group: None, text, way_out });
+    let mut report = |health, code, text: String, way_out: WayOut| {
+        let subject = Subject::Stream(name.clone());
+        findings.push(DoctorFinding { health, code, subject, consumer: None, text, way_out });
     };
     // A dead-letter stream needs no group.
     let is_dead_letters = name.ends_with(":dlq");
@@ -37,7 +37,7 @@ fn stream_findings(stream: &StreamSnapshot) -> Vec<Finding> {
             Health::Ok,
             "no_groups",
             format!("{}, and no group reads them", counted(stream.info.length, "entry", "entries")),
-            format!("create a group with: {}", suggest("group create", &[name, "GROUP"], "")),
+            WayOut::text("create a group with: ").run(Command::new("group create", &[name, "GROUP"])),
         );
     }
     if stream.info.length >= UNTRIMMED_LENGTH && stream.info.entries_added == Some(stream.info.length) {
@@ -60,115 +60,112 @@ fn stream_findings(stream: &StreamSnapshot) -> Vec<Finding> {
                 "dead letter waits for a decision",
                 "dead letters wait for a decision",
             ),
-            format!(
-                "list them with: {}; then run: {}, or: {}",
-                suggest("dlq ls", &[name], ""),
-                suggest("dlq redrive", &[name], ""),
-                suggest("dlq purge", &[name], "")
-            ),
+            WayOut::text("list them with: ")
+                .run(Command::new("dlq ls", &[name]))
+                .then("; then run: ")
+                .run(Command::new("dlq redrive", &[name]))
+                .then(", or: ")
+                .run(Command::new("dlq purge", &[name])),
         );
     }
     findings
 }
 
 /// Suggests how to keep a stream from growing without deleting unread entries.
-fn shrink(stream: &StreamSnapshot) -> String {
+fn shrink(stream: &StreamSnapshot) -> WayOut {
     let slowest = stream.groups.iter().max_by_key(|group| group.lag.count);
     match slowest {
         // The unread entries themselves are what makes the stream long.
-        Some(group) if group.lag.count >= stream.info.length / 2 => format!(
-            "group {} has not read most of it yet: start more workers with: {}",
-            group.name,
-            start_worker(group, "--delete-done")
-        ),
-        Some(group) => format!(
-            "let workers delete what every group has acknowledged: {}; or let producers trim only that: {}",
-            start_worker(group, "--delete-done"),
-            add_keeping_unread(&stream.name)
-        ),
-        None => format!("let producers trim it: {}", add_keeping_unread(&stream.name)),
+        Some(group) if group.lag.count >= stream.info.length / 2 => WayOut::text(format!(
+            "group {} has not read most of it yet: start more workers with: ",
+            group.name
+        ))
+        .run(start_worker(group, Some("--delete-done"))),
+        Some(group) => WayOut::text("let workers delete what every group has acknowledged: ")
+            .run(start_worker(group, Some("--delete-done")))
+            .then("; or let producers trim only that: ")
+            .run(add_keeping_unread(&stream.name)),
+        None => WayOut::text("let producers trim it: ").run(add_keeping_unread(&stream.name)),
     }
 }
 
 /// Returns the command that adds an entry and trims the stream, but removes nothing that a group has not acknowledged.
-fn add_keeping_unread(stream: &str) -> String {
-    suggest("add", &[stream, "FIELD=VALUE"], "--maxlen 100000 --keep-unread")
+fn add_keeping_unread(stream: &str) -> Command {
+    Command::new("add", &[stream, "FIELD=VALUE"]).option("--maxlen", "100000").flag("--keep-unread")
 }
 
-fn group_finding(group: &GroupSnapshot, found: GroupFinding) -> Finding {
+fn group_finding(group: &GroupSnapshot, found: Finding) -> DoctorFinding {
     let GroupSnapshot { stream, name, .. } = group;
     let way_out = match found.code {
-        "missed" => format!(
+        "missed" => WayOut::text(
             "these entries are gone; find the producer that trims the stream (MAXLEN, MINID or XTRIM) and let it keep unread \
-             entries: {}; or let workers delete what is done: {}",
-            add_keeping_unread(stream),
-            start_worker(group, "--delete-done")
-        ),
-        "lag" | "unread_age" => {
-            format!(
-                "start more workers with: {}; only if nobody needs the unread entries, skip them with: {}",
-                start_worker(group, ""),
-                suggest("group reset", &[stream, name], "--to-latest")
-            )
-        }
-        "no_reader" => format!("start a worker with: {}", start_worker(group, "")),
+             entries: ",
+        )
+        .run(add_keeping_unread(stream))
+        .then("; or let workers delete what is done: ")
+        .run(start_worker(group, Some("--delete-done"))),
+        "lag" | "unread_age" => WayOut::text("start more workers with: ")
+            .run(start_worker(group, None))
+            .then("; only if nobody needs the unread entries, skip them with: ")
+            .run(Command::new("group reset", &[stream, name]).flag("--to-latest")),
+        "no_reader" => WayOut::text("start a worker with: ").run(start_worker(group, None)),
         "worker_dead" => dead_worker(group, found.consumer.as_deref().unwrap_or_default()),
         "circuit_open" => open_breaker(group, found.consumer.as_deref().unwrap_or_default()),
-        "name_in_use" => {
-            "stop one of the workers, or give each a name of its own with --consumer, or leave --consumer out"
-                .to_owned()
-        }
+        "name_in_use" => WayOut::text(
+            "stop one of the workers, or give each a name of its own with --consumer, or leave --consumer out",
+        ),
         "consumer_idle" => remove_consumer(group, found.consumer.as_deref().unwrap_or_default()),
-        _ => {
-            let list = format!("list them with: {}", suggest("pending ls", &[stream, name], "--min-idle 5m"));
-            match least_idle(group, None) {
-                Some(consumer) => format!(
-                    "{list}; then run: {}",
-                    suggest("pending claim", &[stream, name, &consumer.name], "--min-idle 5m")
-                ),
-                None => format!("{list}; let a worker take them over: {}", start_worker(group, "")),
-            }
-        }
+        _ => claim_idle(group),
     };
-    let GroupFinding { health, code, text, .. } = found;
-    Finding { health, code, stream: Some(stream.clone()), group: Some(name.clone()), text, way_out }
+    let Finding { health, code, text, consumer } = found;
+    DoctorFinding { health, code, subject: Subject::group_of(stream, name), consumer, text, way_out }
+}
+
+/// Suggests how to get pending entries processed that nobody works on.
+fn claim_idle(group: &GroupSnapshot) -> WayOut {
+    let GroupSnapshot { stream, name, .. } = group;
+    let list = WayOut::text("list them with: ")
+        .run(Command::new("pending ls", &[stream, name]).option("--min-idle", "5m"));
+    match least_idle(group, None) {
+        Some(consumer) => list
+            .then("; then run: ")
+            .run(Command::new("pending claim", &[stream, name, &consumer.name]).option("--min-idle", "5m")),
+        None => list.then("; let a worker take them over: ").run(start_worker(group, None)),
+    }
 }
 
 /// Suggests what to do about a worker that sends no heartbeats any more.
-fn dead_worker(group: &GroupSnapshot, consumer: &str) -> String {
+fn dead_worker(group: &GroupSnapshot, consumer: &str) -> WayOut {
     let has_pending = group.consumers.iter().any(|other| other.name == consumer && other.pending > 0);
     let has_others = group.workers.iter().any(WorkerInfo::is_alive);
     match (has_pending, has_others) {
-        (false, _) => "find out in its log why it ended; it left no messages".to_owned(),
-        (true, true) => {
-            "the other workers take its messages over when their leases run out; its log says why it ended"
-                .to_owned()
-        }
-        (true, false) => format!("let a worker take over its messages: {}", start_worker(group, "")),
+        (false, _) => WayOut::text("find out in its log why it ended; it left no messages"),
+        (true, true) => WayOut::text(
+            "the other workers take its messages over when their leases run out; its log says why it ended",
+        ),
+        (true, false) => WayOut::text("let a worker take over its messages: ").run(start_worker(group, None)),
     }
 }
 
 /// Suggests how to find out why all handler calls of a worker fail.
-fn open_breaker(group: &GroupSnapshot, consumer: &str) -> String {
+fn open_breaker(group: &GroupSnapshot, consumer: &str) -> WayOut {
     let listen = group.workers_of(consumer).find_map(|worker| worker.heartbeat.listen.as_deref());
     let readyz = listen.map_or_else(String::new, |address| format!(" or http://{address}/readyz"));
-    format!(
+    WayOut::text(format!(
         "see the error in its log{readyz}; the worker probes and continues by itself, and keeps all messages"
-    )
+    ))
 }
 
 /// Suggests how to remove a consumer that will not come back. Its pending entries need an heir.
-fn remove_consumer(group: &GroupSnapshot, consumer: &str) -> String {
+fn remove_consumer(group: &GroupSnapshot, consumer: &str) -> WayOut {
     let GroupSnapshot { stream, name, .. } = group;
-    let remove = |options: &str| {
-        let command = suggest("consumer rm", &[stream, name, consumer], options);
-        format!("if it will not come back, run: {command}")
-    };
+    let remove = Command::new("consumer rm", &[stream, name, consumer]);
+    let if_gone = |command| WayOut::text("if it will not come back, run: ").run(command);
     let has_pending = group.consumers.iter().any(|other| other.name == consumer && other.pending > 0);
     match least_idle(group, Some(consumer)) {
-        _ if !has_pending => remove(""),
-        Some(heir) => remove(&option("--heir", &heir.name)),
-        None => format!("let a worker take over its pending entries: {}", start_worker(group, "")),
+        _ if !has_pending => if_gone(remove),
+        Some(heir) => if_gone(remove.option("--heir", &heir.name)),
+        None => WayOut::text("let a worker take over its pending entries: ").run(start_worker(group, None)),
     }
 }
 
@@ -178,22 +175,32 @@ fn least_idle<'a>(group: &'a GroupSnapshot, except: Option<&str>) -> Option<&'a 
     others.min_by_key(|consumer| consumer.idle)
 }
 
-/// Returns the command that starts a worker of the group, with further options.
-fn start_worker(group: &GroupSnapshot, options: &str) -> String {
-    let (stream, name) = (option("--stream", &group.stream), option("--group", &group.name));
-    let separator = if options.is_empty() { "" } else { " " };
-    suggest("work", &[], &format!("{stream} {name} {options}{separator}--exec COMMAND"))
+/// Returns the command that starts a worker of the group, with one more option.
+fn start_worker(group: &GroupSnapshot, flag: Option<&'static str>) -> Command {
+    let work = Command::new("work", &[]).option("--stream", &group.stream).option("--group", &group.name);
+    let work = flag.into_iter().fold(work, Command::flag);
+    work.option("--exec", "COMMAND")
 }
 
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
-    use bytes::Bytes;
-    use millstream_worker::backend::{NewEntry, Start};
-    use millstream_worker::monitor::Monitor;
-
     use super::*;
+    use crate::backend::{NewEntry, Start};
+    use crate::monitor::Monitor;
+    use bytes::Bytes;
+
+    /// Writes a command without quotes.
+    fn line(command: &Command) -> String {
+        let names = command.names.iter().cloned();
+        let options = command
+            .options
+            .iter()
+            .flat_map(|(name, value)| std::iter::once((*name).to_owned()).chain(value.clone()));
+        let words: Vec<String> = names.chain(options).collect();
+        format!("millstream {} {}", command.subcommand, words.join(" "))
+    }
 
     fn consumer(name: &str, pending: u64, idle_s: u64) -> ConsumerInfo {
         ConsumerInfo { name: name.to_owned(), pending, idle: Duration::from_secs(idle_s), inactive: None }
@@ -201,14 +208,14 @@ mod tests {
 
     /// Returns the codes and fixes of the findings for a group with unread entries and these consumers.
     async fn fixes_for(consumers: Vec<ConsumerInfo>) -> Vec<(&'static str, String)> {
-        let backend = millstream_worker::connect("memory:").await.unwrap();
+        let backend = crate::connect("memory:").await.unwrap();
         let fields = vec![(Bytes::from("item"), Bytes::from("book"))];
         backend.add("orders", &[NewEntry { fields, idempotence: None }], None).await.unwrap();
         backend.create_group("orders", "billing", Start::Beginning).await.unwrap();
         let mut stream = Monitor::new(backend).stream("orders").await.unwrap().unwrap();
         stream.groups[0].scan.stuck = 1;
         stream.groups[0].consumers = consumers;
-        findings(&stream).into_iter().map(|found| (found.code, found.way_out)).collect()
+        findings(&stream).into_iter().map(|found| (found.code, found.way_out.to_text(line))).collect()
     }
 
     fn with_code<'a>(fixes: &'a [(&str, String)], code: &str) -> Vec<&'a str> {
@@ -230,7 +237,7 @@ mod tests {
 
     #[tokio::test]
     async fn no_fix_of_a_long_stream_deletes_unread_entries() {
-        let backend = millstream_worker::connect("memory:").await.unwrap();
+        let backend = crate::connect("memory:").await.unwrap();
         for group in ["billing", "mail"] {
             backend.create_group("orders", group, Start::Beginning).await.unwrap();
         }
@@ -238,7 +245,7 @@ mod tests {
         (stream.info.length, stream.info.entries_added) = (UNTRIMMED_LENGTH, Some(UNTRIMMED_LENGTH));
         let fix = |stream: &StreamSnapshot| {
             let found = findings(stream).into_iter().find(|found| found.code == "never_trimmed");
-            found.expect("a finding about the length").way_out
+            found.expect("a finding about the length").way_out.to_text(line)
         };
         let trim = "millstream add orders FIELD=VALUE --maxlen 100000 --keep-unread";
         assert!(fix(&stream).contains("--group mail --delete-done --exec COMMAND; or"), "{}", fix(&stream));

@@ -1,0 +1,153 @@
+//! The fields of entries in JSON.
+//!
+//! The command line and handlers get an object ([`object`]). The dashboard gets an array of pairs ([`FieldsView`]), because it
+//! shows fields in their order, hides some values, and cuts long ones.
+
+use serde_json::{Map, Value, json};
+
+use super::redaction::Redaction;
+use super::wording::printable;
+use crate::backend::Fields;
+
+/// Maximum bytes of a value in a list. A longer one is cut.
+pub const LISTED_BYTES_MAX: usize = 4 * 1024;
+/// Maximum bytes of a value of a single entry. A longer one is cut.
+pub const WHOLE_BYTES_MAX: usize = 2 * 1024 * 1024;
+
+/// Returns fields as a JSON object.
+///
+/// A name that occurs more than once has an array of values. A value that is not UTF-8 is `{"hex": "…"}`. In a name,
+/// bytes that are not UTF-8 are escaped.
+pub fn object(fields: &Fields) -> Value {
+    let mut object = Map::new();
+    for (name, value) in fields {
+        let value = match std::str::from_utf8(value) {
+            Ok(text) => Value::from(text),
+            Err(_) => json!({ "hex": hex(value) }),
+        };
+        match object.entry(name_text(name)) {
+            serde_json::map::Entry::Vacant(vacant) => {
+                vacant.insert(value);
+            }
+            serde_json::map::Entry::Occupied(mut occupied) => match occupied.get_mut() {
+                Value::Array(values) => values.push(value),
+                first => *first = json!([first.take(), value]),
+            },
+        }
+    }
+    Value::Object(object)
+}
+
+/// How fields are shown: which values are hidden, and how much of a long one is shown.
+#[derive(Clone, Copy, Debug)]
+pub struct FieldsView<'a> {
+    /// Which values are hidden.
+    pub redaction: &'a Redaction,
+    /// Maximum bytes of a value.
+    pub value_bytes_max: usize,
+}
+
+impl<'a> FieldsView<'a> {
+    /// Shows at most [`LISTED_BYTES_MAX`] of each value.
+    pub fn listed(redaction: &'a Redaction) -> FieldsView<'a> {
+        FieldsView { redaction, value_bytes_max: LISTED_BYTES_MAX }
+    }
+
+    /// Shows at most [`WHOLE_BYTES_MAX`] of each value.
+    pub fn whole(redaction: &'a Redaction) -> FieldsView<'a> {
+        FieldsView { redaction, value_bytes_max: WHOLE_BYTES_MAX }
+    }
+
+    /// Returns fields as an array of pairs of name and value. In a name, bytes that are not UTF-8 are escaped; such a pair has
+    /// the name in hexadecimal digits as a third element.
+    pub fn array(&self, fields: &Fields) -> Value {
+        let pairs = fields.iter().map(|(name, value)| {
+            let mut pair = vec![Value::from(name_text(name)), self.value_in(fields, name, value)];
+            if std::str::from_utf8(name).is_err() {
+                pair.push(Value::from(hex(name)));
+            }
+            Value::from(pair)
+        });
+        pairs.collect()
+    }
+
+    /// Returns a value as `{"text": …}`, `{"hex": …}` if it is not UTF-8, or `{"hidden": true}`. If it is cut, the object also has
+    /// the number of all its `bytes` and `"cut": true`.
+    pub fn value(&self, name: &[u8], value: &[u8]) -> Value {
+        self.value_in(&Fields::new(), name, value)
+    }
+
+    /// Returns the value of one of these fields, as [`value`](FieldsView::value) does.
+    fn value_in(&self, fields: &Fields, name: &[u8], value: &[u8]) -> Value {
+        let Some(shown) = self.redaction.shown_among(fields, name, value) else {
+            return json!({ "hidden": true });
+        };
+        let is_cut = shown.len() > self.value_bytes_max;
+        let mut json = match std::str::from_utf8(&shown) {
+            Ok(text) => json!({ "text": &text[..text.floor_char_boundary(self.value_bytes_max)] }),
+            Err(_) => json!({ "hex": hex(&shown[..shown.len().min(self.value_bytes_max)]) }),
+        };
+        if is_cut {
+            json["bytes"] = Value::from(value.len());
+            json["cut"] = Value::from(true);
+        }
+        json
+    }
+}
+
+fn name_text(name: &[u8]) -> String {
+    std::str::from_utf8(name).map_or_else(|_| printable(name), str::to_owned)
+}
+
+/// Returns bytes in hexadecimal digits.
+pub fn hex(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digit = |number: u8| char::from(DIGITS[usize::from(number)]);
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+
+    fn field(name: &'static [u8], value: &'static [u8]) -> (Bytes, Bytes) {
+        (Bytes::from(name), Bytes::from(value))
+    }
+
+    #[test]
+    fn an_object_keeps_all_values_of_a_name() {
+        let fields =
+            vec![field(b"a", b"1"), field(b"b", b"two words"), field(b"a", b"\xff"), field(b"c", b"")];
+        assert_eq!(object(&fields), json!({"a": ["1", {"hex": "ff"}], "b": "two words", "c": ""}));
+    }
+
+    #[test]
+    fn an_array_keeps_the_order_and_hides_values() {
+        let fields =
+            vec![field(b"b", b"1"), field(b"a", b"\xff\x00"), field(b"\xfe", b""), field(b"token", b"x")];
+        let expected = json!([
+            ["b", {"text": "1"}],
+            ["a", {"hex": "ff00"}],
+            ["\\xfe", {"text": ""}, "fe"],
+            ["token", {"hidden": true}],
+        ]);
+        assert_eq!(FieldsView::listed(&Redaction::default()).array(&fields), expected);
+    }
+
+    #[test]
+    fn long_values_are_cut_between_characters() {
+        let redaction = Redaction::none();
+        let view = FieldsView::listed(&redaction);
+        let whole = "x".repeat(LISTED_BYTES_MAX);
+        assert_eq!(view.value(b"a", whole.as_bytes()), json!({ "text": whole }));
+        let longer = format!("{}é", "x".repeat(LISTED_BYTES_MAX - 1));
+        let expected =
+            json!({ "text": "x".repeat(LISTED_BYTES_MAX - 1), "bytes": LISTED_BYTES_MAX + 1, "cut": true });
+        assert_eq!(view.value(b"a", longer.as_bytes()), expected);
+        let binary = view.value(b"a", &[0xff; LISTED_BYTES_MAX + 1]);
+        assert_eq!(binary["hex"].as_str().unwrap().len(), 2 * LISTED_BYTES_MAX);
+        assert_eq!(binary["bytes"], LISTED_BYTES_MAX + 1);
+    }
+}
