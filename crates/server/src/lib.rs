@@ -9,7 +9,7 @@
 //!
 //! ```text
 //! server                            starts and stops everything
-//! in_process                        connections from within the process, as a given user
+//! in_process   figures              connections from within the process, as a given user; figures for Prometheus
 //! accept                            new connections; assigns each to a thread
 //! connection                        bytes in, requests, bytes out
 //! dispatch                          the steps every request goes through
@@ -49,6 +49,7 @@ mod dispatch;
 mod drift;
 mod event_log;
 mod exec;
+mod figures;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 mod housekeeping;

@@ -53,6 +53,11 @@ impl Slowlog {
         self.inner.lock().entries.iter().take(count).cloned().collect()
     }
 
+    /// Returns the number of commands recorded since the start.
+    pub(crate) fn recorded(&self) -> u64 {
+        self.inner.lock().next_id
+    }
+
     /// Returns the number of commands kept.
     pub(crate) fn len(&self) -> usize {
         self.inner.lock().entries.len()

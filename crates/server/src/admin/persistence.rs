@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use millstream_store::DurabilityStats;
-use millstream_store::log::Policy;
+use millstream_store::log::{LogStats, Policy, SYNC_BOUNDS_US};
 
 use super::info::InfoWriter;
 use crate::persistence::{LastSnapshot, SnapshotPurpose, SnapshotState};
@@ -75,8 +75,16 @@ fn write_log(info: &mut InfoWriter<'_, '_>, durability: &DurabilityStats) {
     info.line("log_last_sync_time", durability.synced_at_ms.unwrap_or(0) / 1000);
     info.line("log_last_sync_usec", log.last_sync_ns / 1000);
     info.line("log_average_sync_usec", log.sync_ns / 1000 / log.syncs.max(1));
+    info.line("log_sync_usec_distribution", sync_times(log));
     info.line("log_disk_full_events", log.full);
     info.line("log_error", one_line(durability.error.as_deref()));
+}
+
+/// Returns how many syncs took how long, as `le_50=3,le_100=0,…,le_inf=1`. Each number counts syncs that exceed the bound before.
+fn sync_times(log: &LogStats) -> String {
+    let bounds = SYNC_BOUNDS_US.iter().map(u64::to_string).chain(["inf".to_owned()]);
+    let pairs = bounds.zip(log.sync_times).map(|(bound, count)| format!("le_{bound}={count}"));
+    pairs.collect::<Vec<_>>().join(",")
 }
 
 fn write_snapshot(info: &mut InfoWriter<'_, '_>, durability: &DurabilityStats, state: &SnapshotState) {
@@ -108,7 +116,7 @@ fn status(good: bool) -> &'static str {
     if good { "ok" } else { "err" }
 }
 
-fn policy_name(policy: Policy) -> &'static str {
+pub(crate) fn policy_name(policy: Policy) -> &'static str {
     match policy {
         Policy::Always => "always",
         Policy::EverySecond => "everysec",

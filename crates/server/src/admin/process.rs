@@ -6,7 +6,7 @@ use std::fs;
 
 /// Returns the processor seconds used in kernel mode and in user mode. Their sum is exact; their ratio comes from
 /// counters in clock ticks.
-pub(super) fn cpu_seconds() -> (f64, f64) {
+pub(crate) fn cpu_seconds() -> (f64, f64) {
     let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
     // The second field is the program's name in parentheses. It can contain spaces, so count the fields after it.
     let after_name = stat.rsplit_once(") ").map_or("", |(_, rest)| rest);

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use super::frame::{self, FrameFields, Salt};
 use super::manifest::{self, Manifest};
 use super::segment::{self, Segment, SegmentHeader};
+use super::stats::sync_class;
 use super::writer::{WriteBuffer, Writer};
 use super::{Log, LogError, Policy};
 use crate::disk::{DiskError, File, write_full};
@@ -277,6 +278,7 @@ impl Log {
         self.counters.syncs.fetch_add(1, Ordering::Relaxed);
         self.counters.sync_ns.fetch_add(took_ns, Ordering::Relaxed);
         self.counters.last_sync_ns.store(took_ns, Ordering::Relaxed);
+        self.counters.sync_times[sync_class(took_ns)].fetch_add(1, Ordering::Relaxed);
         let recent_ns = match self.counters.recent_sync_ns.load(Ordering::Relaxed) {
             0 => took_ns,
             recent_ns => (recent_ns.saturating_mul(7).saturating_add(took_ns)) / 8,

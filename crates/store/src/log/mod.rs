@@ -51,7 +51,7 @@ pub use recover::{OpenReport, Opened, Recovery};
 pub(crate) use salvage::segment_owners;
 pub use salvage::{Loss, Salvage, SalvageTarget, salvage};
 pub use scan::{Scan, TornTail};
-pub use stats::LogStats;
+pub use stats::{LogStats, SYNC_BOUNDS_US};
 pub use writer::Log;
 
 /// Returns true if this is the name of a manifest or of a segment. Their presence shows that a folder contains a store.

@@ -383,6 +383,7 @@ impl Log {
             syncs: count(&self.counters.syncs),
             sync_ns: count(&self.counters.sync_ns),
             last_sync_ns: count(&self.counters.last_sync_ns),
+            sync_times: self.counters.sync_times.each_ref().map(count),
             full: count(&self.counters.full),
         }
     }
