@@ -1,0 +1,121 @@
+// @ts-check
+/**
+ * Runs an action that destroys or moves something: fill in, see a preview with a number, confirm by naming the thing.
+ *
+ * From `TYPE_FROM` things on, the visitor types their number. The action carries the digest of the preview. If the world has moved
+ * since, the server refuses, and the dialog shows the new preview.
+ */
+
+import { Problem, post } from '../api.js';
+import { count } from '../format.js';
+import { html, useEffect, useRef, useState } from '../html.js';
+import { status } from '../live.js';
+import { useObservable } from '../observable.js';
+import { words } from '../words.js';
+import { Dialog } from './dialog.js';
+import { followJob } from './jobs.js';
+import { CliLine, ProblemNote } from './parts.js';
+import { say } from './toasts.js';
+
+/** From this number of things on, the visitor types the number. */
+export const TYPE_FROM = 100;
+
+/** Returns whether the page may offer actions. */
+export function useMayAct() {
+  const known = useObservable(status);
+  return known !== null && !known.read_only;
+}
+
+/**
+ * @typedef {object} Plan what a preview says
+ * @property {any} text sentences: what will happen
+ * @property {number} count number of things concerned
+ * @property {string} button the verb and the thing: "Delete 3 entries of orders"
+ * @property {string} [refuse] why the action is not possible now
+ */
+
+/**
+ * @param {object} props
+ * @param {any} props.title
+ * @param {string} props.path such as `/stream/trim`
+ * @param {any} props.body null while the form is incomplete
+ * @param {any} [props.form] fields to fill in before the preview
+ * @param {(plan: any) => Plan} props.describe
+ * @param {string | null} [props.cli]
+ * @param {(answer: any) => string} [props.done] what to say afterwards
+ * @param {(answer: any) => void} [props.onDone]
+ * @param {() => void} props.onClose
+ */
+export function ActionDialog({ title, path, body, form, describe, cli = null, done, onDone, onClose }) {
+  const [plan, setPlan] = useState(/** @type {{ key: string, answer: any, moved: boolean } | null} */ (null));
+  const [problem, setProblem] = useState(/** @type {Problem | null} */ (null));
+  const [busy, setBusy] = useState(false);
+  const [typed, setTyped] = useState('');
+  const key = JSON.stringify(body);
+  const latestKey = useRef(key);
+  latestKey.current = key;
+
+  const attempt = async (/** @type {() => Promise<void>} */ work) => {
+    setBusy(true);
+    setProblem(null);
+    try {
+      await work();
+    } catch (error) {
+      setProblem(error instanceof Problem ? error : new Problem({ title: String(error) }));
+    }
+    setBusy(false);
+  };
+  const preview = () => attempt(async () => {
+    const answer = await post(path, { ...body, dry_run: true });
+    if (latestKey.current === key) setPlan({ key, answer, moved: false });
+  });
+  const execute = () => attempt(async () => {
+    try {
+      const answer = await post(path, { ...body, preview: plan?.answer.preview });
+      if (answer?.job) followJob(answer.job);
+      say(answer?.job ? words.action.started : done?.(answer) ?? words.action.done);
+      onClose();
+      onDone?.(answer);
+    } catch (error) {
+      if (!(error instanceof Problem) || error.code !== 'preview_outdated' || !error.plan) throw error;
+      setTyped('');
+      setPlan({ key, answer: error.plan, moved: true });
+    }
+  });
+
+  useEffect(() => {
+    if (!form && body !== null) preview();
+  }, []);
+
+  const current = plan !== null && plan.key === key ? plan : null;
+  const shown = current && describe(current.answer);
+  const mustType = shown !== null && shown.count >= TYPE_FROM;
+  const mayConfirm = shown !== null && !shown.refuse && shown.count > 0 && (!mustType || typed.replace(/\D/g, '') === String(shown.count));
+  const submit = (/** @type {Event} */ event) => {
+    event.preventDefault();
+    if (busy) return;
+    if (!current) preview();
+    else if (mayConfirm) execute();
+  };
+  return html`<${Dialog} title=${title} onClose=${onClose} class="action">
+    <form onSubmit=${submit}>
+      ${form}
+      ${problem && html`<${ProblemNote} problem=${problem} retry=${form ? undefined : preview} />`}
+      <div class="plan" aria-live="polite">
+        ${current?.moved && html`<p class="note warn">${words.action.moved}</p>`}
+        ${shown?.text}
+        ${shown?.refuse && html`<p class="note warn">${shown.refuse}</p>`}
+        ${!current && !problem && !form && html`<p class="loading">${words.action.looking}</p>`}
+      </div>
+      ${mustType && !shown?.refuse && html`<label class="field"><span class="field-label">${words.action.typeNumber(count(shown?.count))}</span>
+        <input type="text" inputmode="numeric" autocomplete="off" value=${typed} onInput=${(/** @type {any} */ event) => setTyped(event.target.value)} /></label>`}
+      <${CliLine} line=${cli} />
+      <footer class="actions">
+        <button type="button" onClick=${onClose}>${words.action.cancel}</button>
+        ${current
+          ? html`<button type="submit" class="danger" disabled=${!mayConfirm || busy}>${shown.button}</button>`
+          : html`<button type="submit" class="primary" disabled=${body === null || busy}>${words.action.preview}</button>`}
+      </footer>
+    </form>
+  <//>`;
+}

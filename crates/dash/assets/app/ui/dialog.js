@@ -1,0 +1,32 @@
+// @ts-check
+/** Dialogs. The browser's own element moves the focus inside, keeps it there, and gives it back at the end. */
+
+import { html, useEffect, useId, useRef } from '../html.js';
+import { words } from '../words.js';
+
+/**
+ * A dialog that is open while it is shown.
+ * @param {{ title: any, onClose: () => void, class?: string, children?: any, actions?: any }} props
+ */
+export function Dialog({ title, onClose, class: className = '', children, actions }) {
+  const element = useRef(/** @type {HTMLDialogElement | null} */ (null));
+  const titleId = useId();
+  useEffect(() => {
+    const dialog = element.current;
+    const opener = document.activeElement;
+    dialog?.showModal();
+    return () => {
+      dialog?.close();
+      if (opener instanceof HTMLElement && opener.isConnected) opener.focus();
+    };
+  }, []);
+  const onPointerDown = (/** @type {PointerEvent} */ event) => event.target === element.current && onClose();
+  return html`<dialog ref=${element} class=${className} aria-labelledby=${titleId} onPointerDown=${onPointerDown}
+    onCancel=${(/** @type {Event} */ event) => { event.preventDefault(); onClose(); }}>
+    <div class="dialog-body">
+      <header><h2 id=${titleId}>${title}</h2><button type="button" class="plain" aria-label=${words.parts.close} onClick=${onClose}>×</button></header>
+      ${children}
+      ${actions && html`<footer class="actions">${actions}</footer>`}
+    </div>
+  </dialog>`;
+}

@@ -1,0 +1,2 @@
+declare const htm: { bind(h: any): any };
+export default htm;
