@@ -3,6 +3,7 @@
 use clap::{Args, Command, Subcommand};
 
 use crate::check::Check;
+use crate::dash::Dash;
 use crate::demo::Demo;
 use crate::ops::connection::CommonOptions;
 use crate::ops::output::print_for_program;
@@ -48,6 +49,7 @@ pub(crate) enum Tool {
     Doctor(doctor::Doctor),
     Top(Top),
     Metrics(metrics::Metrics),
+    Dash(Box<Dash>),
     Work(Box<Work>),
     Demo(Demo),
     Completions(completions::Completions),
@@ -108,6 +110,7 @@ async fn dispatch(tool: Tool, command_line: Command) -> Result<(), Failure> {
         Tool::Doctor(doctor) => doctor.run().await,
         Tool::Top(top) => top.run().await,
         Tool::Metrics(metrics) => metrics.run().await,
+        Tool::Dash(dash) => dash.run().await,
         Tool::Work(work) => work.run().await,
         Tool::Demo(demo) => demo.run().await,
         Tool::Completions(completions) => completions.run(command_line),

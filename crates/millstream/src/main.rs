@@ -11,6 +11,7 @@ mod check;
 mod cli;
 mod commands;
 mod config;
+mod dash;
 mod demo;
 mod ops;
 mod top;

@@ -14,13 +14,15 @@ const DEFAULT_URL: &str = "redis://127.0.0.1:6379";
 const URL_VARIABLES: [&str; 2] = ["MILLSTREAM_URL", "REDIS_URL"];
 /// The environment variable with the password for a URL that has none.
 pub(crate) const PASSWORD_VARIABLE: &str = "MILLSTREAM_PASSWORD";
+/// The environment variable with the password that visitors of the dashboard enter.
+pub(crate) const DASH_PASSWORD_VARIABLE: &str = "MILLSTREAM_DASH_PASSWORD";
 const CACERT_VARIABLE: &str = "MILLSTREAM_CACERT";
 const CERT_VARIABLE: &str = "MILLSTREAM_CERT";
 const KEY_VARIABLE: &str = "MILLSTREAM_KEY";
 
 /// The environment variables of the tools that could be mistaken for misspelled settings of the server.
-pub(crate) const TOOL_VARIABLES: [&str; 4] =
-    [PASSWORD_VARIABLE, CACERT_VARIABLE, CERT_VARIABLE, KEY_VARIABLE];
+pub(crate) const TOOL_VARIABLES: [&str; 5] =
+    [PASSWORD_VARIABLE, DASH_PASSWORD_VARIABLE, CACERT_VARIABLE, CERT_VARIABLE, KEY_VARIABLE];
 
 /// The options common to all tools.
 #[derive(Args, Clone, Debug, Default)]

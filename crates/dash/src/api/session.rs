@@ -1,0 +1,43 @@
+//! `POST /session` and `DELETE /session`: log in and out.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::app::{self, App, Caller, JsonBody};
+use crate::guard;
+use crate::problem::Problem;
+
+#[derive(Deserialize)]
+pub(super) struct Login {
+    user: Option<String>,
+    password: String,
+}
+
+pub(super) async fn log_in(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    JsonBody(login): JsonBody<Login>,
+) -> Result<Response, Problem> {
+    let now = Instant::now();
+    let visitor = guard::log_in(&app, login.user.as_deref(), &login.password, caller.address, now).await?;
+    let name = visitor.name.clone();
+    let token = app.sessions.start(visitor, now).ok_or_else(|| {
+        let detail = "the operating system gives no random bits for a session";
+        Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "no_random_bits", detail)
+    })?;
+    let cookie = [(header::SET_COOKIE, caller.cookie.set(&token))];
+    Ok((cookie, app::json(&json!({ "user": name }))?).into_response())
+}
+
+pub(super) async fn log_out(State(app): State<Arc<App>>, caller: Caller) -> Response {
+    if let Some(token) = &caller.token {
+        app.sessions.end(token);
+    }
+    (StatusCode::NO_CONTENT, [(header::SET_COOKIE, caller.cookie.unset())]).into_response()
+}

@@ -1,0 +1,93 @@
+//! What all requests share, and what a handler knows about its request.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use axum::extract::{FromRequest, FromRequestParts, Request};
+use axum::http::StatusCode;
+use axum::http::header;
+use axum::http::request::Parts;
+use axum::response::{IntoResponse, Response};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::access::{Access, Visitor};
+use crate::assets::Assets;
+use crate::options::{ANSWER_BYTES_MAX, BODY_BYTES_MAX, Options};
+use crate::problem::Problem;
+use crate::session::{Cookie, Sessions};
+use crate::throttle::Throttle;
+
+/// What all requests share.
+pub(crate) struct App {
+    pub(crate) options: Options,
+    pub(crate) access: Arc<dyn Access>,
+    pub(crate) sessions: Sessions,
+    pub(crate) throttle: Throttle,
+    pub(crate) assets: Assets,
+}
+
+impl App {
+    pub(crate) fn new(options: Options, access: Arc<dyn Access>) -> App {
+        App {
+            assets: Assets::new(options.assets.clone()),
+            access,
+            sessions: Sessions::default(),
+            throttle: Throttle::default(),
+            options,
+        }
+    }
+}
+
+/// Who sent a request. Every request has one once the guard has admitted it.
+#[derive(Clone, Debug)]
+pub(crate) struct Caller {
+    /// `None` if nobody has logged in. Only few routes admit such a request.
+    pub(crate) visitor: Option<Visitor>,
+    pub(crate) address: IpAddr,
+    pub(crate) cookie: Cookie,
+    /// The token of the session, if the request has one.
+    pub(crate) token: Option<String>,
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Caller {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Caller, Problem> {
+        parts.extensions.get::<Caller>().cloned().ok_or_else(login_required)
+    }
+}
+
+/// Returns the error of a request that needs a login.
+pub(crate) fn login_required() -> Problem {
+    Problem::new(StatusCode::UNAUTHORIZED, "login_required", "this needs a login")
+        .way_out("log in on the page, or send the header Authorization: Bearer PASSWORD")
+}
+
+/// The JSON body of a request.
+pub(crate) struct JsonBody<T>(pub(crate) T);
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for JsonBody<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, _: &S) -> Result<JsonBody<T>, Problem> {
+        let body = axum::body::to_bytes(request.into_body(), BODY_BYTES_MAX).await.map_err(|_| {
+            let detail = format!("the body exceeds {BODY_BYTES_MAX} bytes, or did not arrive");
+            Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", detail)
+        })?;
+        serde_json::from_slice(&body)
+            .map(JsonBody)
+            .map_err(|error| Problem::bad_request(format!("invalid body: {error}")))
+    }
+}
+
+/// Returns an answer of the API.
+pub(crate) fn json(value: &Value) -> Result<Response, Problem> {
+    let body = value.to_string();
+    if body.len() > ANSWER_BYTES_MAX {
+        let detail = format!("the answer has {} bytes, and the limit is {ANSWER_BYTES_MAX}", body.len());
+        let problem = Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "answer_too_large", detail);
+        return Err(problem.way_out("ask for fewer rows"));
+    }
+    Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())
+}

@@ -1,0 +1,197 @@
+//! Runs the dashboard: on a listener of its own, with limits on connections, or mounted in another server.
+
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::Request;
+use axum::http::Uri;
+use axum::middleware::from_fn_with_state;
+use axum::response::{IntoResponse, Response};
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, Sleep, sleep, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
+use tower::ServiceExt;
+
+use crate::access::{Access, LoginKind};
+use crate::api;
+use crate::app::App;
+use crate::guard::{PeerAddress, guard};
+use crate::options::{ANSWER_TIMEOUT, CONNECTIONS_MAX, HEAD_BYTES_MAX, Options, WRITE_TIMEOUT};
+
+/// How long the dashboard waits for answers in progress when it stops.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Returns the dashboard as a router, to mount it in the server of another program. All its paths are relative, so it can
+/// be nested below any path. The program is responsible for connections and their limits. Give it
+/// [`into_make_service_with_connect_info`](Router::into_make_service_with_connect_info) with a `SocketAddr`, so that wrong
+/// passwords are counted for each address.
+pub fn router(options: Options, access: Arc<dyn Access>) -> Router {
+    let base = options.public_url.as_ref().map(|url| url.base.clone()).unwrap_or_default();
+    let app = Arc::new(App::new(options, access));
+    let routes = api::routes().layer(from_fn_with_state(Arc::clone(&app), guard)).with_state(app);
+    if base.is_empty() {
+        return routes;
+    }
+    // A proxy can pass the path of the public URL on, or remove it.
+    Router::new().fallback(move |request: Request| {
+        let routes = routes.clone();
+        let request = without_base(request, &base);
+        async move { routes.oneshot(request).await.into_response() }
+    })
+}
+
+fn without_base(mut request: Request, base: &str) -> Request {
+    let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
+    let Some(rest) = path.strip_prefix(base) else { return request };
+    let rest = match rest.as_bytes().first() {
+        Some(b'/') => rest.to_owned(),
+        Some(b'?') | None => format!("/{rest}"),
+        Some(_) => return request,
+    };
+    if let Ok(uri) = rest.parse::<Uri>() {
+        *request.uri_mut() = uri;
+    }
+    request
+}
+
+/// Serves the dashboard until `stopped` is cancelled.
+///
+/// Fails if visitors need no login and the listener is not on a loopback address.
+pub async fn serve(
+    listener: TcpListener,
+    options: Options,
+    access: Arc<dyn Access>,
+    stopped: CancellationToken,
+) -> io::Result<()> {
+    check_address(listener.local_addr()?, access.login_kind())?;
+    let router = router(options, access);
+    let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let mut connections = JoinSet::new();
+    while let Some(slot) = stopped.run_until_cancelled(Arc::clone(&slots).acquire_owned()).await {
+        let Some(accepted) = stopped.run_until_cancelled(listener.accept()).await else { break };
+        while connections.try_join_next().is_some() {}
+        match accepted {
+            Ok((socket, peer)) => {
+                let (router, stopped) = (router.clone(), stopped.clone());
+                connections.spawn(async move {
+                    serve_connection(socket, peer, router, stopped).await;
+                    drop(slot);
+                });
+            }
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept a connection for the dashboard: retrying in 100 ms");
+                sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
+    // Connections that are still open after this time are dropped with the set.
+    let _ = timeout(DRAIN_TIMEOUT, async { while connections.join_next().await.is_some() {} }).await;
+    Ok(())
+}
+
+/// Refuses to show a store to a whole network without a password.
+pub fn check_address(address: SocketAddr, login: LoginKind) -> io::Result<()> {
+    if address.ip().is_loopback() || login != LoginKind::None {
+        return Ok(());
+    }
+    Err(io::Error::new(
+        io::ErrorKind::PermissionDenied,
+        format!(
+            "without a password, the dashboard listens only on a loopback address such as 127.0.0.1, not on {address}"
+        ),
+    ))
+}
+
+async fn serve_connection(socket: TcpStream, peer: SocketAddr, router: Router, stopped: CancellationToken) {
+    let service = tower::service_fn(move |mut request: hyper::Request<hyper::body::Incoming>| {
+        request.extensions_mut().insert(PeerAddress(peer));
+        let router = router.clone();
+        async move { router.oneshot(request.map(axum::body::Body::new)).await as Result<Response, _> }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(ANSWER_TIMEOUT)
+        .max_buf_size(HEAD_BYTES_MAX)
+        .serve_connection(TokioIo::new(WriteTimeout::new(socket)), TowerToHyperService::new(service));
+    tokio::pin!(connection);
+    tokio::select! {
+        // An error only means that the client has disconnected or does not speak HTTP.
+        _ = connection.as_mut() => return,
+        () = stopped.cancelled() => connection.as_mut().graceful_shutdown(),
+    }
+    let _ = connection.await;
+}
+
+/// A socket that fails if the client reads nothing for [`WRITE_TIMEOUT`].
+struct WriteTimeout {
+    socket: TcpStream,
+    /// When the write in progress fails. `None` if there is none.
+    deadline: Option<Pin<Box<Sleep>>>,
+}
+
+impl WriteTimeout {
+    fn new(socket: TcpStream) -> WriteTimeout {
+        WriteTimeout { socket, deadline: None }
+    }
+
+    fn limit<T>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if written.is_ready() {
+            self.deadline = None;
+            return written;
+        }
+        let deadline =
+            self.deadline.get_or_insert_with(|| Box::pin(sleep_until(Instant::now() + WRITE_TIMEOUT)));
+        ready!(deadline.as_mut().poll(cx));
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+    }
+}
+
+impl AsyncRead for WriteTimeout {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.socket).poll_read(cx, buffer)
+    }
+}
+
+impl AsyncWrite for WriteTimeout {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.socket).poll_write(cx, bytes);
+        self.limit(cx, written)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        parts: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.socket).poll_write_vectored(cx, parts);
+        self.limit(cx, written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.socket.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let flushed = Pin::new(&mut self.socket).poll_flush(cx);
+        self.limit(cx, flushed)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.socket).poll_shutdown(cx)
+    }
+}

@@ -1,0 +1,150 @@
+//! The options of a dashboard and its limits. Reads no environment and no command line.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+
+/// Maximum number of open connections.
+pub const CONNECTIONS_MAX: usize = 64;
+/// Maximum number of connections that receive events, searches included.
+pub const EVENT_STREAMS_MAX: usize = 32;
+/// Maximum number of searches at a time.
+pub const SEARCHES_MAX: usize = 4;
+/// Maximum number of jobs at a time.
+pub const JOBS_MAX: usize = 2;
+/// Maximum size of a request's body.
+pub const BODY_BYTES_MAX: usize = 1024 * 1024;
+/// Maximum size of a request's line and headers.
+pub const HEAD_BYTES_MAX: usize = 16 * 1024;
+/// How long a client can take to send a request, and the dashboard to answer it.
+pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a client can read nothing of an answer before the dashboard disconnects it.
+pub const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
+/// Maximum size of one answer.
+pub const ANSWER_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// Number of wrong passwords that an address can send in a minute.
+pub const LOGIN_FAILURES_MAX: usize = 5;
+/// How long a session lasts.
+pub const SESSION_LIFETIME: Duration = Duration::from_secs(12 * 60 * 60);
+
+/// The fields that are hidden unless the options say otherwise.
+pub const HIDDEN_BY_DEFAULT: [&str; 4] = ["*password*", "*secret*", "*token*", "authorization"];
+
+/// Receives each record of an action, a login or a refusal.
+pub type AuditSink = Arc<dyn Fn(&Value) + Send + Sync>;
+
+/// The options of a dashboard.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct Options {
+    /// Whether every request that could change something is refused.
+    pub read_only: bool,
+    /// Whether values of fields are shown. If not, only their names are.
+    pub payloads: bool,
+    /// Glob patterns of the names of fields to hide. A pattern also matches the path of a value in a JSON payload, such as
+    /// `data.user.email`, and each name in that path. Case does not matter.
+    pub redact: Vec<String>,
+    /// The URL under which visitors reach the dashboard, if a proxy is in front of it.
+    pub public_url: Option<PublicUrl>,
+    /// Further host names that requests may have.
+    pub allowed_hosts: Vec<String>,
+    /// Receives each record of an action, in addition to the log and to the last ones in memory.
+    pub audit: Option<AuditSink>,
+    /// Whether the store has a server to ask for memory, clients and slow commands.
+    pub has_server: bool,
+    /// The folder of the pages, instead of the embedded ones. Only in debug builds.
+    pub assets: Option<PathBuf>,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            read_only: false,
+            payloads: true,
+            redact: HIDDEN_BY_DEFAULT.map(str::to_owned).to_vec(),
+            public_url: None,
+            allowed_hosts: Vec::new(),
+            audit: None,
+            has_server: true,
+            assets: None,
+        }
+    }
+}
+
+impl std::fmt::Debug for Options {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Options")
+            .field("read_only", &self.read_only)
+            .field("payloads", &self.payloads)
+            .field("redact", &self.redact)
+            .field("public_url", &self.public_url)
+            .field("allowed_hosts", &self.allowed_hosts)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The URL under which visitors reach the dashboard: `https://HOST[:PORT][/PATH]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PublicUrl {
+    /// Whether visitors use TLS.
+    pub is_https: bool,
+    /// The host, with the port if it is not the default of the scheme. In lower case.
+    pub host: String,
+    /// The path below which the dashboard is, without a slash at the end. Empty if it is the root.
+    pub base: String,
+}
+
+impl PublicUrl {
+    /// Parses a URL.
+    pub fn parse(text: &str) -> Result<PublicUrl, String> {
+        let invalid = || format!("invalid URL '{text}': expected https://HOST[:PORT][/PATH]");
+        let (scheme, rest) = text.split_once("://").ok_or_else(invalid)?;
+        let is_https = match scheme {
+            "https" => true,
+            "http" => false,
+            _ => return Err(invalid()),
+        };
+        let (host, path) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));
+        let base = path.trim_end_matches('/');
+        let is_plain =
+            |text: &str| text.bytes().all(|byte| byte.is_ascii_graphic() && !b"?#@\\\"<>".contains(&byte));
+        if host.is_empty() || !is_plain(host) || !is_plain(base) {
+            return Err(invalid());
+        }
+        let default_port = if is_https { ":443" } else { ":80" };
+        let host = host.strip_suffix(default_port).unwrap_or(host).to_ascii_lowercase();
+        Ok(PublicUrl { is_https, host, base: base.to_owned() })
+    }
+
+    /// Returns the origin, as browsers send it.
+    pub fn origin(&self) -> String {
+        format!("{}://{}", if self.is_https { "https" } else { "http" }, self.host)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_public_url_has_a_scheme_a_host_and_perhaps_a_path() {
+        let url = PublicUrl::parse("https://Ops.example:443/tools/millstream/").unwrap();
+        assert_eq!((url.origin().as_str(), url.base.as_str()), ("https://ops.example", "/tools/millstream"));
+        let url = PublicUrl::parse("http://ops.example:8080").unwrap();
+        assert_eq!((url.origin().as_str(), url.base.as_str()), ("http://ops.example:8080", ""));
+        for invalid in [
+            "",
+            "ops.example",
+            "ftp://ops.example",
+            "https://",
+            "https:///x",
+            "https://a b",
+            "https://u@h",
+            "https://h/?q",
+        ] {
+            assert!(PublicUrl::parse(invalid).is_err(), "{invalid}");
+        }
+    }
+}
