@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::future::Future;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -16,8 +17,8 @@ pub trait Access: Send + Sync + 'static {
     /// Returns what a visitor must enter.
     fn login_kind(&self) -> LoginKind;
 
-    /// Checks a user and a password, or only a password.
-    fn login<'a>(&'a self, user: Option<&'a str>, password: &'a str) -> LoginFuture<'a>;
+    /// Checks a user and a password, or only a password. `from` is the address of the visitor.
+    fn login<'a>(&'a self, user: Option<&'a str>, password: &'a str, from: IpAddr) -> LoginFuture<'a>;
 
     /// Returns the visitor without a login, or `None` if visitors must log in.
     fn anonymous(&self) -> Option<Visitor>;
@@ -54,6 +55,8 @@ pub struct Visitor {
     pub backend: Arc<dyn Admin>,
     /// Whether the visitor may see a stream in answers that come from a look at all streams.
     pub may_see: Arc<dyn Fn(&str) -> bool + Send + Sync>,
+    /// Whether the visitor still exists and could log in as before. If not, its session has ended.
+    pub is_valid: Arc<dyn Fn() -> bool + Send + Sync>,
 }
 
 impl fmt::Debug for Visitor {
@@ -101,7 +104,12 @@ impl OneStore {
 
     fn visitor(&self) -> Visitor {
         let backend = Arc::clone(&self.backend);
-        Visitor { name: "visitor".to_owned(), backend, may_see: Arc::new(|_| true) }
+        Visitor {
+            name: "visitor".to_owned(),
+            backend,
+            may_see: Arc::new(|_| true),
+            is_valid: Arc::new(|| true),
+        }
     }
 }
 
@@ -116,7 +124,7 @@ impl Access for OneStore {
         if self.password.is_some() { LoginKind::Password } else { LoginKind::None }
     }
 
-    fn login<'a>(&'a self, _user: Option<&'a str>, password: &'a str) -> LoginFuture<'a> {
+    fn login<'a>(&'a self, _user: Option<&'a str>, password: &'a str, _from: IpAddr) -> LoginFuture<'a> {
         let is_right = self.password.as_ref().is_none_or(|expected| equal_secrets(expected, password));
         Box::pin(async move { if is_right { Ok(self.visitor()) } else { Err(LoginError::Refused) } })
     }

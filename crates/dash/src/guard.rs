@@ -222,7 +222,7 @@ pub(crate) async fn log_in(
         return Err(Problem::too_many("too_many_logins", "too many wrong passwords from this address")
             .way_out("wait for a minute"));
     }
-    app.access.login(user, password).await.map_err(|error| match error {
+    app.access.login(user, password, address).await.map_err(|error| match error {
         LoginError::Refused => {
             app.throttle.failed(address, now);
             Problem::new(StatusCode::UNAUTHORIZED, "wrong_password", error.to_string())

@@ -49,11 +49,12 @@ impl Sessions {
         self.find(&bearer_key(credentials), now)
     }
 
-    /// Returns the visitor of a token. `None` if the token is unknown or the session has ended.
+    /// Returns the visitor of a token. `None` if the token is unknown, the session has ended, or the visitor is not valid any more.
     pub(crate) fn find(&self, token: &str, now: Instant) -> Option<Visitor> {
         let sessions = self.by_digest.lock();
         let session = sessions.get(&key(token))?;
-        (session.ends_at > now).then(|| session.visitor.clone())
+        let is_running = session.ends_at > now && (session.visitor.is_valid)();
+        is_running.then(|| session.visitor.clone())
     }
 
     /// Ends a session.
@@ -64,7 +65,7 @@ impl Sessions {
     fn insert(&self, token: &str, session: Session, now: Instant) {
         let mut sessions = self.by_digest.lock();
         if sessions.len() >= SESSIONS_MAX {
-            sessions.retain(|_, session| session.ends_at > now);
+            sessions.retain(|_, session| session.ends_at > now && (session.visitor.is_valid)());
         }
         if sessions.len() >= SESSIONS_MAX {
             let oldest = sessions.iter().min_by_key(|(_, session)| session.ends_at).map(|(key, _)| *key);
@@ -137,12 +138,18 @@ impl Cookie {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     use super::*;
 
     async fn visitor() -> Visitor {
         let backend = millstream_worker::connect("memory:").await.unwrap();
-        Visitor { name: "x".to_owned(), backend: backend.admin().unwrap(), may_see: Arc::new(|_| true) }
+        Visitor {
+            name: "x".to_owned(),
+            backend: backend.admin().unwrap(),
+            may_see: Arc::new(|_| true),
+            is_valid: Arc::new(|| true),
+        }
     }
 
     #[tokio::test]
@@ -155,6 +162,19 @@ mod tests {
         sessions.end(&token);
         assert!(sessions.find(&token, now).is_none());
         assert!(sessions.find("", now).is_none());
+    }
+
+    #[tokio::test]
+    async fn the_session_of_a_visitor_who_may_no_longer_log_in_ends() {
+        let (sessions, now) = (Sessions::default(), Instant::now());
+        let is_valid = Arc::new(AtomicBool::new(true));
+        let of_visitor = Arc::clone(&is_valid);
+        let visitor =
+            Visitor { is_valid: Arc::new(move || of_visitor.load(Ordering::Relaxed)), ..visitor().await };
+        let token = sessions.start(visitor, now).unwrap();
+        assert!(sessions.find(&token, now).is_some());
+        is_valid.store(false, Ordering::Relaxed);
+        assert!(sessions.find(&token, now).is_none());
     }
 
     #[tokio::test]
