@@ -127,6 +127,11 @@ export function moment(ms, nowMs) {
   return Math.abs(nowMs - ms) < 12 * HOUR ? clock.format(ms) : dayAndClock.format(ms);
 }
 
+/** Formats a moment with its date and milliseconds, local: `2026-11-16 10:31:02.114`. @param {number | null | undefined} ms */
+export function momentMs(ms) {
+  return isNumber(ms) ? `${dayAndClock.format(ms)}.${String(Math.floor(ms) % 1000).padStart(3, '0')}` : UNKNOWN;
+}
+
 /** Formats a moment in UTC, for a tooltip: `2026-11-16T10:30:00.000Z`. @param {number | null | undefined} ms */
 export function utc(ms) {
   if (!isNumber(ms) || Math.abs(ms) > 8.64e15) return '';

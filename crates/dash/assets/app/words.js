@@ -1,8 +1,13 @@
 // @ts-check
 /** All words of the pages, by page. A translation replaces this module. */
 
+import { clip, printable } from './printable.js';
+
 /** @param {number} value @param {string} one @param {string} many */
 const noun = (value, one, many) => (value === 1 ? one : many);
+
+/** Cuts a name for a button. @param {string} name */
+const short = (name) => clip(printable(name), 40);
 
 export const words = {
   nav: {
@@ -45,7 +50,7 @@ export const words = {
     table: 'Values as a table', time: 'Time',
     nothing: (/** @type {string} */ label) => `${label}: no values yet.`,
     sentence: (/** @type {string} */ label, /** @type {string} */ span, /** @type {string} */ first, /** @type {string} */ last, /** @type {string} */ lowest, /** @type {string} */ highest, /** @type {string} */ trend) =>
-      `${label} in ${span}: from ${first} to ${last}, lowest ${lowest}, highest ${highest}; it ${{ grows: 'grows', shrinks: 'shrinks', steady: 'is steady', unknown: 'has too few values for a trend' }[trend]}.`,
+      `${label}, last ${span}: ${first} at first, ${last} now, ${lowest} to ${highest}; ${{ grows: 'growing', shrinks: 'shrinking', steady: 'steady', unknown: 'too few values for a trend' }[trend]}.`,
   },
   action: {
     preview: 'Preview', cancel: 'Cancel', looking: 'Looking what would change…', done: 'Done.', started: 'Started. It runs in the dashboard; its progress is at the edge of the page.',
@@ -125,5 +130,74 @@ export const words = {
       ['⟨U+202E⟩', 'A character that is invisible or changes the direction of text.'],
     ]),
   },
-  tail: { title: 'Live tail' },
+  stream: {
+    tail: 'Live tail', add: 'Add a message', createGroup: 'Create a group', trim: 'Trim', groups: 'Groups', noGroups: 'No group reads this stream.',
+    entries: 'Entries', in: 'In', memory: 'Memory', memoryUnknown: 'The store does not tell how much memory a stream takes.', oldest: 'Oldest entry', newest: 'Newest entry',
+    noEntries: 'The stream has no entries, or their ids are no times.', groupCount: 'Groups', dead: 'Dead letters', delayed: 'Delayed',
+  },
+  policy: {
+    title: 'Policy in force:',
+    fields: {
+      lease_ms: 'lease', max_deliveries: 'deliveries at most', dead_letters: 'dead letters to', backoff_ms: 'back-off', max_pending: 'pending at most', consumer_ttl_ms: 'idle consumers are removed after',
+      max_age_ms: 'age at most', max_length: 'entries at most', max_bytes: 'size at most', acked_age_ms: 'acknowledged entries are removed after',
+    },
+  },
+  browser: {
+    title: 'Entries', id: 'Id', age: 'Age', fields: 'Fields', noTime: 'The id is no time.', from: 'From', order: 'Order', newestFirst: 'newest first', oldestFirst: 'oldest first',
+    fromPlaceholder: 'latest', fromTitle: 'An id, a moment (2026-11-16 10:30, 10:30, 10m before now), earliest or latest',
+    find: 'Find', findPlaceholder: 'text, or field=text', findTitle: 'Finds entries with this text in a value. field=text looks into one field.', in: 'in', anyField: 'any field', go: 'Go',
+    badPosition: (/** @type {string} */ typed) => `"${typed}" is no position. Type an id, a moment such as 2026-11-16 10:30 or 10m, earliest or latest.`,
+    empty: 'No entries here.', export: 'Export JSON', reload: 'Reload', noMore: 'There are no newer entries.', copyIds: 'Copy ids',
+    delete: (/** @type {number} */ n) => `Delete ${n.toLocaleString()}…`, stop: 'Stop', goOn: 'Go on', endSearch: 'End the search', found: 'Entries found', searching: 'Searching…', notFound: 'Nothing found.',
+    searched: (/** @type {string} */ scanned, /** @type {string} */ found) => `Looked at ${scanned} entries, ${found} found.`,
+    ends: { done: 'That is all.', scan: 'The search stops here, at its limit of entries.', bytes: 'The search stops here, at its limit of bytes.', time: 'The search stops here, at its limit of time.', found: 'The search stops here, with enough found.', stopped: 'Stopped.', error: '' },
+  },
+  streamActions: {
+    addTo: 'Add a message to', form: 'Write as', forms: /** @type {[string, string][]} */ ([['fields', 'Fields'], ['json', 'JSON']]), fieldName: 'Field', fieldValue: 'Value', removeField: 'Remove the field', addField: 'Another field',
+    jsonLabel: 'A JSON object; its members become fields', jsonHint: 'Texts are stored as they are, other values as JSON.', notObject: 'Expected an object: { "field": "value" }',
+    more: 'Delay, producer', delay: 'Add after', producer: 'Producer', iid: 'Message id of the producer', badDuration: 'Expected a duration such as 10m', halfIid: 'Producer and message id belong together',
+    addButton: 'Add the message', added: (/** @type {string} */ id) => `Added ${id}.`, delayed: 'The message waits for its time.',
+    createGroup: 'Create a group of', groupName: 'Name', start: 'It starts with', startId: 'Id', create: 'Create the group',
+    starts: /** @type {[string, string][]} */ ([['earliest', 'the first entry of the stream'], ['latest', 'the entries added from now on'], ['id', 'the entries after an id']]),
+    groupCreated: (/** @type {string} */ group) => `Created the group ${group}.`, groupExists: (/** @type {string} */ group) => `The group ${group} exists already. It has not changed.`,
+    trim: 'Trim', trimBy: 'Limit', trimBys: /** @type {[string, string][]} */ ([['length', 'Keep the newest'], ['age', 'Keep from a moment or id']]), maxLength: 'Number of entries to keep', minId: 'Keep entries from', minIdHint: 'An id, a moment, or a duration before now such as 7d',
+    keepUnread: 'Keep entries that a group has not acknowledged, even beyond the limit', trimPlan: 'will be removed permanently.',
+    trimButton: (/** @type {number} */ n, /** @type {string} */ stream) => `Trim ${n.toLocaleString()} ${noun(n, 'entry', 'entries')} of ${short(stream)}`, trimmed: (/** @type {number | null} */ n) => (n === null ? 'Trimmed.' : `Removed ${n.toLocaleString()} ${noun(n, 'entry', 'entries')}.`),
+    deleteFrom: 'Delete entries of', deletePlan: 'will be deleted permanently, also for groups that have not read them.',
+    deleteButton: (/** @type {number} */ n, /** @type {string} */ stream) => `Delete ${n.toLocaleString()} ${noun(n, 'entry', 'entries')} of ${short(stream)}`, deleted: (/** @type {string} */ n) => `Deleted ${n}.`,
+  },
+  group: {
+    toPending: 'Pending entries', toDead: 'Dead letters', toTail: 'Live tail', reset: 'Reset…', remove: 'Remove…', consumers: 'Consumers', allPending: 'Pending entries',
+    caughtUp: 'The group has read everything.', at: (/** @type {string} */ time) => `The group will have read everything in ${time}, if the rates stay as they are.`,
+    never: 'The group does not catch up: its lag does not shrink.', neverGrows: (/** @type {string} */ by) => `The group does not catch up: its lag grows by ${by}.`,
+    etaUnknown: 'The rates are not known yet.', etaInexact: 'The store cannot count the lag exactly, so nobody knows when it will be gone.',
+    lagChange: 'Lag changes by', waiting: 'Waiting for retry', waitingHint: 'Pending entries whose next attempt is due later', missed: 'Missed', missedHint: 'Entries that were trimmed or deleted before the group read them', missedUnknown: 'The store does not know.',
+  },
+  groupCharts: { title: 'History', range: 'Range', rates: 'Rates per second', lag: 'Lag', in: 'In', out: 'Out', pending: 'Pending', oldest: 'Oldest unread' },
+  groupParts: {
+    title: 'Consumers of the group', consumer: 'Consumer', asked: 'Asked', askedHint: 'Time since the consumer last asked for entries', got: 'Got', gotHint: 'Time since the consumer last got an entry', worker: 'Worker', remove: 'Remove…',
+    neverAsked: 'The consumer has asked for nothing yet.', gotUnknown: 'The store does not know, or the consumer got nothing yet.', noHeartbeat: 'no heartbeat: another client',
+    hostTitle: 'Host and process id', slotsTitle: 'Busy slots and all slots', late: (/** @type {string} */ time) => `no heartbeat for ${time}`, slots: (/** @type {number} */ busy, /** @type {number} */ slots) => `${busy}/${slots} busy`, none: 'The group has no consumers.',
+    histogram: 'Pending entries by idle time', nothingPending: 'Nothing is pending.', scanned: (/** @type {string} */ entries) => `Counted over the first ${entries}; there are more.`, oldestPending: 'The oldest pending entry has the age',
+    over: (/** @type {string} */ time) => `over ${time}`, under: (/** @type {string} */ time) => `under ${time}`,
+  },
+  groupActions: {
+    remove: 'Remove the group', force: 'Also if consumers are at work', removePlan: 'The group loses its position and its consumers. The entries of the stream stay.',
+    dropped: (/** @type {string} */ entries) => `It forgets ${entries} that are pending: nobody will handle them again.`, nothingDropped: 'Nothing is pending.',
+    removeButton: (/** @type {string} */ group, /** @type {string} */ stream) => `Remove ${short(group)} of ${short(stream)}`, active: (/** @type {string} */ names) => `Consumers are at work: ${names}. Stop them first, or tick the box above.`, removed: (/** @type {string} */ group) => `Removed the group ${group}.`,
+    removeConsumer: 'Remove the consumer', heir: 'Its pending entries go to', heirHint: 'The heir gets them in the same step.', noHeir: 'nobody', moves: (/** @type {string} */ entries, /** @type {string} */ heir) => `${entries} move to ${heir || 'nobody'}.`, holdsNothing: 'It holds no pending entries.',
+    needsHeir: 'The consumer holds entries: choose who takes them over.', consumerButton: (/** @type {string} */ name) => `Remove ${short(name)}`, consumerRemoved: (/** @type {string} */ name) => `Removed the consumer ${name}.`,
+  },
+  entry: {
+    one: 'entry', many: 'entries', of: 'of', copyId: 'Copy id', again: 'Add again', delete: 'Delete…', added: 'Added', ago: 'ago', field: 'field', fields: 'fields', trace: 'trace', fieldsTitle: 'Fields',
+    life: 'What each group did with it', noGroups: 'No group reads this stream.', by: 'by', released: 'released: any consumer can claim it', idle: 'idle', delivery: 'delivery', deliveries: 'deliveries', due: 'next attempt',
+    states: { unread: 'unread', pending: 'pending', read: 'done' },
+    letter: { title: 'Dead letter', reason: 'Reason', error: 'Error', errorType: 'Error type', origin: 'Original entry', group: 'Group', consumer: 'Consumer', deliveries: 'Deliveries', firstSeen: 'First delivered', died: 'Dead-lettered', redrives: 'Redrives', redrive: 'Redrive…' },
+  },
+  tail: {
+    title: 'Live tail', following: 'following', paused: 'paused', scrolled: 'scrolled up; new lines come below', pause: 'Pause', resume: 'Continue', clear: 'Clear', toEnd: 'To the end', find: 'Find', show: 'Show', entries: 'entries as they come',
+    groupAtWork: (/** @type {string} */ group) => `${short(group)} at work`, lines: (/** @type {string} */ n) => `${n} lines`, waiting: 'Waiting for the next entry…', waitingFor: (/** @type {string} */ find) => `Waiting for an entry with "${find}"…`,
+    note: 'The page reads without joining a group: nothing is delivered. It keeps 1,000 lines.', skipped: (/** @type {string} */ n) => `${n} entries passed over: too fast to show`,
+    events: { unread: 'unread', pending: 'pending', done: 'done', progress: 'progress' }, progress: (/** @type {string} */ lag, /** @type {string} */ pending) => `lag ${lag}, pending ${pending}`,
+  },
 };

@@ -89,7 +89,7 @@ export function ActionDialog({ title, path, body, form, describe, cli = null, do
 
   const current = plan !== null && plan.key === key ? plan : null;
   const shown = current && describe(current.answer);
-  const mustType = shown !== null && shown.count >= TYPE_FROM;
+  const mustType = shown !== null && !shown.refuse && shown.count >= TYPE_FROM;
   const mayConfirm = shown !== null && !shown.refuse && shown.count > 0 && (!mustType || typed.replace(/\D/g, '') === String(shown.count));
   const submit = (/** @type {Event} */ event) => {
     event.preventDefault();
@@ -107,13 +107,13 @@ export function ActionDialog({ title, path, body, form, describe, cli = null, do
         ${shown?.refuse && html`<p class="note warn">${shown.refuse}</p>`}
         ${!current && !problem && !form && html`<p class="loading">${words.action.looking}</p>`}
       </div>
-      ${mustType && !shown?.refuse && html`<label class="field"><span class="field-label">${words.action.typeNumber(count(shown?.count))}</span>
+      ${shown && mustType && html`<label class="field"><span class="field-label">${words.action.typeNumber(count(shown.count))}</span>
         <input type="text" inputmode="numeric" autocomplete="off" value=${typed} onInput=${(/** @type {any} */ event) => setTyped(event.target.value)} /></label>`}
       <${CliLine} line=${cli} />
       <footer class="actions">
         <button type="button" onClick=${onClose}>${words.action.cancel}</button>
         ${current
-          ? html`<button type="submit" class="danger" disabled=${!mayConfirm || busy}>${shown.button}</button>`
+          ? html`<button type="submit" class="danger" disabled=${!mayConfirm || busy}>${shown?.button}</button>`
           : html`<button type="submit" class="primary" disabled=${body === null || busy}>${words.action.preview}</button>`}
       </footer>
     </form>

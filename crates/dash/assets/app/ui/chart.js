@@ -53,8 +53,7 @@ export function Chart({ title, fromMs, stepMs, series, show }) {
   const at = cursor !== null && cursor < points ? cursor : null;
   return html`<figure class="chart">
     <figcaption><h3>${title}</h3>
-      <span class="legend">${series.map(({ label, tone, values }) => html`<span key=${label} class=${`key ${tone}`}>${label}
-        <strong>${show(at === null ? values[points - 1] : values[at])}</strong></span>`)}
+      <span class="legend">${series.map(({ label, tone, values }) => html`<span key=${label} class=${`key ${tone}`}>${label} <strong>${show(at === null ? values[points - 1] : values[at])}</strong></span>`)}
         ${at !== null && html`<span class="at">${time(fromMs + at * stepMs)}</span>`}</span></figcaption>
     <div ref=${host} class="canvas" aria-hidden="true"></div>
     <p class="sentence">${series.map(({ label, values }) => sentence(label, values, points * stepMs, show)).join(' ')}</p>

@@ -5,7 +5,7 @@ import { html, useEffect, useId, useRef } from '../html.js';
 import { words } from '../words.js';
 
 /**
- * A dialog that is open while it is shown.
+ * A dialog that is open while it is shown. An element with `data-focus` gets the focus, else the first one.
  * @param {{ title: any, onClose: () => void, class?: string, children?: any, actions?: any }} props
  */
 export function Dialog({ title, onClose, class: className = '', children, actions }) {
@@ -15,6 +15,8 @@ export function Dialog({ title, onClose, class: className = '', children, action
     const dialog = element.current;
     const opener = document.activeElement;
     dialog?.showModal();
+    const wanted = dialog?.querySelector('[data-focus]:not([data-focus="false"])');
+    if (wanted instanceof HTMLElement) wanted.focus();
     return () => {
       dialog?.close();
       if (opener instanceof HTMLElement && opener.isConnected) opener.focus();

@@ -65,7 +65,7 @@ export function Palette({ pages, onClose }) {
   useEffect(() => document.getElementById(`${listId}-${chosen}`)?.scrollIntoView({ block: 'nearest' }), [chosen]);
   return html`<${Dialog} title=${words.palette.title} onClose=${onClose} class="palette">
     <input type="text" role="combobox" aria-label=${words.palette.title} aria-expanded="true" aria-controls=${listId} aria-activedescendant=${chosen >= 0 ? `${listId}-${chosen}` : undefined}
-      autocomplete="off" autofocus placeholder=${words.palette.placeholder} value=${text} onKeyDown=${onKeyDown}
+      autocomplete="off" data-focus placeholder=${words.palette.placeholder} value=${text} onKeyDown=${onKeyDown}
       onInput=${(/** @type {any} */ event) => { setText(event.target.value); setAt(0); }} />
     <ul id=${listId} role="listbox" aria-label=${words.palette.results}>
       ${all.map((each, index) => html`<li id=${`${listId}-${index}`} key=${each.row ? each.row.key : each.text} role="option" aria-selected=${index === chosen} onClick=${() => run(each)} onPointerMove=${() => setAt(index)}>

@@ -62,7 +62,7 @@ export function Duration({ ms, exact = true, sign = '≤', why }) {
 /** Shows a moment in local time; the tooltip has UTC and the milliseconds. @param {{ ms: number | null | undefined, exact?: boolean, why?: string }} props */
 export function Moment({ ms, exact, why }) {
   if (!format.isNumber(ms)) return html`<${Unknown} why=${why} />`;
-  return html`<time datetime=${format.utc(ms)} title=${`${format.utc(ms)} · ${ms}`}>${exact ? format.timeMs(ms) : format.moment(ms, Date.now())}</time>`;
+  return html`<time datetime=${format.utc(ms)} title=${`${format.utc(ms)} · ${ms}`}>${exact ? format.momentMs(ms) : format.moment(ms, Date.now())}</time>`;
 }
 
 /** Shows how long ago something was; the tooltip has the moment. @param {{ ms: number | null | undefined, why?: string }} props */
@@ -101,7 +101,7 @@ export function Sparkline({ values, label }) {
 /** Shows why something failed and what to do. @param {{ problem: import('../api.js').Problem, retry?: () => void }} props */
 export function ProblemNote({ problem, retry }) {
   return html`<div class="note bad" role="alert">
-    <p><strong><${Text} text=${problem.title} /></strong>${problem.detail && problem.detail !== problem.title && html` <${Text} text=${problem.detail} />`}</p>
+    <p><strong><${Text} text=${problem.detail || problem.title} /></strong></p>
     ${problem.wayOut && html`<p><${Text} text=${problem.wayOut} /></p>`}
     ${retry && html`<button type="button" onClick=${retry}>${words.parts.tryAgain}</button>`}
   </div>`;

@@ -1,0 +1,99 @@
+// @ts-check
+/** The page of a group: is it well and why, when will it have caught up, who works on it, and how it was in the last hour. */
+
+import { useGet } from '../api.js';
+import { commands } from '../cli.js';
+import { duration, rate } from '../format.js';
+import { html, useEffect, useState } from '../html.js';
+import { useKeys } from '../keys.js';
+import { status, useLive, watchOf } from '../live.js';
+import { open } from '../router.js';
+import { words } from '../words.js';
+import { useMayAct } from '../ui/action.js';
+import { CliLine, Count, Duration, Fact, Health, Link, Loaded, Name, Panel, Rate, Text } from '../ui/parts.js';
+import { useCommands } from '../ui/palette.js';
+import { RemoveConsumerDialog, RemoveGroupDialog } from './group-actions.js';
+import { GroupCharts } from './group-charts.js';
+import { Consumers, Histogram } from './group-parts.js';
+import { PolicyFacts } from './policy.js';
+
+const text = words.group;
+
+/** @param {{ query: URLSearchParams }} props */
+export function Group({ query }) {
+  const stream = query.get('s') ?? '';
+  const group = query.get('g') ?? '';
+  const here = { s: stream, g: group };
+  const first = useGet('/group', { stream, group });
+  const [live, setLive] = useState(/** @type {any} */ (null));
+  const [dialog, setDialog] = useState(/** @type {{ kind: string, consumer?: any } | null} */ (null));
+  useEffect(() => setLive(null), [stream, group]);
+  useLive(watchOf('group', { stream, group }), { group: (data) => setLive((/** @type {any} */ old) => ({ ...old, ...data })) });
+  const mayAct = useMayAct();
+  const places = [['pending', text.toPending], ['dlq', text.toDead], ['tail', text.toTail]];
+  useKeys({ t: () => open('tail', here) });
+  useCommands([
+    ...places.map(([page, label]) => ({ text: label, run: () => open(page, here) })),
+    ...(mayAct ? [{ text: text.reset, run: () => open('group/reset', here) }, { text: text.remove, run: () => setDialog({ kind: 'remove' }) }] : []),
+  ]);
+  const close = () => setDialog(null);
+  return html`<div class="page-head">
+      <h1><${Link} page="stream" query=${{ s: stream }}><${Name} name=${stream} max=${48} /><//> <span class="crumbs">/</span> <${Name} name=${group} max=${48} /></h1>
+      ${first.data && html`<${Health} health=${(live ?? first.data).health} />`}
+      <div class="actions"><${Link} page="tail" query=${here} class="button">${text.toTail}<//>
+        ${mayAct && html`<${Link} page="group/reset" query=${here} class="button">${text.reset}<//><button type="button" onClick=${() => setDialog({ kind: 'remove' })}>${text.remove}</button>`}</div></div>
+    <${Loaded} from=${first}>${(/** @type {any} */ loaded) => {
+      const data = { ...loaded, ...live };
+      return html`<${Verdict} data=${data} />
+        <${GroupFacts} data=${data} here=${here} />
+        <${GroupCharts} stream=${stream} group=${group} range=${query.get('t') ?? '1h'} />
+        <${Panel} class="table-panel" title=${text.consumers} actions=${html`<${Link} page="pending" query=${here} class="button small">${text.allPending}<//>`}>
+          <${Consumers} data=${data} here=${here} onRemove=${mayAct ? (/** @type {any} */ consumer) => setDialog({ kind: 'consumer', consumer }) : null} /><//>
+        <${Histogram} data=${data} here=${here} />
+        <${PolicyFacts} policy=${data.policy} />
+        ${dialog?.kind === 'consumer' && html`<${RemoveConsumerDialog} stream=${stream} group=${group} consumer=${dialog.consumer} consumers=${data.consumers} onClose=${close} onDone=${first.reload} />`}`;
+    }}<//>
+    <${CliLine} line=${commands(status.value?.place ?? '').groupDescribe(stream, group)} />
+    ${dialog?.kind === 'remove' && html`<${RemoveGroupDialog} stream=${stream} group=${group} onClose=${close} onDone=${() => open('stream', { s: stream })} />`}`;
+}
+
+/** Says when the group will have read everything. @param {any} data */
+function etaSentence(data) {
+  switch (data.eta) {
+    case 'caught_up': return text.caughtUp;
+    case 'at': return text.at(duration(data.eta_ms));
+    case 'never': return data.rates?.lag > 0 ? text.neverGrows(rate(data.rates.lag)) : text.never;
+    default: return data.lag_exact === false ? text.etaInexact : text.etaUnknown;
+  }
+}
+
+/** The health in sentences, each with what to do. @param {{ data: any }} props */
+function Verdict({ data }) {
+  const doctor = /** @type {any[]} */ (data.doctor ?? []);
+  const wayOut = new Map(doctor.map((finding) => [finding.code, finding.way_out]));
+  const known = new Set(data.findings?.map((/** @type {any} */ finding) => finding.code));
+  const findings = [...(data.findings ?? []), ...doctor.filter((finding) => !known.has(finding.code))];
+  const rank = (/** @type {any} */ finding) => ['critical', 'degraded', 'ok'].indexOf(finding.health);
+  findings.sort((a, b) => rank(a) - rank(b));
+  return html`<section class=${`answer ${data.health}`}>
+    <p class="verdict">${etaSentence(data)}</p>
+    ${findings.length > 0 && html`<ul class="reasons">${findings.map((finding, at) => html`<li key=${at}>${finding.health === 'ok' ? html`<span class="health" aria-hidden="true"><span class="sign">·</span></span>` : html`<${Health} health=${finding.health} brief=${true} />`}
+      <span><${Text} text=${finding.text} /></span>${wayOut.get(finding.code) && html`<span class="why soft"><${Text} text=${wayOut.get(finding.code)} /></span>`}</li>`)}</ul>`}
+  </section>`;
+}
+
+/** @param {{ data: any, here: any }} props */
+function GroupFacts({ data, here }) {
+  return html`<dl class="facts">
+    <${Fact} label=${words.overview.lag} title=${words.overview.lagHint}><${Count} value=${data.lag} exact=${data.lag_exact} short=${true} why=${words.overview.lagUnknown} /><//>
+    <${Fact} label=${text.lagChange}><${Rate} value=${data.rates?.lag} unit=${true} signed=${true} /><//>
+    <${Fact} label=${words.overview.oldest} title=${words.overview.oldestHint}><${Duration} ms=${data.oldest_unread_ms} exact=${data.oldest_unread_exact} why=${words.overview.oldestNone} /><//>
+    <${Fact} label=${words.overview.in}><${Rate} value=${data.rates?.in} unit=${true} /><//>
+    <${Fact} label=${words.overview.out}><${Rate} value=${data.rates?.out} unit=${true} /><//>
+    <${Fact} label=${words.overview.pending} page="pending" query=${here} title=${words.overview.pendingHint}><${Count} value=${data.pending} short=${true} /><//>
+    <${Fact} label=${words.overview.stuck} tone=${data.stuck > 0 ? 'bad' : ''} page="pending" query=${{ ...here, idle: '5m' }} title=${words.overview.stuckHint}><${Count} value=${data.stuck} short=${true} /><//>
+    <${Fact} label=${text.waiting} title=${text.waitingHint}><${Count} value=${data.waiting} short=${true} /><//>
+    <${Fact} label=${words.overview.dead} tone=${data.dead_letters > 0 ? 'warn' : ''} page="dlq" query=${{ s: here.s, group: here.g }}><${Count} value=${data.dead_letters} short=${true} /><//>
+    <${Fact} label=${text.missed} tone=${data.missed > 0 ? 'bad' : ''} title=${text.missedHint}><${Count} value=${data.missed} exact=${data.missed_exact} short=${true} why=${text.missedUnknown} /><//>
+  </dl>`;
+}

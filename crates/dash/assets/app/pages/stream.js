@@ -1,0 +1,76 @@
+// @ts-check
+/** The page of a stream: its size and rate, its groups, and its entries. */
+
+import { useGet } from '../api.js';
+import { commands } from '../cli.js';
+import { timeOfId } from '../format.js';
+import { html, useEffect, useState } from '../html.js';
+import { useKeys } from '../keys.js';
+import { status, useLive, watchOf } from '../live.js';
+import { open } from '../router.js';
+import { words } from '../words.js';
+import { useMayAct } from '../ui/action.js';
+import { Ago, CliLine, Count, Fact, Link, Loaded, Name, Panel, Rate, Unknown } from '../ui/parts.js';
+import { useCommands } from '../ui/palette.js';
+import { DataTable, useLocalTable } from '../ui/table.js';
+import { bytes } from '../format.js';
+import { GROUP_COLUMNS } from './overview.js';
+import { AddDialog, CreateGroupDialog, TrimDialog } from './stream-actions.js';
+import { StreamBrowser } from './stream-browser.js';
+import { PolicyFacts } from './policy.js';
+
+const text = words.stream;
+const COLUMNS = GROUP_COLUMNS.filter(({ key }) => key !== 'name' && key !== 'in');
+
+/** @param {{ query: URLSearchParams }} props */
+export function Stream({ query }) {
+  const stream = query.get('s') ?? '';
+  const first = useGet('/stream', { stream });
+  const [live, setLive] = useState(/** @type {any} */ (null));
+  const [dialog, setDialog] = useState(/** @type {string | null} */ (null));
+  useEffect(() => setLive(null), [stream]);
+  useLive(watchOf('stream', { stream }), { stream: (data) => setLive((/** @type {any} */ old) => ({ ...old, ...data })) });
+  const mayAct = useMayAct();
+  const actions = mayAct ? [{ key: 'a', id: 'add', text: text.add }, { key: '', id: 'group', text: text.createGroup }, { key: '', id: 'trim', text: text.trim }] : [];
+  useKeys({ t: () => open('tail', { s: stream }), ...(mayAct ? { a: () => setDialog('add') } : {}) });
+  useCommands([{ text: text.tail, run: () => open('tail', { s: stream }), keys: 't' }, ...actions.map(({ id, text: label, key }) => ({ text: label, run: () => setDialog(id), keys: key || undefined }))]);
+  const close = () => setDialog(null);
+  const place = status.value?.place ?? '';
+  return html`<div class="page-head"><h1><${Name} name=${stream} /></h1>
+      <div class="actions"><${Link} page="tail" query=${{ s: stream }} class="button">${text.tail}<//>
+        ${actions.map(({ id, text: label }) => html`<button type="button" key=${id} class=${id === 'add' ? 'primary' : undefined} onClick=${() => setDialog(id)}>${label}</button>`)}</div></div>
+    <${Loaded} from=${first}>${(/** @type {any} */ loaded) => {
+      const data = { ...loaded, ...live };
+      return html`<${StreamFacts} data=${data} />
+        <${PolicyFacts} policy=${data.policy} />
+        <${Panel} class="table-panel" title=${text.groups}><${GroupsTable} rows=${data.group_list ?? []} /><//>`;
+    }}<//>
+    <${StreamBrowser} stream=${stream} query=${query} />
+    <${CliLine} line=${commands(place).streamInfo(stream)} />
+    ${dialog === 'add' && html`<${AddDialog} stream=${stream} onClose=${close} />`}
+    ${dialog === 'group' && html`<${CreateGroupDialog} stream=${stream} onClose=${close} onDone=${first.reload} />`}
+    ${dialog === 'trim' && html`<${TrimDialog} stream=${stream} onClose=${close} onDone=${first.reload} />`}`;
+}
+
+/** @param {{ data: any }} props */
+function StreamFacts({ data }) {
+  const dead = (data.group_list ?? []).reduce((/** @type {number} */ most, /** @type {any} */ row) => Math.max(most, row.dead_letters ?? 0), 0);
+  const delayed = typeof data.delayed === 'number' ? data.delayed : data.delayed?.count ?? null;
+  return html`<dl class="facts">
+    <${Fact} label=${text.entries}><${Count} value=${data.length} short=${true} /><//>
+    <${Fact} label=${text.in}><${Rate} value=${data.rates?.in} unit=${true} /><//>
+    <${Fact} label=${text.memory}>${data.memory_bytes === null || data.memory_bytes === undefined ? html`<${Unknown} why=${text.memoryUnknown} />` : html`<span title=${`${data.memory_bytes} B`}>${bytes(data.memory_bytes)}</span>`}<//>
+    <${Fact} label=${text.oldest}><${Ago} ms=${data.first_entry ? timeOfId(data.first_entry) : null} why=${text.noEntries} /><//>
+    <${Fact} label=${text.newest}><${Ago} ms=${data.last_entry ? timeOfId(data.last_entry) : null} why=${text.noEntries} /><//>
+    <${Fact} label=${text.groupCount}><${Count} value=${(data.group_list ?? []).length} /><//>
+    <${Fact} label=${text.dead} tone=${dead > 0 ? 'warn' : ''} page="dlq" query=${{ s: data.stream }}><${Count} value=${dead} short=${true} /><//>
+    ${delayed !== null && html`<${Fact} label=${text.delayed}><${Count} value=${delayed} short=${true} /><//>`}
+  </dl>`;
+}
+
+/** @param {{ rows: any[] }} props */
+function GroupsTable({ rows }) {
+  const shown = rows.filter((row) => row.group !== null);
+  const table = useLocalTable({ rows: shown, columns: COLUMNS, rowKey: (row) => row.key ?? row.group, prefix: 'g', first: ['health', true] });
+  return html`<${DataTable} caption=${text.groups} ...${table.props} rowClass=${(/** @type {any} */ row) => row.health ?? ''} empty=${text.noGroups} />`;
+}
