@@ -5,7 +5,14 @@ export type Value = string | Buffer;
 export class Message {
   constructor(
     fields: Record<string, Value | Value[]>,
-    about?: { id?: string; stream?: string; group?: string; attempt?: number },
+    about?: {
+      id?: string;
+      stream?: string;
+      group?: string;
+      attempt?: number;
+      traceparent?: string;
+      tracestate?: string;
+    },
   );
   /** The id of the entry. */
   readonly id: string;
@@ -17,6 +24,12 @@ export class Message {
   readonly attempt: number;
   /** All fields. The value of a name that occurs more than once is an array. */
   readonly fields: Record<string, Value | Value[]>;
+  /**
+   * The trace of the message and the span of this attempt, to pass on to what the handler calls (W3C Trace Context).
+   * Undefined if the message belongs to no trace.
+   */
+  readonly traceparent: string | undefined;
+  readonly tracestate: string | undefined;
   /**
    * Aborted when the worker no longer needs the outcome: the message exceeded `--timeout`, or the worker lost it.
    * Pass it to fetch() and others.

@@ -44,12 +44,14 @@ const STOP_MS = 700;
 class Message {
   #controller = new AbortController();
 
-  constructor(fields, { id = "0-1", stream = "", group = "", attempt = 1 } = {}) {
+  constructor(fields, { id = "0-1", stream = "", group = "", attempt = 1, traceparent, tracestate } = {}) {
     this.id = id;
     this.stream = stream;
     this.group = group;
     this.attempt = attempt;
     this.fields = fields;
+    this.traceparent = traceparent;
+    this.tracestate = tracestate;
   }
 
   get signal() {
@@ -187,8 +189,9 @@ async function answerTo(message) {
   } catch (error) {
     if (error instanceof Outcome) return error._answer();
     if (!message.signal.aborted) {
-      const { stream, id, attempt } = message;
-      console.error(`millstream: the handler failed: stream=${stream} id=${id} attempt=${attempt}`, error);
+      const { stream, id, attempt, traceparent } = message;
+      const trace = traceparent ? ` trace_id=${traceparent.split("-")[1]}` : "";
+      console.error(`millstream: the handler failed: stream=${stream} id=${id} attempt=${attempt}${trace}`, error);
     }
     const type = error instanceof Error ? error.name : typeof error;
     return { outcome: "retry", error: describe(error).slice(0, ERROR_CHARACTERS_MAX), error_type: type };

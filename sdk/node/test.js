@@ -75,6 +75,20 @@ test("fields are text or bytes", () => {
   assert.throws(() => found.text("raw"), /message.bytes\('raw'\)/);
 });
 
+test("a handler gets the trace of its message", async () => {
+  const traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+  const child = new Child(`handler((message) => {
+    throw new RangeError(String(message.traceparent) + " " + String(message.tracestate));
+  });`);
+  child.send(message("1-1", {}, { traceparent, tracestate: "foo=1" }), message("1-2"));
+  const { "1-1": traced, "1-2": untraced } = await child.answers(2);
+  assert.deepEqual([traced.error, untraced.error], [`RangeError: ${traceparent} foo=1`, "RangeError: undefined undefined"]);
+  assert.equal(await child.close(), 0);
+  assert.match(child.err, /id=1-1 attempt=1 trace_id=4bf92f3577b34da6a3ce929d0e0e4736 RangeError/);
+  assert.match(child.err, /id=1-2 attempt=1 RangeError/);
+  assert.equal(new Message({}, { traceparent }).traceparent, traceparent);
+});
+
 test("outcomes become answers", () => {
   for (const [outcome, answer] of [
     [new Ack(), { outcome: "ack" }],

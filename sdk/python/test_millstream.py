@@ -78,6 +78,26 @@ class Messages(unittest.TestCase):
         with self.assertRaises(KeyError):
             found["none"]
 
+    def test_a_handler_gets_the_trace_of_its_message(self):
+        traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+        child = Child("""
+            @handler
+            def handle(message):
+                import logging
+                logging.warning("noted")
+                raise Reject(f"{message.traceparent} {message.tracestate}")
+        """)
+        for id, trace, found in [
+            ("1-1", {"traceparent": traceparent, "tracestate": "foo=1"}, f"{traceparent} foo=1"),
+            ("1-2", {}, "None None"),
+        ]:
+            child.send(message(id, **trace))
+            self.assertEqual(child.answer(), {"id": id, "outcome": "reject", "error": found})
+        _, _, err = child.close()
+        self.assertIn("id=1-1 attempt=1 trace_id=4bf92f3577b34da6a3ce929d0e0e4736\n", err)
+        self.assertIn("id=1-2 attempt=1\n", err)
+        self.assertEqual(Message({}, traceparent=traceparent).traceparent, traceparent)
+
     def test_outcomes_become_answers(self):
         after = datetime.timedelta(seconds=2)
         for outcome, answer in [

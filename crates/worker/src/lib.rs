@@ -56,6 +56,7 @@
 //! * [`handler`] describes the arguments of handlers; [`outcome`] describes their return values.
 //! * [`dead_letter`] and [`redrive`]: messages that failed permanently, and how to deliver them again.
 //! * [`shutdown_signal`]: stop a worker on SIGTERM and Ctrl-C.
+//! * [`trace`]: continue the traces of the programs that send messages.
 //! * [`producer`], [`group_manager`] and [`monitor`]: send messages, manage groups, watch streams and groups.
 //! * [`observe`]: watch a whole store for many viewers at once.
 //! * [`operate`]: what operators' tools need beyond that.
@@ -69,6 +70,8 @@ mod pages {
     struct Workers;
     #[doc = include_str!("../../../docs/workers/rust.md")]
     struct RustHandlers;
+    #[doc = include_str!("../../../docs/workers/tracing.md")]
+    struct Tracing;
     #[doc = include_str!("../../../docs/from-your-consumer.md")]
     struct FromYourConsumer;
 }
@@ -94,6 +97,7 @@ pub mod producer;
 pub mod redrive;
 pub mod retry_record;
 pub mod shutdown;
+pub mod trace;
 pub mod worker;
 
 pub use autoscale::Autoscale;

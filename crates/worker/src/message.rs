@@ -7,6 +7,7 @@ use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
 
 use crate::backend::{Fields, StreamId};
+use crate::trace::{SpanId, TraceContext};
 
 /// A stream entry as a handler receives it. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -23,6 +24,8 @@ pub struct Message {
     pub fields: Arc<Fields>,
     /// How many deliveries of the message may have reached a handler, including this one.
     pub attempt: u64,
+    /// The span of this handler call. `None` if the message belongs to no trace.
+    pub span_id: Option<SpanId>,
     /// Cancelled when the handler should stop: the lease is lost, or the drain deadline has passed.
     pub cancelled: CancellationToken,
 }
@@ -36,6 +39,17 @@ impl Message {
     /// Returns the value of the first field with this name, if it is UTF-8 text.
     pub fn text(&self, name: &str) -> Option<&str> {
         self.field(name).and_then(|value| std::str::from_utf8(value).ok())
+    }
+
+    /// Returns the trace of the message and the span that sent it. `None` if the message has no valid field `traceparent`.
+    pub fn trace(&self) -> Option<TraceContext> {
+        // A message without a span has no trace, so this costs nothing.
+        self.span_id.and_then(|_| TraceContext::of(&self.fields))
+    }
+
+    /// Returns the trace of the message and the span of this handler call, to pass on to what the handler calls.
+    pub fn handler_trace(&self) -> Option<TraceContext> {
+        Some(self.trace()?.with_span(self.span_id?))
     }
 
     /// Returns the time since the entry was added, according to its id. Zero if the id contains no time in the past.
@@ -70,6 +84,7 @@ pub(crate) fn sample(fields: &[(&str, &str)]) -> Message {
         id: StreamId::new(7, 1),
         fields: Arc::new(fields),
         attempt: 1,
+        span_id: None,
         cancelled: CancellationToken::new(),
     }
 }

@@ -38,6 +38,7 @@ use crate::backend::{
     StreamId, Trim,
 };
 use crate::backoff::Backoff;
+use crate::trace::TraceContext;
 
 /// Minimum number of idempotence ids that a store remembers for a producer. An idempotent add never has more entries,
 /// so that the store can recognize all of them if the add is repeated.
@@ -54,8 +55,12 @@ pub struct Producer {
     trim: Option<Trim>,
     due: Option<Due>,
     identity: Option<Arc<ProducerIdentity>>,
+    trace: Option<CurrentTrace>,
     retry_for: Duration,
 }
+
+/// Returns the trace to which the next entry belongs.
+type CurrentTrace = Arc<dyn Fn() -> Option<TraceContext> + Send + Sync>;
 
 /// The name of an idempotent producer, and the source of its idempotence ids.
 struct ProducerIdentity {
@@ -71,7 +76,15 @@ impl Producer {
     /// Returns a producer for a stream.
     pub fn new(backend: Arc<dyn Backend>, stream: impl Into<Arc<str>>) -> Producer {
         let retry_for = Duration::from_secs(10);
-        Producer { backend, stream: stream.into(), trim: None, due: None, identity: None, retry_for }
+        Producer {
+            backend,
+            stream: stream.into(),
+            trim: None,
+            due: None,
+            identity: None,
+            trace: None,
+            retry_for,
+        }
     }
 
     /// Trims the stream with each add.
@@ -113,6 +126,29 @@ impl Producer {
         self
     }
 
+    /// Adds this trace to each entry, as the fields `traceparent` and `tracestate`. An entry that has a `traceparent` keeps it.
+    ///
+    /// A producer is cheap to clone, so a handler can continue the trace of its message:
+    /// `producer.clone().trace(message.handler_trace()).send(…)`.
+    #[must_use]
+    pub fn trace(self, context: impl Into<Option<TraceContext>>) -> Producer {
+        let context = context.into();
+        self.trace_from(move || context.clone())
+    }
+
+    /// Adds the trace that `current` returns to each entry, like [`trace`](Producer::trace).
+    ///
+    /// The producer calls `current` in the task that sends the entry. So a program with OpenTelemetry can return the context of its
+    /// current span: `|| inject_current_context().parse().ok()`.
+    #[must_use]
+    pub fn trace_from(
+        mut self,
+        current: impl Fn() -> Option<TraceContext> + Send + Sync + 'static,
+    ) -> Producer {
+        self.trace = Some(Arc::new(current));
+        self
+    }
+
     /// Sets how long an idempotent add is retried while the store is unreachable. Default: ten seconds.
     #[must_use]
     pub fn retry_for(mut self, retry_for: Duration) -> Producer {
@@ -146,7 +182,8 @@ impl Producer {
             return Err(refused("the store does not support idempotent adds, which send_once needs"));
         }
         let idempotence = Idempotence { producer: identity.producer.clone(), iid: name.to_owned() };
-        self.add_one(NewEntry { fields: fields.into_fields(), idempotence: Some(idempotence) }).await
+        self.add_one(NewEntry { fields: self.traced(fields.into_fields()), idempotence: Some(idempotence) })
+            .await
     }
 
     /// Adds entries in one call to the store. Returns their ids in the same order.
@@ -171,7 +208,18 @@ impl Producer {
             producer: identity.producer.clone(),
             iid: format!("{}-{}", identity.session, identity.next.fetch_add(1, Ordering::Relaxed)),
         });
-        NewEntry { fields, idempotence }
+        NewEntry { fields: self.traced(fields), idempotence }
+    }
+
+    /// Returns the fields with the current trace, if there is one. An entry without fields stays as it is: the store refuses it.
+    fn traced(&self, mut fields: Fields) -> Fields {
+        if let Some(current) = &self.trace
+            && !fields.is_empty()
+            && let Some(context) = current()
+        {
+            context.add_to(&mut fields);
+        }
+        fields
     }
 
     async fn add_one(&self, entry: NewEntry) -> Result<StreamId, Error> {

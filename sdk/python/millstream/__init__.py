@@ -97,7 +97,7 @@ class Message:
     ``message["name"]`` is the text of a field. A test can make a message: ``Message({"amount": "17"})``.
     """
 
-    __slots__ = ("id", "stream", "group", "attempt", "fields", "_cancelled")
+    __slots__ = ("id", "stream", "group", "attempt", "fields", "traceparent", "tracestate", "_cancelled")
 
     def __init__(
         self,
@@ -107,6 +107,8 @@ class Message:
         stream: str = "",
         group: str = "",
         attempt: int = 1,
+        traceparent: Optional[str] = None,
+        tracestate: Optional[str] = None,
     ) -> None:
         #: The id of the entry.
         self.id = id
@@ -117,6 +119,10 @@ class Message:
         self.attempt = attempt
         #: All fields. The value of a name that occurs more than once is a list.
         self.fields = fields
+        #: The trace of the message and the span of this attempt, to pass on to what the handler calls (W3C Trace
+        #: Context). None if the message belongs to no trace.
+        self.traceparent = traceparent
+        self.tracestate = tracestate
         self._cancelled = False
 
     @property
@@ -491,7 +497,10 @@ class _Formatter(logging.Formatter):
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         line, message = super().formatMessage(record), _current.get()
-        return line if message is None else f"{line} stream={message.stream} id={message.id} attempt={message.attempt}"
+        if message is None:
+            return line
+        trace = f" trace_id={message.traceparent.split('-')[1]}" if message.traceparent else ""
+        return f"{line} stream={message.stream} id={message.id} attempt={message.attempt}{trace}"
 
 
 class _Channel:
@@ -512,9 +521,8 @@ class _Channel:
         if "fields" not in data:
             return self._cancel(data.get("cancel"))
         fields = {name: _value(value) for name, value in data["fields"].items()}
-        message = Message(
-            fields, id=data["id"], stream=data["stream"], group=data["group"], attempt=data["attempt"]
-        )
+        others = ("id", "stream", "group", "attempt", "traceparent", "tracestate")
+        message = Message(fields, **{name: data[name] for name in others if name in data})
         self.in_flight[message.id] = message
         return message
 

@@ -12,6 +12,7 @@ use millstream_worker::backend::{
     AddOutcome, Capability, Due, Fields, Idempotence, NewEntry, StreamId, Trim, TrimLimit,
 };
 use millstream_worker::producer::Producer;
+use millstream_worker::trace::TraceContext;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
@@ -20,6 +21,7 @@ use super::failure::Failure;
 use super::lookup;
 use super::output::{note, print_json, print_line, progress_bar};
 use super::time::{Position, parse_duration, parse_position, parse_time};
+use super::trace::{parse_trace, trace_of_environment};
 use super::until_ctrl_c;
 use super::value::{count, counted, millis};
 
@@ -79,6 +81,10 @@ pub(crate) struct Add {
     /// Add the message at this time, such as 2026-11-15T10:30:00Z (only on Millstream)
     #[arg(long, value_name = "TIME", value_parser = parse_time, group = "due")]
     at: Option<u64>,
+    /// Trace that the messages belong to: adds a field 'traceparent' [default: the environment variables TRACEPARENT and
+    /// TRACESTATE]
+    #[arg(long, value_name = "TRACEPARENT", value_parser = parse_trace)]
+    traceparent: Option<TraceContext>,
     /// Number of messages to add; {i} in a value becomes the number of the message
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     count: u64,
@@ -191,6 +197,8 @@ struct AddRun<'a> {
     not_added: u64,
     /// The producer that sends each message once, if `--producer` names one without `--iid`.
     producer: Option<Producer>,
+    /// The trace that the messages belong to.
+    trace: Option<TraceContext>,
     /// Messages that the stream already contained.
     duplicates: u64,
     first: Option<StreamId>,
@@ -216,6 +224,7 @@ impl<'a> AddRun<'a> {
             unconfirmed: 0,
             not_added: 0,
             producer,
+            trace: add.traceparent.clone().or_else(trace_of_environment),
             duplicates: 0,
             first: None,
             last: None,
@@ -232,7 +241,7 @@ impl<'a> AddRun<'a> {
             let chunk = self.chunk_size().min(self.add.count - self.sent());
             let entries: Vec<NewEntry> = (1..=chunk)
                 .map(|n| NewEntry {
-                    fields: numbered(fields, self.sent() + n),
+                    fields: self.traced(numbered(fields, self.sent() + n)),
                     idempotence: self.add.idempotence(),
                 })
                 .collect();
@@ -264,7 +273,7 @@ impl<'a> AddRun<'a> {
                     )));
                 }
                 if !all.is_empty() {
-                    entries.push(NewEntry { fields: all, idempotence: None });
+                    entries.push(NewEntry { fields: self.traced(all), idempotence: None });
                 }
             }
             let ids = self.send(&entries).await?;
@@ -273,6 +282,13 @@ impl<'a> AddRun<'a> {
             }
         }
         Ok(())
+    }
+
+    fn traced(&self, mut fields: Fields) -> Fields {
+        if let Some(trace) = &self.trace {
+            trace.add_to(&mut fields);
+        }
+        fields
     }
 
     async fn send(&mut self, entries: &[NewEntry]) -> Result<Vec<StreamId>, Failure> {

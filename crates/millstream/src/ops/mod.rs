@@ -29,6 +29,7 @@ pub(crate) mod stream;
 mod table;
 pub(crate) mod tail;
 pub(crate) mod time;
+pub(crate) mod trace;
 pub(crate) mod value;
 pub(crate) mod workers;
 

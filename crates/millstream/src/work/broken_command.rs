@@ -110,6 +110,7 @@ mod tests {
             id: StreamId::new(number, 0),
             fields: Arc::default(),
             attempt: 1,
+            span_id: None,
             cancelled: CancellationToken::new(),
         }
     }

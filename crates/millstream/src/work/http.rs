@@ -24,6 +24,7 @@ use hyper_rustls::{ConfigBuilderExt, HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
+use millstream_worker::trace::{TRACEPARENT, TRACESTATE};
 use millstream_worker::{Failure, Message, Outcome, Reason};
 use tokio::time::timeout;
 
@@ -132,8 +133,11 @@ impl Endpoint {
         set("x-millstream-stream", message.stream.as_bytes());
         set("x-millstream-group", message.group.as_bytes());
         set("x-millstream-attempt", message.attempt.to_string().as_bytes());
-        if let Some(trace) = message.field("traceparent") {
-            set("traceparent", trace);
+        if let Some(trace) = message.handler_trace() {
+            set(TRACEPARENT, trace.to_string().as_bytes());
+            if let Some(state) = trace.state {
+                set(TRACESTATE, state.as_bytes());
+            }
         }
         headers.extend(self.headers.clone());
         request
@@ -212,7 +216,7 @@ fn with_causes(error: &dyn std::error::Error) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::payload::tests::sample;
+    use super::super::payload::tests::traced;
     use super::*;
 
     #[test]
@@ -254,12 +258,14 @@ mod tests {
     async fn a_request_has_headers_that_describe_the_message() {
         let own = ["Authorization: Bearer x".to_owned()];
         let endpoint = Endpoint::new("http://host/hook?a=1", &own, CONNECT_TIMEOUT).unwrap();
-        let request = endpoint.request(&sample(&[("traceparent", b"00-a-b-01")]));
+        let message = traced();
+        let request = endpoint.request(&message);
         let header = |name: &str| request.headers().get(name).map(|value| value.to_str().unwrap().to_owned());
         assert_eq!(request.uri(), "http://host/hook?a=1");
         assert_eq!(header("x-millstream-id").as_deref(), Some("7-1"));
         assert_eq!(header("x-millstream-attempt").as_deref(), Some("2"));
-        assert_eq!(header("traceparent").as_deref(), Some("00-a-b-01"));
+        assert_eq!(header("traceparent"), message.handler_trace().map(|trace| trace.to_string()));
+        assert_eq!(header("tracestate").as_deref(), Some("foo=1"));
         assert_eq!(header("authorization").as_deref(), Some("Bearer x"));
     }
 }

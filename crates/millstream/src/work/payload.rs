@@ -6,7 +6,10 @@ use std::os::unix::ffi::OsStringExt;
 
 use millstream_worker::Message;
 use millstream_worker::operate::fields;
+use millstream_worker::trace::{TRACEPARENT, TRACESTATE};
 use serde_json::{Value, json};
+
+use crate::ops::trace::{TRACEPARENT_VARIABLE, TRACESTATE_VARIABLE};
 
 /// Maximum size of one variable with its name. Linux limits a single variable to 128 KiB.
 const VARIABLE_BYTES_MAX: usize = 64 * 1024;
@@ -20,15 +23,23 @@ const VARIABLE_OVERHEAD_BYTES: usize = 10;
 pub(super) type Variable = (String, OsString);
 
 /// Returns the message as JSON:
-/// `{"id":"1-1","stream":"orders","group":"billing","attempt":1,"fields":{"item":"book"}}`.
+/// `{"id":"1-1","stream":"orders","group":"billing","attempt":1,"fields":{"item":"book"}}`. A message with a trace also has
+/// `traceparent` and, if there is one, `tracestate`.
 pub(super) fn payload(message: &Message) -> Value {
-    json!({
+    let mut json = json!({
         "id": message.id.to_string(),
         "stream": &*message.stream,
         "group": &*message.group,
         "attempt": message.attempt,
-        "fields": fields::object(&message.fields),
-    })
+    });
+    if let Some(trace) = message.handler_trace() {
+        json[TRACEPARENT] = trace.to_string().into();
+        if let Some(state) = trace.state {
+            json[TRACESTATE] = state.into();
+        }
+    }
+    json["fields"] = fields::object(&message.fields);
+    json
 }
 
 /// A message or a batch as environment variables.
@@ -53,6 +64,7 @@ impl Variables {
             ("MILLSTREAM_GROUP", message.group.to_string()),
             ("MILLSTREAM_ATTEMPT", message.attempt.to_string()),
         ];
+        let about: Vec<_> = about.into_iter().chain(trace_variables(message)).collect();
         let mut fields = Vec::new();
         let (mut names, mut bytes_left) = (HashSet::new(), FIELDS_BYTES_MAX);
         for (name, value) in message.fields.iter() {
@@ -68,12 +80,22 @@ impl Variables {
         Variables { message: about_message(&about), fields }
     }
 
-    /// Returns the variables for a batch of messages: their group and their number.
+    /// Returns the variables for a batch of messages: their group and their number, and the trace of a single message.
     pub(super) fn of_batch(messages: &[Message]) -> Variables {
         let group = messages.first().map_or_else(String::new, |message| message.group.to_string());
-        let about = [("MILLSTREAM_GROUP", group), ("MILLSTREAM_COUNT", messages.len().to_string())];
+        let mut about = vec![("MILLSTREAM_GROUP", group), ("MILLSTREAM_COUNT", messages.len().to_string())];
+        if let [message] = messages {
+            about.extend(trace_variables(message));
+        }
         Variables { message: about_message(&about), fields: Vec::new() }
     }
+}
+
+/// Returns the variables with the trace of a message, if it has one.
+fn trace_variables(message: &Message) -> Vec<(&'static str, String)> {
+    let Some(trace) = message.handler_trace() else { return Vec::new() };
+    let parent = (TRACEPARENT_VARIABLE, trace.to_string());
+    std::iter::once(parent).chain(trace.state.map(|state| (TRACESTATE_VARIABLE, state))).collect()
 }
 
 fn about_message(about: &[(&str, String)]) -> Vec<Variable> {
@@ -108,6 +130,7 @@ pub(super) mod tests {
     use std::sync::Arc;
 
     use millstream_worker::backend::StreamId;
+    use millstream_worker::trace::SpanId;
 
     use super::*;
 
@@ -121,8 +144,18 @@ pub(super) mod tests {
             id: StreamId::new(7, 1),
             fields: Arc::new(fields),
             attempt: 2,
+            span_id: None,
             cancelled: tokio_util::sync::CancellationToken::new(),
         }
+    }
+
+    const TRACEPARENT_VALUE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+
+    /// Returns a message with a trace, as the worker passes it to a handler.
+    pub(in crate::work) fn traced() -> Message {
+        let fields: [(_, &[u8]); 2] =
+            [("traceparent", TRACEPARENT_VALUE.as_bytes()), ("tracestate", b"foo=1")];
+        Message { span_id: Some(SpanId::random()), ..sample(&fields) }
     }
 
     #[test]
@@ -132,6 +165,25 @@ pub(super) mod tests {
             json.to_string(),
             r#"{"id":"7-1","stream":"orders","group":"billing","attempt":2,"fields":{"item":"book","raw":{"hex":"ff"}}}"#
         );
+    }
+
+    #[test]
+    fn a_message_with_a_trace_passes_it_on_with_the_span_of_its_handler() {
+        let message = traced();
+        let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-";
+        let json = payload(&message);
+        let traceparent = json["traceparent"].as_str().unwrap();
+        assert!(traceparent.starts_with(trace) && traceparent != TRACEPARENT_VALUE, "{json}");
+        assert_eq!(
+            (&json["tracestate"], &json["fields"]["traceparent"]),
+            (&"foo=1".into(), &TRACEPARENT_VALUE.into())
+        );
+        let variables = Variables::of_message(&message).message;
+        assert_eq!(names(&variables)[4..], ["TRACEPARENT", "TRACESTATE"]);
+        assert_eq!((&variables[4].1, &variables[5].1), (&traceparent.into(), &"foo=1".into()));
+        let alone = Variables::of_batch(std::slice::from_ref(&message)).message;
+        assert_eq!(names(&alone)[2..], ["TRACEPARENT", "TRACESTATE"]);
+        assert_eq!(names(&Variables::of_batch(&[message.clone(), message]).message).len(), 2);
     }
 
     fn names(variables: &[Variable]) -> Vec<&str> {

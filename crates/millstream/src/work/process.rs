@@ -17,6 +17,7 @@ use super::console::{Console, LineOrigin};
 use super::handler_log::HandlerLog;
 use super::watchdog::Watchdog;
 use crate::ops::connection::PASSWORD_VARIABLE;
+use crate::ops::trace::{TRACEPARENT_VARIABLE, TRACESTATE_VARIABLE};
 
 /// Maximum time to read the rest of the output of a process that has ended. Its children may keep its standard error
 /// open.
@@ -62,6 +63,8 @@ impl Shell {
         for name in SECRET_VARIABLES {
             shell.env_remove(name);
         }
+        // The trace of the worker itself is not that of its messages.
+        shell.env_remove(TRACEPARENT_VARIABLE).env_remove(TRACESTATE_VARIABLE);
         set_up(&mut shell);
         let mut child = shell.spawn()?;
         let group = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));

@@ -21,7 +21,7 @@ impl Language {
     ///
     /// Its handler begins with `begun N` in the file `notes`. It takes up to `ms` milliseconds, and longer while the file
     /// `wait` exists. It ends with `N` in the file `done`, where N is the field `n` of the message. It rejects messages
-    /// with a field `bad`.
+    /// with a field `bad`. The file `traces` gets `N TRACEPARENT TRACESTATE`.
     pub(crate) fn write_worker(self, store: &TestStore, ms: u32) {
         let python = |define: &str, pause: &str| {
             format!(
@@ -32,6 +32,7 @@ impl Language {
                  {define} work(message):\n    \
                      n = message['n']\n    \
                      note('notes', f'begun {{n}}')\n    \
+                     note('traces', f'{{n}} {{message.traceparent}} {{message.tracestate}}')\n    \
                      if 'bad' in message: raise Reject('bad')\n    \
                      {pause}(random.random() * {ms} / 1000)\n    \
                      while os.path.exists('wait'): {pause}(0.02)\n    \
@@ -49,6 +50,7 @@ impl Language {
                  handler('orders', async (message) => {{\n  \
                    const n = message.text('n');\n  \
                    fs.appendFileSync('notes', `begun ${{n}}\\n`);\n  \
+                   fs.appendFileSync('traces', `${{n}} ${{message.traceparent}} ${{message.tracestate}}\\n`);\n  \
                    if (message.has('bad')) throw new Reject('bad');\n  \
                    await pause(Math.random() * {ms});\n  \
                    while (fs.existsSync('wait')) await pause(20);\n  \

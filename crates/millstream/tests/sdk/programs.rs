@@ -33,6 +33,30 @@ fn drains(language: Language) {
 }
 
 #[test]
+fn a_handler_gets_the_trace_of_its_message() {
+    for (language, none) in
+        [(Language::Python, "None"), (Language::PythonAsync, "None"), (Language::Node, "undefined")]
+    {
+        let store = TestStore::server();
+        language.write_worker(&store, 1);
+        let traced = [
+            "n=1",
+            "traceparent=00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+            "tracestate=foo=1",
+        ];
+        store.run(&[&["add", "orders"][..], &traced].concat()).ok();
+        store.run(&["add", "orders", "n=2"]).ok();
+        Running::start(&mut language.worker(&store, &["--until-empty", "--json"])).wait().ok();
+        let mut traces = store.lines("traces");
+        traces.sort();
+        assert_eq!(traces[1], format!("2 {none} {none}"));
+        let (before, after) = ("1 00-4bf92f3577b34da6a3ce929d0e0e4736-", "-01 foo=1");
+        assert!(traces[0].starts_with(before) && traces[0].ends_with(after), "{language:?}: {traces:?}");
+        assert!(!traces[0].contains("00f067aa0ba902b7"), "{language:?}: {traces:?}");
+    }
+}
+
+#[test]
 fn the_exit_code_is_that_of_the_worker_in_python() {
     exits_as_the_worker(Language::Python);
 }

@@ -22,3 +22,4 @@ mod retries;
 #[path = "../support/mod.rs"]
 mod support;
 mod test_store;
+mod tracing;

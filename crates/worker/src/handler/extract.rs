@@ -8,6 +8,7 @@ use super::shared::{Data, FromShared, MissingState, Shared};
 use crate::backend::{Fields, StreamId};
 use crate::message::Message;
 use crate::outcome::HandlerError;
+use crate::trace::{TRACEPARENT, TRACESTATE};
 
 /// An argument of a handler.
 ///
@@ -33,7 +34,7 @@ pub trait FromMessage: Sized + Send {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Raw(pub Arc<Fields>);
 
-/// The text of the field `data`, `payload` or `text`, or of the only field.
+/// The text of the field `data`, `payload` or `text`, or of the only field beside `traceparent` and `tracestate`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Text(pub String);
 
@@ -82,9 +83,11 @@ always_present! {
 impl FromMessage for Text {
     fn from_message(message: &Message, _: &Shared) -> Result<Text, HandlerError> {
         let named = ["data", "payload", "text"].iter().find_map(|name| message.field(name));
-        let value = match (named, message.fields.as_slice()) {
-            (Some(value), _) | (None, [(_, value)]) => value,
-            (None, _) => {
+        let is_trace = |name: &[u8]| name == TRACEPARENT.as_bytes() || name == TRACESTATE.as_bytes();
+        let mut others = message.fields.iter().filter(|(name, _)| !is_trace(name));
+        let value = match (named, others.next(), others.next()) {
+            (Some(value), ..) | (None, Some((_, value)), None) => value,
+            (None, ..) => {
                 return Err(HandlerError::decode(
                     "the message has several fields, but no field data, payload or text",
                 )
@@ -160,6 +163,10 @@ mod tests {
     fn text_is_the_named_field_or_the_only_one() {
         assert_eq!(take::<Text>(&sample(&[("x", "a"), ("payload", "b")])).unwrap().0, "b");
         assert_eq!(take::<Text>(&sample(&[("x", "a")])).unwrap().0, "a");
+        assert_eq!(
+            take::<Text>(&sample(&[("traceparent", "t"), ("x", "a"), ("tracestate", "s")])).unwrap().0,
+            "a"
+        );
         let unclear = take::<Text>(&sample(&[("x", "a"), ("y", "b")])).unwrap_err();
         assert_eq!(unclear.failure().reason, Reason::Decode);
     }

@@ -133,6 +133,30 @@ async fn a_pipeline_reports_failures() {
     assert_eq!(all(&backend, "orders").await.len(), 1);
 }
 
+#[tokio::test]
+async fn entries_get_the_trace_of_their_producer_unless_they_have_one() {
+    let backend = memory();
+    let context: TraceContext = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".parse().unwrap();
+    let other = context.clone().with_span(crate::trace::SpanId::random());
+    let producer = Producer::new(backend.clone(), "orders");
+    producer.send([("n", "0")]).await.unwrap();
+    let traced = producer.clone().trace(context.clone());
+    traced.send([("n", "1")]).await.unwrap();
+    traced.send_json(&2).await.unwrap();
+    traced.send([("n", "3"), ("traceparent", &other.to_string())]).await.unwrap();
+    assert!(traced.send(Fields::new()).await.is_err(), "an entry with nothing but a trace");
+    traced.clone().trace(None).send([("n", "4")]).await.unwrap();
+    let pipeline = producer.trace_from({
+        let context = context.clone();
+        move || Some(context.clone())
+    });
+    pipeline.pipelined(PipelineOptions::default()).send([("n", "5")]).await.unwrap();
+    let found: Vec<Option<TraceContext>> =
+        all(&backend, "orders").await.iter().map(|entry| TraceContext::of(&entry.fields)).collect();
+    let traced = || Some(context.clone());
+    assert_eq!(found, [None, traced(), traced(), Some(other), None, traced()]);
+}
+
 #[test]
 fn a_later_attempt_does_not_hide_that_an_entry_may_have_been_added() {
     use AddOutcome::{Added, NotAdded, Unknown};

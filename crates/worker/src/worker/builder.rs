@@ -13,6 +13,7 @@ use super::breaker::BreakerPolicy;
 use super::core::{Core, Settings};
 use super::pattern::Pattern;
 use super::queue::{Process, Queue};
+use super::span::SpanHook;
 use super::subscription::Subscription;
 use super::subscriptions::Subscriptions;
 use super::suspects::Suspects;
@@ -391,6 +392,16 @@ impl WorkerBuilder {
     /// drains.
     pub fn consumer_wait(mut self, max: Duration) -> Self {
         self.settings.consumer_wait = max;
+        self
+    }
+
+    /// Sets a function that connects the `tracing` span of a handler call with the traces of its messages.
+    ///
+    /// The worker calls it for each message that has a [`trace`](crate::Message::trace), before the handler begins. With
+    /// `tracing-opentelemetry`, it makes the span a child of the sender's (`set_parent`) or, for a batch, adds a link
+    /// (`add_link`). Without it, exported spans name the sender only in their attributes.
+    pub fn on_span(mut self, connect: impl Fn(&tracing::Span, &Message) + Send + Sync + 'static) -> Self {
+        self.settings.span_hook = Some(SpanHook(Arc::new(connect)));
         self
     }
 

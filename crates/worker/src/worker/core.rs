@@ -21,6 +21,7 @@ use super::pattern::Pattern;
 use super::queue::Queue;
 use super::report::Counters;
 use super::settlement::JobResult;
+use super::span::SpanHook;
 use super::subscription::{Subscription, Trouble};
 use super::subscriptions::Subscriptions;
 use super::suspects::Suspects;
@@ -74,6 +75,8 @@ pub(crate) struct Settings {
     pub(crate) delete_done: bool,
     /// When the circuit breaker opens. `None` turns it off.
     pub(crate) breaker: Option<BreakerPolicy>,
+    /// Connects the spans of handler calls with the traces of their messages.
+    pub(crate) span_hook: Option<SpanHook>,
 }
 
 impl Default for Settings {
@@ -96,6 +99,7 @@ impl Default for Settings {
             handler_name: String::new(),
             delete_done: false,
             breaker: Some(BreakerPolicy::default()),
+            span_hook: None,
         }
     }
 }

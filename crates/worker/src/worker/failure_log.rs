@@ -17,6 +17,7 @@ use super::settlement::JobResult;
 use super::subscription::Subscription;
 use crate::backend::StreamId;
 use crate::outcome::Outcome;
+use crate::trace::TraceContext;
 
 /// Maximum number of lines for an error in an interval.
 const LINES_MAX: u32 = 10;
@@ -61,6 +62,7 @@ impl FailureLog {
             stream = &*subscription.stream,
             group = &*subscription.group,
             attempt = job.attempt().number(),
+            trace_id = TraceContext::of(&job.fields).map(|trace| display(trace.trace_id)),
             outcome = kind,
             error = &*cut(error, ERROR_CHARS_MAX),
             next_attempt_in_s = (next_attempt_in.as_secs_f64() * 10.0).round() / 10.0,
@@ -80,6 +82,7 @@ impl FailureLog {
             stream = &*subscription.stream,
             group = &*subscription.group,
             attempt = job.attempt().number(),
+            trace_id = TraceContext::of(&job.fields).map(|trace| display(trace.trace_id)),
             reason,
             error = &*cut(&failure.error, ERROR_CHARS_MAX),
             dead_letters = &*subscription.dead_letters(),

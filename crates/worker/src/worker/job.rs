@@ -12,6 +12,7 @@ use crate::backend::{Fields, StreamId};
 use crate::message::Message;
 use crate::outcome::Failure;
 use crate::retry_record::RetryRecord;
+use crate::trace::{SpanId, TraceContext};
 
 /// Where a message comes from.
 #[derive(Debug)]
@@ -65,6 +66,7 @@ impl Job {
             id: self.id,
             fields: Arc::clone(&self.fields),
             attempt: self.attempt().number(),
+            span_id: TraceContext::of(&self.fields).map(|_| SpanId::random()),
             cancelled: self.cancelled.clone(),
         }
     }

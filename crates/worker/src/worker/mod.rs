@@ -37,6 +37,7 @@ mod report;
 mod run;
 mod settlement;
 mod settler;
+mod span;
 mod status;
 mod subscription;
 mod subscriptions;

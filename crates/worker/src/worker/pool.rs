@@ -14,13 +14,14 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tower::Service;
-use tracing::{Instrument, Span, info_span};
 
 use super::core::Core;
 use super::isolation::begin;
 use super::job::{FinishedJob, Job};
 use super::settlement::JobResult;
+use super::span::{batch_span, in_span, message_span};
 use crate::handler::{BatchService, HandlerService, MessageService};
+use crate::message::Message;
 
 /// How long a cancelled handler can take to return before it is dropped.
 pub(crate) const CANCEL_GRACE: Duration = Duration::from_millis(500);
@@ -80,7 +81,9 @@ async fn run_taken(
             finished.push(FinishedJob::without_handler(job, JobResult::NotStarted));
             continue;
         }
-        let mut call = pin!(in_span(process_span(&job.origin.stream, &job), service.call(job.message())));
+        let message = job.message();
+        let span = message_span(core.settings.span_hook.as_ref(), &message);
+        let mut call = pin!(in_span(span, service.call(message)));
         let polled = poll_once(call.as_mut()).await;
         let waited = polled.is_none();
         let result = match polled {
@@ -144,7 +147,7 @@ async fn run_batches(core: &Core, slot: usize, mut service: BatchService, size: 
 
 async fn run_batch(core: &Core, service: &mut BatchService, jobs: Vec<Job>) -> Vec<FinishedJob> {
     let started = Instant::now();
-    let messages = jobs.iter().map(Job::message).collect();
+    let messages: Vec<Message> = jobs.iter().map(Job::message).collect();
     let tokens: Vec<CancellationToken> = jobs.iter().map(|job| job.cancelled.clone()).collect();
     // A message that loses its lease is left out when the batch is settled. If all messages lose theirs, the batch is
     // cancelled.
@@ -153,7 +156,7 @@ async fn run_batch(core: &Core, service: &mut BatchService, jobs: Vec<Job>) -> V
             token.cancelled().await;
         }
     };
-    let span = info_span!("process", messaging.system = "redis", messaging.batch.message_count = jobs.len());
+    let span = batch_span(core.settings.span_hook.as_ref(), &messages);
     let call = pin!(in_span(span, service.call(messages)));
     let outcomes = until_cancelled(call, all_cancelled).await;
     let run_time = started.elapsed();
@@ -166,21 +169,6 @@ async fn run_batch(core: &Core, service: &mut BatchService, jobs: Vec<Job>) -> V
             jobs.into_iter().map(|job| FinishedJob { job, result: JobResult::Cancelled, run_time }).collect()
         }
     }
-}
-
-fn process_span(stream: &str, job: &Job) -> Span {
-    info_span!(
-        "process",
-        messaging.system = "redis",
-        messaging.destination.name = stream,
-        messaging.message.id = %job.id,
-        messaging.redis.message.delivery_count = job.attempt().number(),
-    )
-}
-
-/// Runs a future in a span. A disabled span costs nothing.
-async fn in_span<F: Future>(span: Span, future: F) -> F::Output {
-    if span.is_disabled() { future.await } else { future.instrument(span).await }
 }
 
 /// Polls a future once. Returns `None` if it is not ready.

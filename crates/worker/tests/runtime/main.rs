@@ -10,3 +10,4 @@ mod policies;
 mod retries;
 mod scaling;
 mod support;
+mod tracing;
