@@ -21,6 +21,7 @@ mod process;
 use std::fmt;
 use std::time::Duration;
 
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::backend::{Backend, Error, ErrorKind};
@@ -179,14 +180,22 @@ impl WorkerInfo {
 
 /// Returns the heartbeats of a group's workers, sorted by consumer name and start time. Fields with other values are left out.
 pub(crate) async fn read(backend: &dyn Backend, stream: &str, group: &str) -> Result<Vec<Heartbeat>, Error> {
-    let fields = backend.hash_get_all(&workers_key(stream, group)).await?;
+    Ok(parse_all(&backend.hash_get_all(&workers_key(stream, group)).await?))
+}
+
+/// Returns the workers whose heartbeats are in these fields of a hash, at this time of the store.
+pub(crate) fn workers_at(fields: &[(String, Bytes)], now_ms: u64) -> Vec<WorkerInfo> {
+    parse_all(fields).into_iter().map(|heartbeat| WorkerInfo::at(heartbeat, now_ms)).collect()
+}
+
+fn parse_all(fields: &[(String, Bytes)]) -> Vec<Heartbeat> {
     let mut heartbeats: Vec<Heartbeat> =
         fields.iter().filter_map(|(instance, json)| Heartbeat::parse(instance, json)).collect();
     heartbeats.sort_by(|a, b| {
         let order = |heartbeat: &Heartbeat| (heartbeat.started_at_ms, heartbeat.instance.clone());
         a.consumer.cmp(&b.consumer).then_with(|| order(a).cmp(&order(b)))
     });
-    Ok(heartbeats)
+    heartbeats
 }
 
 /// Returns the workers of a group that send heartbeats or have crashed recently, sorted by consumer name and start time.

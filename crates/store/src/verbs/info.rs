@@ -125,6 +125,81 @@ impl<B: AsRef<[u8]>> Verb for DescribeStream<B> {
     }
 }
 
+/// Describes a stream without its entries, and a page of its groups without their consumers.
+///
+/// Copies little, so it holds the lock only briefly, whatever the stream contains.
+#[derive(Clone, Copy, Debug)]
+pub struct LookAtStream<B = Vec<u8>> {
+    /// The stream.
+    pub key: B,
+    /// Only groups whose names follow this one. `None` begins with the first.
+    pub after: Option<B>,
+    /// Maximum number of groups.
+    pub groups_max: usize,
+}
+
+/// A short description of a stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StreamLook {
+    /// Number of entries.
+    pub length: u64,
+    /// The greatest id that the stream has ever used.
+    pub last_id: StreamId,
+    /// The greatest id deleted by XDEL or a similar command; trims do not count.
+    pub max_deleted_id: StreamId,
+    /// Number of entries ever added.
+    pub entries_added: u64,
+    /// The ids of the first and the last entry. `None` if the stream is empty.
+    pub ends: Option<(StreamId, StreamId)>,
+    /// Number of all groups.
+    pub groups_len: u64,
+    /// The groups, sorted by name.
+    pub groups: Vec<GroupLook>,
+}
+
+/// A short description of a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupLook {
+    /// The name.
+    pub name: Vec<u8>,
+    /// The id of the last delivered entry.
+    pub last_id: StreamId,
+    /// See [`GroupInfo::entries_read`].
+    pub entries_read: Option<u64>,
+    /// See [`GroupInfo::lag`].
+    pub lag: Option<u64>,
+    /// The entries that were trimmed or deleted before the group read them.
+    pub missed: MissedEntries,
+    /// Number of entries that are delivered and not acknowledged.
+    pub pending: u64,
+    /// Number of consumers.
+    pub consumers: u64,
+}
+
+impl<B: AsRef<[u8]>> Verb for LookAtStream<B> {
+    type Output = StreamLook;
+    const CHANGES: bool = false;
+
+    fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        iter::once(self.key.as_ref())
+    }
+
+    fn run(&mut self, txn: &mut Txn<'_>) -> Result<StreamLook, Refusal> {
+        let stream = txn.stream(self.key.as_ref())?.ok_or(Refusal::NoSuchKey)?;
+        let groups = stream.groups_after(self.after.as_ref().map(AsRef::as_ref)).take(self.groups_max);
+        let ends = (stream.first_entry_id(), stream.last_entry_id());
+        Ok(StreamLook {
+            length: stream.len(),
+            last_id: stream.last_id(),
+            max_deleted_id: stream.max_deleted_id(),
+            entries_added: stream.entries_added(),
+            ends: Some(ends).filter(|_| stream.len() > 0),
+            groups_len: stream.groups().len() as u64,
+            groups: groups.map(|(name, group)| GroupView::new(txn, stream, name, group).look()).collect(),
+        })
+    }
+}
+
 /// Describes a group and its consumers.
 #[derive(Clone, Copy, Debug)]
 pub struct DescribeGroup<B = Vec<u8>> {
@@ -194,6 +269,18 @@ impl<'t> GroupView<'t> {
             false => stream.query_lag_estimated(group),
         };
         GroupView { name, group, lag }
+    }
+
+    fn look(&self) -> GroupLook {
+        GroupLook {
+            name: self.name.to_vec(),
+            last_id: self.group.last_id(),
+            entries_read: self.group.entries_read(),
+            lag: self.lag,
+            missed: self.group.missed(),
+            pending: self.group.pending().len(),
+            consumers: self.group.consumers().count() as u64,
+        }
     }
 
     fn info(&self, now_ms: u64) -> GroupInfo {

@@ -48,7 +48,8 @@ pub use groups::{
 pub use hashes::{HashDelete, HashFields, HashGet, HashGetAll, HashLength, HashSet};
 pub use idempotence::{ConfigureIdempotence, IdempotenceChange, RecordIdempotence};
 pub use info::{
-    ConsumerInfo, DescribeGroup, DescribeStream, GroupInfo, GroupView, ListStreams, StreamInfo, StreamView,
+    ConsumerInfo, DescribeGroup, DescribeStream, GroupInfo, GroupLook, GroupView, ListStreams, LookAtStream,
+    StreamInfo, StreamLook, StreamView,
 };
 pub use lease::{DeadLetter, DeadLetters, Extend, Nack, Release, Restore};
 pub use millstream_engine::ReadFrom;

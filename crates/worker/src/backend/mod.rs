@@ -18,6 +18,7 @@
 
 mod embedded;
 mod error;
+mod look;
 mod redis;
 mod types;
 
@@ -29,6 +30,7 @@ use std::time::Duration;
 use bytes::Bytes;
 pub use embedded::Embedded;
 pub use error::{AddOutcome, Error, ErrorKind};
+pub use look::{GroupDetail, GroupLook, LookDetail, StreamCursor, StreamLook, StreamNames};
 pub use millstream_engine::{Due, StreamId, policy};
 pub use redis::{Redis, ServerOptions};
 pub use types::{
@@ -262,6 +264,31 @@ pub trait Admin: Backend {
 
     /// Returns the names of all streams that match a glob pattern, sorted.
     fn streams<'a>(&'a self, pattern: &'a str) -> BackendFuture<'a, Vec<String>>;
+
+    /// Returns the names of some streams that match a glob pattern. Begin with the default cursor, and call again with
+    /// [`StreamNames::next`] until that is `None`.
+    ///
+    /// A server visits about `steps` times 1,000 keys, of any type. A stream that exists during the whole walk is found.
+    fn walk_streams<'a>(
+        &'a self,
+        pattern: &'a str,
+        from: &'a StreamCursor,
+        steps: usize,
+    ) -> BackendFuture<'a, StreamNames>;
+
+    /// Looks at many streams and their groups in few round trips. Returns them in the order of their names: `None` for a stream
+    /// that does not exist, or an error if the store refused to describe it. Fails if the store does not answer; on a
+    /// cluster, only the streams of the nodes that do not answer have errors.
+    ///
+    /// Changes nothing: it joins no group and creates no consumer.
+    fn look<'a>(
+        &'a self,
+        streams: &'a [String],
+        detail: &'a LookDetail,
+    ) -> BackendFuture<'a, Vec<Result<Option<StreamLook>, Error>>>;
+
+    /// Returns the number of entries of each of these streams, 0 if it does not exist.
+    fn lengths<'a>(&'a self, streams: &'a [String]) -> BackendFuture<'a, Vec<Result<u64, Error>>>;
 
     /// Returns the entries of a range of ids.
     fn range<'a>(&'a self, stream: &'a str, range: Range) -> BackendFuture<'a, Vec<Entry>>;

@@ -4,27 +4,28 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use super::dead_letters::DeadLetters;
-use super::missed::{Missed, unread};
+use super::describe::{StuckRule, oldest};
+use super::missed::unread;
 use super::retries::known_records;
-use super::snapshot::{GroupSnapshot, Lag, LagAccuracy, OldestEntry, PendingScan, StreamSnapshot};
+use super::snapshot::{GroupSnapshot, Lag, LagAccuracy, OldestEntry, StreamSnapshot};
 use crate::backend::{
-    Admin, Error, GroupInfo, GroupMissed, PendingFilter, PendingRow, Range, StreamId, StreamInfo,
+    Admin, Error, GroupInfo, GroupLook, LookDetail, PendingFilter, PendingRow, Range, StreamId, StreamInfo,
+    StreamLook,
 };
-use crate::heartbeat::known_workers;
-use crate::message::age_of;
 
 /// Maximum number of entries or pending entries to read per call.
 const PAGE_SIZE: usize = 1_000;
-/// Maximum number of stuck pending entries in a snapshot.
-const STUCK_LISTED_MAX: usize = 20;
+/// Maximum number of streams in a look, which limits the memory that it takes.
+const STREAMS_PER_LOOK: usize = 200;
+/// Maximum number of pending entries that a look reads of each group. Further ones are read page by page.
+const ROWS_PER_LOOK: usize = 200;
 
 /// Takes snapshots of streams and groups. Read-only.
 #[derive(Clone)]
 pub struct Monitor {
     backend: Arc<dyn Admin>,
     scan_limit: usize,
-    stuck_deliveries: u64,
-    stuck_idle: Duration,
+    stuck: StuckRule,
 }
 
 impl Monitor {
@@ -33,7 +34,7 @@ impl Monitor {
     /// It reads at most 10,000 entries and 10,000 pending entries per group. A pending entry counts as stuck from its
     /// fifth delivery on, or when it has been idle for five minutes.
     pub fn new(backend: Arc<dyn Admin>) -> Monitor {
-        Monitor { backend, scan_limit: 10_000, stuck_deliveries: 5, stuck_idle: Duration::from_secs(300) }
+        Monitor { backend, scan_limit: 10_000, stuck: StuckRule::default() }
     }
 
     /// Sets a limit per group: the maximum number of entries to read for counting the lag, and the maximum number of
@@ -47,52 +48,115 @@ impl Monitor {
     /// Sets when a pending entry counts as stuck: from this number of deliveries or this idle time on.
     #[must_use]
     pub fn stuck(mut self, deliveries: u64, idle: Duration) -> Monitor {
-        self.stuck_deliveries = deliveries;
-        self.stuck_idle = idle;
+        self.stuck = StuckRule { deliveries, idle };
         self
     }
 
     /// Returns snapshots of the streams whose names match a glob pattern, with their groups.
     pub async fn streams(&self, pattern: &str) -> Result<Vec<StreamSnapshot>, Error> {
-        let mut found = Vec::new();
-        for name in self.backend.streams(pattern).await? {
+        let names = self.backend.streams(pattern).await?;
+        let mut found = Vec::with_capacity(names.len());
+        for part in names.chunks(STREAMS_PER_LOOK) {
             // A stream may have been deleted since it was listed.
-            found.extend(self.stream(&name).await?);
+            found.extend(self.look(part, &LookDetail::all(self.first_rows())).await?);
         }
         Ok(found)
     }
 
     /// Returns a snapshot of a stream with its groups, or `None` if the stream does not exist.
     pub async fn stream(&self, name: &str) -> Result<Option<StreamSnapshot>, Error> {
-        let Some(info) = self.backend.stream(name).await? else { return Ok(None) };
-        let dead_letters = DeadLetters::count(&*self.backend, name).await?;
-        let mut groups = Vec::new();
-        // Before the groups, as the stream: see `Missed::of`.
-        let missed = self.backend.missed(name).await?;
-        for group in self.backend.groups(name).await? {
-            let missed = missed.iter().find(|missed| missed.group == group.name);
-            groups.push(self.snapshot(name, &info, missed, group, &dead_letters).await?);
-        }
-        Ok(Some(StreamSnapshot {
-            name: name.to_owned(),
-            at: SystemTime::now(),
-            info,
-            groups,
-            dead_letters: dead_letters.first(),
-            dead_letters_length: dead_letters.total(),
-            dead_letter_streams: dead_letters.streams,
-        }))
+        let found = self.look(&[name.to_owned()], &LookDetail::all(self.first_rows())).await?;
+        Ok(found.into_iter().next())
     }
 
     /// Returns a snapshot of a group, or `None` if the group does not exist.
     pub async fn group(&self, stream: &str, group: &str) -> Result<Option<GroupSnapshot>, Error> {
-        let Some(info) = self.backend.stream(stream).await? else { return Ok(None) };
-        let missed = self.backend.missed(stream).await?;
-        let groups = self.backend.groups(stream).await?;
-        let Some(group) = groups.into_iter().find(|found| found.name == group) else { return Ok(None) };
-        let dead_letters = DeadLetters::count(&*self.backend, stream).await?;
-        let missed = missed.iter().find(|missed| missed.group == group.name);
-        self.snapshot(stream, &info, missed, group, &dead_letters).await.map(Some)
+        let detail = LookDetail::of([(stream, group)], self.first_rows());
+        let found = self.look(&[stream.to_owned()], &detail).await?;
+        let groups = found.into_iter().flat_map(|stream| stream.groups);
+        Ok(groups.into_iter().find(|found| found.name == group))
+    }
+
+    /// Returns the number of pending entries of each group to read with a look.
+    fn first_rows(&self) -> usize {
+        self.scan_limit.min(ROWS_PER_LOOK)
+    }
+
+    /// Looks at streams. Only groups with details are in the result.
+    async fn look(&self, names: &[String], detail: &LookDetail) -> Result<Vec<StreamSnapshot>, Error> {
+        let looks = self.backend.look(names, detail).await?;
+        let at = SystemTime::now();
+        let mut found = Vec::with_capacity(looks.len());
+        for (name, look) in names.iter().zip(looks) {
+            found.extend(look?.map(|look| (name, look)));
+        }
+        let streams: Vec<_> = found.iter().map(|(name, look)| (&***name, look.policy.as_ref())).collect();
+        let dead_letters = DeadLetters::count(&*self.backend, &streams).await?;
+        let mut snapshots = Vec::with_capacity(found.len());
+        for ((name, look), dead_letters) in found.into_iter().zip(dead_letters) {
+            snapshots.push(self.snapshot(name, look, dead_letters, detail.pending_rows, at).await?);
+        }
+        Ok(snapshots)
+    }
+
+    async fn snapshot(
+        &self,
+        stream: &str,
+        mut look: StreamLook,
+        dead_letters: DeadLetters,
+        rows_max: usize,
+        at: SystemTime,
+    ) -> Result<StreamSnapshot, Error> {
+        let mut groups = Vec::with_capacity(look.groups.len());
+        for GroupLook { info, detail, .. } in std::mem::take(&mut look.groups) {
+            let Some(detail) = detail else { continue };
+            let mut group = GroupSnapshot::without_detail(stream, &look, &info, at);
+            let next = group.add_detail(detail?, rows_max, &self.stuck);
+            if !group.lag.is_exact() {
+                group.lag = lag_of(&*self.backend, stream, &look.info, &info, self.scan_limit).await?;
+            }
+            if let Some(next) = next {
+                self.scan_further(&mut group, next).await?;
+            }
+            (group.dead_letters, group.dead_letters_length) = dead_letters.of_group(&group.name);
+            groups.push(group);
+        }
+        let mut snapshot = StreamSnapshot::of(stream, &look, dead_letters, at);
+        snapshot.groups = groups;
+        Ok(snapshot)
+    }
+
+    /// Scans the pending entries from an id on.
+    async fn scan_further(&self, group: &mut GroupSnapshot, from: StreamId) -> Result<(), Error> {
+        let mut next = Some(from);
+        while let Some(first) = next {
+            let scanned = usize::try_from(group.scan.scanned).unwrap_or(self.scan_limit);
+            let count = PAGE_SIZE.min(self.scan_limit.saturating_sub(scanned));
+            if count == 0 {
+                return Ok(());
+            }
+            let filter = PendingFilter::starting_at(first, count);
+            let rows = self.backend.pending(&group.stream, &group.name, &filter).await?;
+            next = rows.last().filter(|_| rows.len() == count).and_then(|row| row.id.next());
+            self.scan_retries(group, &rows).await?;
+            rows.into_iter().for_each(|row| group.scan.add(row, &self.stuck));
+        }
+        group.scan.complete = true;
+        Ok(())
+    }
+
+    /// Counts the entries that wait for their next attempt. They were released, and have a record with its time.
+    async fn scan_retries(&self, group: &mut GroupSnapshot, rows: &[PendingRow]) -> Result<(), Error> {
+        let released: Vec<StreamId> =
+            rows.iter().filter(|row| row.consumer.is_none()).map(|row| row.id).collect();
+        if released.is_empty() {
+            return Ok(());
+        }
+        let (records, now_ms) = known_records(&*self.backend, &group.stream, &group.name, &released).await?;
+        for record in records.into_iter().flatten() {
+            group.scan.add_attempt(record.due_at_ms, now_ms);
+        }
+        Ok(())
     }
 
     /// Returns the lag of a group and its oldest unread entry, or `None` if the group does not exist.
@@ -111,46 +175,6 @@ impl Monitor {
         Ok(Some((lag, oldest)))
     }
 
-    async fn snapshot(
-        &self,
-        stream: &str,
-        info: &StreamInfo,
-        missed: Option<&GroupMissed>,
-        group: GroupInfo,
-        dead_letters: &DeadLetters,
-    ) -> Result<GroupSnapshot, Error> {
-        let at = SystemTime::now();
-        let oldest_unread = self.oldest_unread(stream, info, &group, at).await?;
-        let lag = lag_of(&*self.backend, stream, info, &group, self.scan_limit).await?;
-        let (scan, oldest) = self.scan_pending(stream, &group.name).await?;
-        let consumers = self.backend.consumers(stream, &group.name).await?;
-        let (dead_letters, dead_letters_length) = dead_letters.of_group(&group.name);
-        let workers = known_workers(&*self.backend, stream, &group.name).await?;
-        Ok(GroupSnapshot {
-            stream: stream.to_owned(),
-            missed: missed.map_or_else(
-                || Missed::of(info, &group),
-                |missed| Missed::counted(missed, group.last_delivered),
-            ),
-            name: group.name,
-            at,
-            detail_at: Some(at),
-            stream_length: info.length,
-            entries_added: info.entries_added,
-            lag,
-            oldest_unread,
-            pending: group.pending,
-            oldest_pending: oldest.map(|id| OldestEntry { id, age: age_of(id, at) }),
-            scan,
-            consumers,
-            workers,
-            last_delivered: group.last_delivered,
-            entries_read: group.entries_read,
-            dead_letters,
-            dead_letters_length,
-        })
-    }
-
     async fn oldest_unread(
         &self,
         stream: &str,
@@ -163,71 +187,7 @@ impl Monitor {
         }
         let Some(first) = group.last_delivered.next() else { return Ok(None) };
         let unread = self.backend.range(stream, Range::starting_at(first, 1)).await?;
-        Ok(unread.first().map(|entry| OldestEntry { id: entry.id, age: age_of(entry.id, at) }))
-    }
-
-    async fn scan_pending(
-        &self,
-        stream: &str,
-        group: &str,
-    ) -> Result<(PendingScan, Option<StreamId>), Error> {
-        let mut scan = PendingScan::default();
-        let mut oldest = None;
-        let mut next = Some(StreamId::MIN);
-        while let Some(first) = next {
-            let scanned = usize::try_from(scan.scanned).unwrap_or(self.scan_limit);
-            let left = self.scan_limit.saturating_sub(scanned);
-            if left == 0 {
-                return Ok((scan, oldest));
-            }
-            let count = PAGE_SIZE.min(left);
-            let filter = PendingFilter::starting_at(first, count);
-            let rows = self.backend.pending(stream, group, &filter).await?;
-            oldest = oldest.or_else(|| rows.first().map(|row| row.id));
-            next = rows.last().filter(|_| rows.len() == count).and_then(|row| row.id.next());
-            self.scan_retries(&mut scan, stream, group, &rows).await?;
-            rows.into_iter().for_each(|row| self.scan_row(&mut scan, row));
-        }
-        scan.complete = true;
-        Ok((scan, oldest))
-    }
-
-    /// Counts the entries that wait for their next attempt. They were released, and have a record with its time.
-    async fn scan_retries(
-        &self,
-        scan: &mut PendingScan,
-        stream: &str,
-        group: &str,
-        rows: &[PendingRow],
-    ) -> Result<(), Error> {
-        let released: Vec<StreamId> =
-            rows.iter().filter(|row| row.consumer.is_none()).map(|row| row.id).collect();
-        if released.is_empty() {
-            return Ok(());
-        }
-        let (records, now_ms) = known_records(&*self.backend, stream, group, &released).await?;
-        let due = records.into_iter().flatten().map(|record| record.due_at_ms);
-        for due_at_ms in due.filter(|due_at_ms| *due_at_ms > now_ms) {
-            let due_in = Duration::from_millis(due_at_ms - now_ms);
-            scan.waiting += 1;
-            scan.next_attempt_in = Some(scan.next_attempt_in.map_or(due_in, |first| first.min(due_in)));
-        }
-        Ok(())
-    }
-
-    fn scan_row(&self, scan: &mut PendingScan, row: PendingRow) {
-        scan.scanned += 1;
-        scan.released += u64::from(row.consumer.is_none());
-        scan.longest_idle = scan.longest_idle.max(row.idle);
-        scan.most_deliveries = scan.most_deliveries.max(row.deliveries);
-        let stuck =
-            row.deliveries >= self.stuck_deliveries || row.idle.is_some_and(|idle| idle >= self.stuck_idle);
-        if stuck {
-            scan.stuck += 1;
-            if scan.stuck_rows.len() < STUCK_LISTED_MAX {
-                scan.stuck_rows.push(row);
-            }
-        }
+        Ok(unread.first().map(|entry| oldest(entry.id, at)))
     }
 }
 

@@ -19,53 +19,66 @@ pub fn dead_letter_streams(stream: &str, policy: Option<&PolicyInfo>) -> Vec<Str
 }
 
 /// The dead-letter streams of a stream, with the number of entries of each. The default is the last one.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct DeadLetters {
-    pub(super) streams: Vec<(String, u64)>,
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct DeadLetters {
+    pub(crate) streams: Vec<(String, u64)>,
     by_group: Vec<(String, String)>,
 }
 
 impl DeadLetters {
-    /// Counts the dead letters of a stream.
-    pub(super) async fn count(backend: &dyn Admin, stream: &str) -> Result<DeadLetters, Error> {
-        let policy = backend.policy(stream, None).await?;
-        let mut streams = Vec::new();
-        for name in dead_letter_streams(stream, policy.as_ref()) {
-            let length = backend.stream(&name).await.map(|found| found.map_or(0, |info| info.length));
-            let is_default = name == dead_letters_of(stream);
-            let length = match length {
-                // The user can choose a policy's dead-letter stream without permission to read it, and the key can hold
-                // another type of value.
-                Err(error)
-                    if !is_default && matches!(error.kind(), ErrorKind::Denied | ErrorKind::WrongType) =>
-                {
-                    0
-                }
-                length => length?,
-            };
-            streams.push((name, length));
+    /// Counts the dead letters of several streams with these policies, in one call.
+    pub(super) async fn count(
+        backend: &dyn Admin,
+        streams: &[(&str, Option<&PolicyInfo>)],
+    ) -> Result<Vec<DeadLetters>, Error> {
+        let names = |(stream, policy): &(&str, Option<&PolicyInfo>)| dead_letter_streams(stream, *policy);
+        let all: Vec<String> = streams.iter().flat_map(names).collect();
+        let mut lengths = backend.lengths(&all).await?.into_iter();
+        let mut counted = Vec::with_capacity(streams.len());
+        for (stream, policy) in streams {
+            let mut found = Vec::new();
+            for name in dead_letter_streams(stream, *policy) {
+                let length = lengths.next().unwrap_or(Ok(0));
+                let is_default = name == dead_letters_of(stream);
+                found.push((name, known_length(length, is_default)?));
+            }
+            counted.push(DeadLetters::known(found, *policy));
         }
-        Ok(DeadLetters {
-            streams,
-            by_group: policy.map(|policy| policy.group_dead_letters).unwrap_or_default(),
-        })
+        Ok(counted)
+    }
+
+    /// The dead letters of a stream with this policy. `streams` are its dead-letter streams with their lengths.
+    pub(crate) fn known(streams: Vec<(String, u64)>, policy: Option<&PolicyInfo>) -> DeadLetters {
+        let by_group = policy.map(|policy| policy.group_dead_letters.clone()).unwrap_or_default();
+        DeadLetters { streams, by_group }
     }
 
     /// Returns the dead-letter stream of a group, and its length.
-    pub(super) fn of_group(&self, group: &str) -> (String, u64) {
+    pub(crate) fn of_group(&self, group: &str) -> (String, u64) {
         let named = self.by_group.iter().find(|(named, _)| named == group).map(|(_, name)| name);
         let found = named.and_then(|name| self.streams.iter().find(|(found, _)| found == name));
         found.or(self.streams.last()).cloned().unwrap_or_default()
     }
 
     /// Returns the first stream with entries, or else the first one.
-    pub(super) fn first(&self) -> String {
+    pub(crate) fn first(&self) -> String {
         let with_entries = self.streams.iter().find(|(_, length)| *length > 0);
         with_entries.or(self.streams.first()).map(|(name, _)| name.clone()).unwrap_or_default()
     }
 
     /// Returns the number of entries of all streams.
-    pub(super) fn total(&self) -> u64 {
+    pub(crate) fn total(&self) -> u64 {
         self.streams.iter().map(|(_, length)| length).sum()
+    }
+}
+
+/// Returns the length of a dead-letter stream, or an error. The user can choose a policy's dead-letter stream without
+/// permission to read it, and the key can hold another type of value: the length is then 0.
+fn known_length(length: Result<u64, Error>, is_default: bool) -> Result<u64, Error> {
+    match length {
+        Err(error) if !is_default && matches!(error.kind(), ErrorKind::Denied | ErrorKind::WrongType) => {
+            Ok(0)
+        }
+        length => length,
     }
 }

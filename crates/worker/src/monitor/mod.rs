@@ -17,6 +17,7 @@
 
 mod collect;
 mod dead_letters;
+mod describe;
 mod missed;
 mod rates;
 mod retries;

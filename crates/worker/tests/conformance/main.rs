@@ -84,7 +84,7 @@ async fn millstream_server_passes_all_cases() {
         cases::deleting::by_a_worker(&backend).await;
         describes_itself(&*backend, "millstream_version").await;
         cases::operating::on_a_server(&*backend).await;
-        cases::operating::snapshot_in_background(&*backend).await;
+        cases::operating::no_snapshot_in_memory(&*backend).await;
     }
 }
 
@@ -199,6 +199,7 @@ async fn reconnects(mut server: Server) {
     cases::wait_until(|| async { backend.ping().await.is_ok() }).await;
     cases::check_data(&*backend).await;
     cases::all(&*backend).await;
+    cases::operating::snapshot_in_background(&*backend).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

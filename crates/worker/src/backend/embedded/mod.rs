@@ -1,6 +1,7 @@
 //! The backend for the embedded store. It calls the store's verbs directly; each verb is atomic.
 
 mod folder;
+mod look;
 mod values;
 
 use std::path::Path;
@@ -17,17 +18,18 @@ use millstream_store::embedded::{Callable, Millstream, References, Refusal};
 use millstream_store::verbs::{
     self, Acknowledge, Add, Adopt, CancelDelayed, Collect, ConsumerPath, DeadLettersRecorded, DelayedRange,
     Delete, DescribeGroup, DescribePolicy, DescribeStream, Exists, Extend, GroupCreate, GroupDestroy,
-    GroupSetId, HashDelete, HashFields, HashGet, HashGetAll, HashLength, HashSet, ListStreams, OwnPending,
-    Pending, PendingRows, Ping, PromoteDelayed, ReadBatch, ReadFrom, ReadGroup, ReleaseRecorded, Remember,
-    RemoveEmptyConsumer, RemoveStream, ResetPolicy, Restore, SetPolicy, StreamBatch, TrimStream, WalkIdle,
+    GroupSetId, HashDelete, HashFields, HashGet, HashGetAll, HashLength, HashSet, Length, ListStreams,
+    OwnPending, Pending, PendingRows, Ping, PromoteDelayed, ReadBatch, ReadFrom, ReadGroup, ReleaseRecorded,
+    Remember, RemoveEmptyConsumer, RemoveStream, ResetPolicy, Restore, SetPolicy, StreamBatch, TrimStream,
+    WalkIdle,
 };
 
 use super::policy::{Backoff, Policy, PolicyField, PolicyValue};
 use super::{
     Acknowledgement, Admin, Backend, BackendFuture, Capability, Claimed, Consumer, ConsumerInfo, Delivery,
-    Due, Entry, Error, ErrorKind, GroupInfo, GroupMissed, IdOrder, NewDeadLetter, NewEntry, PendingFilter,
-    PendingRow, PendingSummary, PolicyInfo, Range, Read, ReadMany, Release, SnapshotRequest, Start,
-    StreamInfo, StreamRead, Trim,
+    Due, Entry, Error, ErrorKind, GroupInfo, GroupMissed, IdOrder, LookDetail, NewDeadLetter, NewEntry,
+    PendingFilter, PendingRow, PendingSummary, PolicyInfo, Range, Read, ReadMany, Release, SnapshotRequest,
+    Start, StreamCursor, StreamInfo, StreamLook, StreamNames, StreamRead, Trim,
 };
 use crate::names::retry_key;
 use values::{
@@ -453,6 +455,37 @@ impl Admin for Embedded {
         self.call_then(ListStreams, move |names| {
             let matching = names.iter().filter(|name| glob::matches(pattern.as_bytes(), name));
             matching.map(|name| text(name)).collect()
+        })
+    }
+
+    fn walk_streams<'a>(
+        &'a self,
+        pattern: &'a str,
+        _from: &'a StreamCursor,
+        _steps: usize,
+    ) -> BackendFuture<'a, StreamNames> {
+        let pattern = pattern.to_owned();
+        self.call_then(ListStreams, move |mut names| {
+            names.retain(|name| glob::matches(pattern.as_bytes(), name));
+            StreamNames { names: names.into_iter().map(Bytes::from).collect(), next: None }
+        })
+    }
+
+    fn look<'a>(
+        &'a self,
+        streams: &'a [String],
+        detail: &'a LookDetail,
+    ) -> BackendFuture<'a, Vec<Result<Option<StreamLook>, Error>>> {
+        Box::pin(self.look_at(streams, detail))
+    }
+
+    fn lengths<'a>(&'a self, streams: &'a [String]) -> BackendFuture<'a, Vec<Result<u64, Error>>> {
+        Box::pin(async move {
+            let mut lengths = Vec::with_capacity(streams.len());
+            for stream in streams {
+                lengths.push(self.call(Length { key: stream.clone() }).await);
+            }
+            Ok(lengths)
         })
     }
 

@@ -8,12 +8,12 @@ use redis::{Cmd, Value};
 use super::super::policy::{Policy, PolicyField};
 use super::super::{
     Admin, BackendFuture, ClientInfo, Consumer, ConsumerInfo, Entry, Error, ErrorKind, GroupInfo,
-    GroupMissed, PendingFilter, PendingRow, PendingSummary, Range, ServerInfo, SlowCommand, SnapshotRequest,
-    Start, StreamId, Trim,
+    GroupMissed, LookDetail, PendingFilter, PendingRow, PendingSummary, Range, ServerInfo, SlowCommand,
+    SnapshotRequest, Start, StreamCursor, StreamId, StreamLook, StreamNames, Trim,
 };
 use super::commands::{self, Id, Ids, command};
-use super::connection::{Link, NoReply};
-use super::errors::{from_redis, is_missing_key, missing_key_is_no_group};
+use super::connection::NoReply;
+use super::errors::{is_missing_key, missing_key_is_no_group};
 use super::nodes::Node;
 use super::probe::Feature;
 use super::reply::{
@@ -57,21 +57,35 @@ impl Admin for Redis {
 
     fn streams<'a>(&'a self, pattern: &'a str) -> BackendFuture<'a, Vec<String>> {
         Box::pin(async move {
-            let mut names = BTreeSet::new();
-            match &self.connection.link {
-                Link::Server(_) => {
-                    scan(pattern, &mut names, |command| self.connection.command("", command)).await?;
-                }
-                Link::Cluster(nodes) => {
-                    nodes.refresh(nodes.version()).await.map_err(from_redis)?;
-                    for node in nodes.masters() {
-                        let call = |command| self.call_node(&node, command);
-                        scan(pattern, &mut names, call).await?;
-                    }
-                }
+            let (mut names, mut next) = (BTreeSet::new(), Some(StreamCursor::default()));
+            while let Some(from) = next {
+                let page = self.walk(pattern, &from, 1).await?;
+                names.extend(page.names.iter().map(|name| String::from_utf8_lossy(name).into_owned()));
+                next = page.next;
             }
             Ok(names.into_iter().collect())
         })
+    }
+
+    fn walk_streams<'a>(
+        &'a self,
+        pattern: &'a str,
+        from: &'a StreamCursor,
+        steps: usize,
+    ) -> BackendFuture<'a, StreamNames> {
+        Box::pin(self.walk(pattern, from, steps))
+    }
+
+    fn look<'a>(
+        &'a self,
+        streams: &'a [String],
+        detail: &'a LookDetail,
+    ) -> BackendFuture<'a, Vec<Result<Option<StreamLook>, Error>>> {
+        Box::pin(self.look_at(streams, detail))
+    }
+
+    fn lengths<'a>(&'a self, streams: &'a [String]) -> BackendFuture<'a, Vec<Result<u64, Error>>> {
+        Box::pin(self.lengths_of(streams))
     }
 
     fn range<'a>(&'a self, stream: &'a str, range: Range) -> BackendFuture<'a, Vec<Entry>> {
@@ -189,15 +203,8 @@ impl Admin for Redis {
 
     fn missed<'a>(&'a self, stream: &'a str) -> BackendFuture<'a, Vec<GroupMissed>> {
         Box::pin(async move {
-            match self.has(Feature::Missed, stream).await {
-                Ok(true) => {}
-                Ok(false) => return Ok(Vec::new()),
-                // The number is only for information. Do not ask again: the server logs denied commands.
-                Err(error) if error.kind() == ErrorKind::Denied => {
-                    self.probe.assume(Feature::Missed, false);
-                    return Ok(Vec::new());
-                }
-                Err(error) => return Err(error),
+            if !self.has_unless_denied(Feature::Missed, stream).await? {
+                return Ok(Vec::new());
             }
             match self.connection.command(stream, command!("XINFO", "MISSED", stream)).await {
                 Ok(reply) => array(reply)?.into_iter().map(group_missed).collect(),
@@ -334,29 +341,10 @@ impl Redis {
 }
 
 /// Parses the reply of XINFO CONSUMERS, sorted by name, without [`RELEASED_CONSUMER`].
-fn parse_consumers(reply: Value) -> Result<Vec<ConsumerInfo>, Error> {
+pub(super) fn parse_consumers(reply: Value) -> Result<Vec<ConsumerInfo>, Error> {
     let consumers = array(reply)?.into_iter().map(consumer_info);
     let mut consumers: Vec<ConsumerInfo> = consumers.collect::<Result<_, _>>()?;
     consumers.retain(|consumer| consumer.name != RELEASED_CONSUMER);
     consumers.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(consumers)
-}
-
-/// Adds the names of all matching streams of one server.
-async fn scan<A: Future<Output = Result<Value, Error>>>(
-    pattern: &str,
-    names: &mut BTreeSet<String>,
-    call: impl Fn(Cmd) -> A,
-) -> Result<(), Error> {
-    let mut cursor = "0".to_owned();
-    loop {
-        let [next, keys] = tuple(call(commands::scan(&cursor, pattern)).await?)?;
-        for key in array(keys)? {
-            names.insert(text(key)?);
-        }
-        cursor = text(next)?;
-        if cursor == "0" {
-            return Ok(());
-        }
-    }
 }

@@ -5,6 +5,7 @@
 //!   ├─ connection: one connection shared by all calls, or one to each node of a cluster
 //!   │    └─ routing: finds the node that owns a slot, and repeats what a node refused
 //!   │         └─ nodes, slots: which node owns which slot
+//!   ├─ look:       many streams at once, in pipelines
 //!   ├─ done:       deletes what every group has acknowledged
 //!   ├─ blocking:   a separate connection for each blocking call
 //!   ├─ dial:       opens the connections of both: to an address, or over streams that a function opens
@@ -21,6 +22,7 @@ mod delayed;
 mod dial;
 mod done;
 mod errors;
+mod look;
 mod nodes;
 mod permissions;
 mod policies;
@@ -33,6 +35,7 @@ mod scripts;
 mod server;
 mod slots;
 mod tls;
+mod walk;
 mod work;
 
 use std::io;
@@ -48,6 +51,7 @@ use blocking::BlockingConnections;
 use connection::{Connection, Link, ServerConnection};
 use dial::Target;
 use errors::from_redis;
+use look::LargeStreams;
 use nodes::Nodes;
 use probe::{Feature, FeatureProbe};
 
@@ -68,6 +72,7 @@ pub struct Redis {
     connection: Connection,
     blocking: BlockingConnections,
     probe: FeatureProbe,
+    large: LargeStreams,
     location: String,
 }
 
@@ -154,7 +159,7 @@ impl Redis {
         })?;
         tracing::debug!(location, user = connection.user, "connected");
         let (blocking, probe) = (BlockingConnections::new(target), FeatureProbe::default());
-        Ok(Redis { connection, blocking, probe, location })
+        Ok(Redis { connection, blocking, probe, large: LargeStreams::default(), location })
     }
 
     /// Returns whether the server has an optional feature. `stream` is the stream of the call that needs it.
@@ -166,6 +171,18 @@ impl Redis {
             return Ok(false);
         }
         self.probe.supports(&self.connection, feature, stream).await
+    }
+
+    /// Returns whether the server has a feature that is only for information. If the user may not use it, it counts as
+    /// missing from then on: the server logs denied commands.
+    async fn has_unless_denied(&self, feature: Feature, stream: &str) -> Result<bool, Error> {
+        match self.has(feature, stream).await {
+            Err(error) if error.kind() == ErrorKind::Denied => {
+                self.probe.assume(feature, false);
+                Ok(false)
+            }
+            has => has,
+        }
     }
 }
 

@@ -83,7 +83,7 @@ fn of_owner(mut command: Cmd, group: Option<&str>) -> Cmd {
 }
 
 /// Parses the reply of XPOLICY GET. Numbers with unknown names are counters.
-fn policy_info(reply: Value) -> Result<PolicyInfo, Error> {
+pub(super) fn policy_info(reply: Value) -> Result<PolicyInfo, Error> {
     let mut info = PolicyInfo::default();
     for (name, value) in pairs(reply)? {
         let name = text(name)?;

@@ -16,10 +16,10 @@ use super::super::{
 use super::commands::{self, Id, Ids, command, millis};
 use super::connection::Outcome;
 use super::errors::{is_missing_key, starts_with};
+use super::look::time_ms;
 use super::probe::Feature;
 use super::reply::{
-    array, bytes, checked, count, deliveries, id, integer, only_stream, pairs, pending_row, stream_info,
-    text, tuple,
+    array, bytes, checked, count, deliveries, id, integer, only_stream, pairs, pending_row, stream_info, text,
 };
 use super::scripts::{self, ROWS_PER_SCRIPT};
 use super::slots::slot_of;
@@ -45,10 +45,7 @@ impl Backend for Redis {
     }
 
     fn now_ms<'a>(&'a self, stream: &'a str) -> BackendFuture<'a, u64> {
-        Box::pin(async move {
-            let [seconds, micros] = tuple(self.connection.command(stream, redis::cmd("TIME")).await?)?;
-            Ok(count(seconds)? * 1000 + count(micros)? / 1000)
-        })
+        Box::pin(async move { time_ms(self.connection.command(stream, redis::cmd("TIME")).await?) })
     }
 
     fn policy<'a>(

@@ -7,6 +7,7 @@ pub(crate) mod groups;
 pub(crate) mod hashes;
 pub(crate) mod idle;
 pub(crate) mod listing;
+pub(crate) mod looking;
 pub(crate) mod many;
 pub(crate) mod operating;
 pub(crate) mod policies;
@@ -43,6 +44,7 @@ pub(crate) async fn all(backend: &dyn Admin) {
     policies::all(backend).await;
     delaying::all(backend).await;
     operating::all(backend).await;
+    Box::pin(looking::all(backend)).await;
 }
 
 /// Stores data, and disconnects the store during a blocked read.

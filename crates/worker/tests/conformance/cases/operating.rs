@@ -63,6 +63,12 @@ pub(crate) async fn on_a_server(backend: &dyn Admin) {
     assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
 }
 
+/// A server without a log keeps its data in memory only.
+pub(crate) async fn no_snapshot_in_memory(backend: &dyn Admin) {
+    let error = backend.save_snapshot().await.unwrap_err();
+    assert!(error.to_string().contains("in memory"), "{error}");
+}
+
 /// Snapshots of a server are taken in the background. Waits until one is done.
 pub(crate) async fn snapshot_in_background(backend: &dyn Admin) {
     assert_eq!(backend.save_snapshot().await.unwrap(), SnapshotRequest::Started);
