@@ -8,6 +8,7 @@
 
 import { apiUrl, get } from './api.js';
 import { Observable } from './observable.js';
+import { queryString } from './routes.js';
 import { useEffect, useRef } from './html.js';
 
 /** How long to wait before connecting again. */
@@ -141,11 +142,4 @@ export function useLive(what, events = {}) {
 }
 
 /** Returns what to watch, for `useLive`. @param {string} kind @param {import('./routes.js').Query} query */
-export function watchOf(kind, query) {
-  const params = new URLSearchParams();
-  for (const [name, value] of Object.entries(query)) {
-    if (value === null || value === undefined || value === false || value === '') continue;
-    params.set(name, value === true ? '1' : String(value));
-  }
-  return `${kind}?${params}`;
-}
+export const watchOf = (kind, query) => `${kind}${queryString(query)}`;

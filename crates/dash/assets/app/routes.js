@@ -8,13 +8,13 @@
 /** @typedef {Record<string, string | number | boolean | null | undefined>} Query */
 
 /**
- * Returns the query of an address without empty values: the shortest address that says the same.
+ * Returns the query of an address. Leaves out null, undefined and false. An empty text stays, because a name can be empty.
  * @param {Query} query
  */
 export function queryString(query) {
   const params = new URLSearchParams();
   for (const [name, value] of Object.entries(query)) {
-    if (value === null || value === undefined || value === false || value === '') continue;
+    if (value === null || value === undefined || value === false) continue;
     params.set(name, value === true ? '1' : String(value));
   }
   const text = params.toString();
@@ -27,11 +27,12 @@ export function pageOf(path, base) {
   return below.replace(/^\/+|\/+$/g, '');
 }
 
-/** Returns the query after a change: values of `changes` replace those of `params`. @param {URLSearchParams} params @param {Query} changes @returns {Query} */
+/** Returns the query after a change: values of `changes` replace those of `params`, and empty ones remove them. @param {URLSearchParams} params @param {Query} changes @returns {Query} */
 export function changed(params, changes) {
   /** @type {Query} */
   const query = Object.fromEntries(params);
-  return { ...query, ...changes };
+  for (const [name, value] of Object.entries(changes)) query[name] = value === '' ? null : value;
+  return query;
 }
 
 /** Returns the base path of the pages from the address of one of our modules: the part before `/a/HASH/app/`. @param {string} moduleUrl */

@@ -171,7 +171,7 @@ export const words = {
     caughtUp: 'The group has read everything.', at: (/** @type {string} */ time) => `The group will have read everything in ${time}, if the rates stay as they are.`,
     never: 'The group does not catch up: its lag does not shrink.', neverGrows: (/** @type {string} */ by) => `The group does not catch up: its lag grows by ${by}.`,
     etaUnknown: 'The rates are not known yet.', etaInexact: 'The store cannot count the lag exactly, so nobody knows when it will be gone.',
-    lagChange: 'Lag changes by', waiting: 'Waiting for retry', waitingHint: 'Pending entries whose next attempt is due later', missed: 'Missed', missedHint: 'Entries that were trimmed or deleted before the group read them', missedUnknown: 'The store does not know.',
+    lagChange: 'Lag changes by', since: 'since', waiting: 'Waiting for retry', waitingHint: 'Pending entries whose next attempt is due later', missed: 'Missed', missedHint: 'Entries that were trimmed or deleted before the group read them', missedUnknown: 'The store does not know.',
   },
   groupCharts: { title: 'History', range: 'Range', rates: 'Rates per second', lag: 'Lag', in: 'In', out: 'Out', pending: 'Pending', oldest: 'Oldest unread' },
   groupParts: {

@@ -44,7 +44,7 @@ export function Entry({ query }) {
       <${Life} groups=${entry.groups ?? []} stream=${stream} />
       ${entry.dead_letter && html`<${Letter} letter=${entry.dead_letter} dlq=${stream} />`}
       <${Panel} title=${text.fieldsTitle}><${FieldsView} fields=${entry.fields} form=${form} onForm=${(/** @type {string} */ as) => setQuery({ as: as === 'auto' ? null : as }, { replace: true })}
-        raw=${(/** @type {string} */ field, /** @type {number} */ nth) => apiUrl('/entry/raw', { stream, id, field, nth: nth || null })} /><//>
+        raw=${(/** @type {any} */ field, /** @type {number} */ nth) => apiUrl('/entry/raw', { stream, id, ...field, nth: nth || null })} /><//>
       ${dialog === 'again' && html`<${AddDialog} stream=${stream} fields=${texts(entry.fields)} onClose=${() => setDialog(null)} />`}
       ${dialog === 'delete' && html`<${DeleteDialog} stream=${stream} ids=${[id]} onClose=${() => setDialog(null)} onDone=${() => open('stream', { s: stream })} />`}`}<//>
     <${CliLine} line=${commands(status.value?.place ?? '').entries(stream, { from: id, count: 1 })} />`;

@@ -10,7 +10,7 @@ import { status, useLive, watchOf } from '../live.js';
 import { open } from '../router.js';
 import { words } from '../words.js';
 import { useMayAct } from '../ui/action.js';
-import { CliLine, Count, Duration, Fact, Health, Link, Loaded, Name, Panel, Rate, Text } from '../ui/parts.js';
+import { CliLine, Count, Duration, Fact, Health, Link, Loaded, Moment, Name, Panel, Rate, Text } from '../ui/parts.js';
 import { useCommands } from '../ui/palette.js';
 import { RemoveConsumerDialog, RemoveGroupDialog } from './group-actions.js';
 import { GroupCharts } from './group-charts.js';
@@ -78,7 +78,7 @@ function Verdict({ data }) {
   return html`<section class=${`answer ${data.health}`}>
     <p class="verdict">${etaSentence(data)}</p>
     ${findings.length > 0 && html`<ul class="reasons">${findings.map((finding, at) => html`<li key=${at}>${finding.health === 'ok' ? html`<span class="health" aria-hidden="true"><span class="sign">·</span></span>` : html`<${Health} health=${finding.health} brief=${true} />`}
-      <span><${Text} text=${finding.text} /></span>${wayOut.get(finding.code) && html`<span class="why soft"><${Text} text=${wayOut.get(finding.code)} /></span>`}</li>`)}</ul>`}
+      <span><${Text} text=${finding.text} />${finding.since_ms && html` <span class="soft">${text.since} <${Moment} ms=${finding.since_ms} /></span>`}</span>${wayOut.get(finding.code) && html`<span class="why soft"><${Text} text=${wayOut.get(finding.code)} /></span>`}</li>`)}</ul>`}
   </section>`;
 }
 

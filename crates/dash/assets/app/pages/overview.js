@@ -48,7 +48,7 @@ export function Overview({ query }) {
   const sort = query.get('sort') ?? 'health';
   const desc = query.has('sort') ? query.get('desc') === '1' : true;
   const offset = Number(query.get('offset') ?? 0) || 0;
-  const asked = { q, health, sort, desc, offset: offset || null, count: ROWS };
+  const asked = { q: q || null, health: health || null, sort, desc, offset: offset || null, count: ROWS };
   const watch = watchOf('overview', asked);
   const [state, setState] = useState(/** @type {any} */ (null));
   const first = useGet('/overview', asked);
@@ -75,7 +75,7 @@ export function Overview({ query }) {
     const next = offset + by * ROWS;
     if (next >= 0 && (by < 0 || next < (state?.matched ?? 0))) setQuery({ offset: next || null });
   };
-  const openFirst = (/** @type {string} */ value) => get('/overview', { ...asked, q: value, offset: null, count: 1 }).then((answer) => {
+  const openFirst = (/** @type {string} */ value) => get('/overview', { ...asked, q: value || null, offset: null, count: 1 }).then((answer) => {
     if (answer.rows[0]) open(pageOfRow(answer.rows[0]).page, pageOfRow(answer.rows[0]).query);
   }, () => {});
   useKeys({ s: () => onSort(sortKeys[(sortKeys.indexOf(sort) + 1) % sortKeys.length]), '[': () => page(-1), ']': () => page(1) });

@@ -17,8 +17,10 @@ function show(name, value) {
 
 /** @param {{ policy: Record<string, any> | null | undefined }} props */
 export function PolicyFacts({ policy }) {
-  const values = Object.entries(policy?.in_force ?? policy ?? {}).filter(([name, value]) => value !== null && value !== undefined && !['stream', 'group'].includes(name));
+  // A policy also has counters and names; only fields with a word are settings.
+  const values = Object.entries(policy ?? {}).filter(([name, value]) => value !== null && Object.hasOwn(words.policy.fields, name));
   if (values.length === 0) return null;
   return html`<p class="policy"><strong>${words.policy.title}</strong> ${values.map(([name, value]) => html`<span key=${name} title=${name.endsWith('_ms') && isNumber(value) ? durationExact(value) : name}>
-    <span class="soft">${words.policy.fields[/** @type {'lease_ms'} */ (name)] ?? name}</span> <${Text} text=${show(name, value)} /></span> `)}</p>`;
+    <span class="soft">${words.policy.fields[/** @type {'lease_ms'} */ (name)]}</span> <${Text} text=${show(name, value)} /></span> `)}
+    ${policy?.dlq_error && html`<span class="bad-text"><${Text} text=${policy.dlq_error} /></span>`}</p>`;
 }

@@ -54,8 +54,7 @@ export function Stream({ query }) {
 
 /** @param {{ data: any }} props */
 function StreamFacts({ data }) {
-  const dead = (data.group_list ?? []).reduce((/** @type {number} */ most, /** @type {any} */ row) => Math.max(most, row.dead_letters ?? 0), 0);
-  const delayed = typeof data.delayed === 'number' ? data.delayed : data.delayed?.count ?? null;
+  const delayed = data.delayed?.count ?? null;
   return html`<dl class="facts">
     <${Fact} label=${text.entries}><${Count} value=${data.length} short=${true} /><//>
     <${Fact} label=${text.in}><${Rate} value=${data.rates?.in} unit=${true} /><//>
@@ -63,8 +62,8 @@ function StreamFacts({ data }) {
     <${Fact} label=${text.oldest}><${Ago} ms=${data.first_entry ? timeOfId(data.first_entry) : null} why=${text.noEntries} /><//>
     <${Fact} label=${text.newest}><${Ago} ms=${data.last_entry ? timeOfId(data.last_entry) : null} why=${text.noEntries} /><//>
     <${Fact} label=${text.groupCount}><${Count} value=${(data.group_list ?? []).length} /><//>
-    <${Fact} label=${text.dead} tone=${dead > 0 ? 'warn' : ''} page="dlq" query=${{ s: data.stream }}><${Count} value=${dead} short=${true} /><//>
-    ${delayed !== null && html`<${Fact} label=${text.delayed}><${Count} value=${delayed} short=${true} /><//>`}
+    <${Fact} label=${text.dead} tone=${data.dead_letters > 0 ? 'warn' : ''} page="dlq" query=${{ s: data.stream }}><${Count} value=${data.dead_letters} short=${true} /><//>
+    ${delayed > 0 && html`<${Fact} label=${text.delayed} page="delayed" query=${{ s: data.stream }}><${Count} value=${delayed} short=${true} /><//>`}
   </dl>`;
 }
 

@@ -31,7 +31,7 @@ export function Tail({ query }) {
   const [following, setFollowing] = useState(true);
   const [stopped, setStopped] = useState(isPaused());
   const number = useRef(0);
-  const watch = group ? watchOf('tail', { stream, group }) : watchOf('tail', { stream, contains: find });
+  const watch = group ? watchOf('tail', { stream, group }) : watchOf('tail', { stream, contains: find || null });
   useEffect(() => setLines([]), [stream, group, find]);
   useEffect(() => () => pause(false), []);
 

@@ -42,7 +42,7 @@ export function Palette({ pages, onClose }) {
   const listId = useId();
   useEffect(() => {
     const controller = new AbortController();
-    const timer = setTimeout(() => get('/overview', { q: text, count: GROUPS_MAX }, controller.signal).then((answer) => setFound(answer.rows), () => {}), ASK_AFTER_MS);
+    const timer = setTimeout(() => get('/overview', { q: text || null, count: GROUPS_MAX }, controller.signal).then((answer) => setFound(answer.rows), () => {}), ASK_AFTER_MS);
     return () => { clearTimeout(timer); controller.abort(); };
   }, [text]);
 

@@ -82,6 +82,9 @@ export function useNow() {
   return now;
 }
 
+/** Number of points of a trend: ten seconds each. */
+const TREND_POINTS = 30;
+
 const SIGNS = /** @type {Record<string, string>} */ ({ critical: '!', degraded: '~', ok: '✓' });
 
 /** Shows a health: a sign, a colour and, unless `brief`, the word. @param {{ health: string | null | undefined, brief?: boolean }} props */
@@ -93,7 +96,9 @@ export function Health({ health, brief }) {
 
 /** A line of the last minutes. The text beside it has the numbers. @param {{ values: (number | null)[] | null | undefined, label: string }} props */
 export function Sparkline({ values, label }) {
-  const path = sparkPath(values ?? [], 64, 18);
+  // A short history keeps its place at the right: the width is always five minutes.
+  const padded = [...Array(Math.max(0, TREND_POINTS - (values?.length ?? 0))).fill(null), ...(values ?? [])];
+  const path = sparkPath(padded, 64, 18);
   if (path === '') return html`<span class="unknown" title=${words.parts.noTrend}>${format.UNKNOWN}</span>`;
   return html`<svg class="sparkline" viewBox="0 0 64 18" width="64" height="18" role="img" aria-label=${label}><path d=${path} /></svg>`;
 }
@@ -148,7 +153,7 @@ export function CopyButton({ text, label = words.parts.copy, class: className = 
 /** The command line that does the same as this page or action. @param {{ line: string | null }} props */
 export function CliLine({ line }) {
   if (line === null) return null;
-  return html`<div class="cli"><span class="cli-label">${words.parts.cli}</span><code dir="ltr">${line}</code><${CopyButton} text=${line} /></div>`;
+  return html`<div class="cli"><span class="cli-label">${words.parts.cli}</span><code dir="ltr" tabindex="0">${line}</code><${CopyButton} text=${line} /></div>`;
 }
 
 /** A number with its label, in the row of numbers at the head of a page. @param {{ label: string, children?: any, tone?: string, page?: string, query?: any, title?: string }} props */

@@ -49,7 +49,7 @@ export function ValueView({ value, form, raw }) {
   if (value.hidden) return html`<p class="hidden-value">${words.values.hiddenTitle}</p>`;
   const text = value.text;
   const wanted = form === 'auto' ? (text === undefined ? 'hex' : maybeJson(text) ? 'json' : 'text') : form;
-  const cut = value.cut && html`<p class="note">${words.values.cut(bytes(value.bytes))}${raw && html` <a href=${raw} download>${words.values.raw}</a>`}</p>`;
+  const cut = value.cut && html`<p class="note">${words.values.cut(bytes(value.bytes))}${raw && html` <a class="button small" href=${raw} download>${words.values.raw}</a>`}</p>`;
   if (wanted === 'hex' || text === undefined) return html`${cut}<${HexView} value=${value} />`;
   if (wanted === 'text' || !maybeJson(text)) return html`${cut}<${TextView} text=${text} />`;
   return html`${cut}<${JsonView} text=${text} table=${wanted === 'table'} />`;
@@ -148,17 +148,17 @@ function Lines({ count: lines, line, label, class: className }) {
 
 /**
  * All fields of an entry, each with its form and tools.
- * @param {{ fields: [string, Value, string?][], form: string, onForm: (form: string) => void, raw: (name: string, nth: number) => string | null }} props
+ * @param {{ fields: [string, Value, string?][], form: string, onForm: (form: string) => void, raw: (field: { field: string } | { field_hex: string }, nth: number) => string | null }} props
  */
 export function FieldsView({ fields, form, onForm, raw }) {
   const seen = /** @type {Map<string, number>} */ (new Map());
   return html`<div class="fields-view">
     <${Choices} label=${words.values.form} value=${form} onChange=${onForm} choices=${words.values.forms} />
     ${fields.length === 0 && html`<p class="empty">${words.values.noFields}</p>`}
-    ${fields.map(([name, value], at) => {
-      const nth = seen.get(name) ?? 0;
-      seen.set(name, nth + 1);
-      const address = value.hidden ? null : raw(name, nth);
+    ${fields.map(([name, value, nameHex], at) => {
+      const nth = seen.get(nameHex ?? name) ?? 0;
+      seen.set(nameHex ?? name, nth + 1);
+      const address = value.hidden ? null : raw(nameHex ? { field_hex: nameHex } : { field: name }, nth);
       return html`<section class="field-view" key=${at}>
         <header><h3><${Name} name=${name} /></h3>${!value.hidden && html`<span class="hint">${bytes(sizeOf(value))}</span>
           <span class="tools">${value.text !== undefined && !value.cut && html`<${CopyButton} text=${value.text} />`}
