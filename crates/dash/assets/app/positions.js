@@ -9,9 +9,10 @@ import { isEntryId, parseMoment } from './format.js';
  * @param {string} text `earliest`, `latest`, an id, a moment or a duration before now @param {number} nowMs
  */
 export function position(text, nowMs) {
-  const trimmed = text.trim().toLowerCase();
-  if (trimmed === 'earliest' || trimmed === '-') return '-';
-  if (trimmed === 'latest' || trimmed === '+') return '+';
+  const trimmed = text.trim();
+  const word = trimmed.toLowerCase();
+  if (word === 'earliest' || word === '-') return '-';
+  if (word === 'latest' || word === '+') return '+';
   if (isEntryId(trimmed) && (trimmed.includes('-') || trimmed.length > 8)) return trimmed;
   const moment = parseMoment(trimmed, nowMs);
   return moment === null ? null : `t${Math.max(0, moment)}`;
