@@ -3,9 +3,9 @@
 
 import { get, hooks, remove } from './api.js';
 import { duration } from './format.js';
-import { html, useEffect, useState } from './html.js';
+import { html, useEffect, useRef, useState } from './html.js';
 import { useKeys } from './keys.js';
-import { connection, isPaused, pause, status } from './live.js';
+import { connection, isPaused, liveProblem, pause, status } from './live.js';
 import { Observable, useObservable } from './observable.js';
 import { PAGES } from './pages.js';
 import { LoginPage, NotFoundPage } from './pages/login.js';
@@ -23,6 +23,9 @@ const needsLogin = new Observable(false);
 hooks.loginNeeded = () => needsLogin.set(true);
 
 pageKeys.push(...PAGES.flatMap(({ nav }) => (nav ? [/** @type {[string, string]} */ ([nav.keys, nav.label])] : [])));
+
+/** Intervals of looks at the store that a visitor can choose. */
+const INTERVALS_MS = [100, 500, 1000, 2000, 5000, 15_000, 60_000];
 
 /** How long the dashboard may not answer before the page says so. */
 const LOST_AFTER_MS = 1500;
@@ -73,12 +76,27 @@ export function App() {
 /** The page. It is greyed while it shows a picture that may be old. @param {{ children?: any }} props */
 function Main({ children }) {
   const { state, trouble } = useObservable(connection);
-  return html`<main id="main" tabindex="-1" class=${state === 'lost' || trouble ? 'stale' : undefined}>${children}</main>`;
+  const problem = useObservable(liveProblem);
+  return html`<main id="main" tabindex="-1" class=${state === 'lost' || trouble ? 'stale' : undefined}>${problem && html`<${ProblemNote} problem=${problem} />`}${children}</main>`;
 }
 
 /** @param {{ page: string, onPalette: () => void, onKeys: () => void }} props */
 function Head({ page, onPalette, onKeys }) {
   const known = useObservable(status);
+  const menu = useRef(/** @type {HTMLDetailsElement | null} */ (null));
+  useEffect(() => {
+    const close = (/** @type {Event} */ event) => {
+      const outside = event.target instanceof Node && !menu.current?.contains(event.target);
+      if (menu.current?.open && (outside || (event instanceof KeyboardEvent && event.key === 'Escape'))) menu.current.open = false;
+    };
+    document.addEventListener('pointerdown', close);
+    document.addEventListener('keydown', close);
+    return () => {
+      document.removeEventListener('pointerdown', close);
+      document.removeEventListener('keydown', close);
+    };
+  }, []);
+  useEffect(() => { if (menu.current) menu.current.open = false; }, [page]);
   const logout = () => remove('/session').finally(() => needsLogin.set(true));
   return html`<header class="head">
     <${Link} page="" class="brand" aria-label="millstream"><svg viewBox="0 0 32 32" width="22" height="22" aria-hidden="true"><rect width="32" height="32" rx="7" /><path d="M5 12c4-4 7 3 11 0s7-4 11 0M5 18c4-4 7 3 11 0s7-4 11 0M5 24c4-4 7 3 11 0s7-4 11 0" /></svg><span>millstream</span><//>
@@ -87,7 +105,7 @@ function Head({ page, onPalette, onKeys }) {
     ${known.read_only && html`<span class="badge" title=${words.head.readOnlyTitle}>${words.head.readOnly}</span>`}
     <${LiveState} />
     <button type="button" class="find" onClick=${onPalette} title=${words.palette.title}><span>${words.head.find}</span> <kbd>Ctrl K</kbd></button>
-    <details class="menu"><summary aria-label=${words.head.menu} title=${words.head.menu}>⋯</summary><div class="menu-body">
+    <details class="menu" ref=${menu}><summary aria-label=${words.head.menu} title=${words.head.menu}>⋯</summary><div class="menu-body">
       <${Display} />
       <button type="button" class="plain" onClick=${onKeys}>${words.head.keys} <kbd>?</kbd></button>
       <${Link} page="help">${words.nav.help}<//>
@@ -99,9 +117,11 @@ function Head({ page, onPalette, onKeys }) {
 
 /** The choices of theme, density and keys. */
 function Display() {
-  const { theme, compact, letterKeys } = useObservable(preferences);
+  const { theme, compact, letterKeys, intervalMs } = useObservable(preferences);
   return html`<div class="display">
     <${Choices} label=${words.head.theme} value=${theme} choices=${words.head.themes} onChange=${(/** @type {any} */ value) => preferences.merge({ theme: value })} />
+    <label>${words.head.interval} <select value=${intervalMs ?? ''} onChange=${(/** @type {any} */ event) => preferences.merge({ intervalMs: Number(event.target.value) || null })}>
+      <option value="">${words.head.intervalDefault}</option>${INTERVALS_MS.map((ms) => html`<option key=${ms} value=${ms}>${duration(ms)}</option>`)}</select></label>
     <label class="check"><input type="checkbox" checked=${compact} onChange=${() => preferences.merge({ compact: !compact })} /> ${words.head.compact}</label>
     <label class="check"><input type="checkbox" checked=${letterKeys} onChange=${() => preferences.merge({ letterKeys: !letterKeys })} /> ${words.head.letterKeys}</label>
   </div>`;

@@ -6,8 +6,9 @@
  * the server sends what changed since.
  */
 
-import { apiUrl, get } from './api.js';
+import { Problem, apiUrl, get } from './api.js';
 import { Observable } from './observable.js';
+import { preferences } from './preferences.js';
 import { queryString } from './routes.js';
 import { useEffect, useRef } from './html.js';
 
@@ -30,10 +31,13 @@ export const connection = new Observable({
 /** What `/status` answers. */
 export const status = new Observable(/** @type {any} */ (null));
 
+/** Why what the page watches cannot be shown, for example because somebody removed the group. */
+export const liveProblem = new Observable(/** @type {Problem | null} */ (null));
+
 /** Jobs by id, as `job` events tell them. */
 export const jobs = new Observable(/** @type {Record<string, any>} */ ({}));
 
-const EVENTS = ['hello', 'totals', 'rows', 'stream', 'group', 'entries', 'activity', 'job', 'trouble', 'resync'];
+const EVENTS = ['hello', 'totals', 'rows', 'stream', 'group', 'entries', 'activity', 'job', 'trouble', 'resync', 'problem'];
 
 /** @type {EventSource | null} */
 let source = null;
@@ -54,7 +58,7 @@ function connect() {
   source?.close();
   source = null;
   if (watch === null || paused || document.visibilityState === 'hidden') return;
-  const opened = new EventSource(apiUrl('/events', { watch, since }));
+  const opened = new EventSource(apiUrl('/events', { watch, since, interval_ms: preferences.value.intervalMs }));
   source = opened;
   for (const name of EVENTS) {
     opened.addEventListener(name, (event) => {
@@ -76,6 +80,8 @@ function receive(name, event) {
   } else if (name === 'trouble') connection.merge({ trouble: data });
   else if (name === 'job') jobs.set({ ...jobs.value, [data.id]: data });
   else if (name === 'resync') since = null;
+  else if (name === 'problem') liveProblem.set(new Problem(data));
+  else if (name === 'stream' || name === 'group') liveProblem.set(null);
   if (typeof data?.look === 'number') connection.merge({ look: data.look });
   handlers[name]?.(data);
 }
@@ -89,6 +95,13 @@ function lost() {
   retryMs = Math.min(2 * retryMs, RETRY_MS_MAX);
   get('/status').then((answer) => status.set(answer), () => {});
 }
+
+let intervalMs = preferences.value.intervalMs;
+preferences.watch((value) => {
+  if (value.intervalMs === intervalMs) return;
+  intervalMs = value.intervalMs;
+  connect();
+});
 
 document.addEventListener('visibilitychange', () => {
   if (document.visibilityState === 'hidden') {
@@ -129,6 +142,7 @@ export function useLive(what, events = {}) {
     const mine = Object.fromEntries(EVENTS.map((name) => [name, (/** @type {any} */ data) => latest.current[name]?.(data)]));
     handlers = mine;
     watch = what;
+    liveProblem.set(null);
     since = null;
     connect();
     return () => {

@@ -1,5 +1,5 @@
 // @ts-check
-/** Keeps what a visitor prefers, in this browser: theme, density, and whether single letters are keys. */
+/** Keeps what a visitor prefers, in this browser: theme, density, how often the store is looked at, and whether single letters are keys. */
 
 import { Observable } from './observable.js';
 
@@ -17,6 +17,8 @@ export const preferences = new Observable({
   theme: /** @type {'system' | 'light' | 'dark'} */ ('system'),
   compact: false,
   letterKeys: true,
+  /** How often this visitor wants a look at the store; null: as the dashboard does. */
+  intervalMs: /** @type {number | null} */ (null),
   ...load(),
 });
 

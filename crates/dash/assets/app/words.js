@@ -17,7 +17,7 @@ export const words = {
     readOnly: 'read-only', readOnlyTitle: 'This dashboard was started read-only: it has no actions.',
     find: 'Find', menu: 'Display, keys, help', keys: 'Keys', logout: 'Log out', theme: 'Theme',
     themes: /** @type {[string, string][]} */ ([['system', 'System'], ['light', 'Light'], ['dark', 'Dark']]),
-    compact: 'Compact rows', letterKeys: 'Single letters are keys',
+    compact: 'Compact rows', letterKeys: 'Single letters are keys', interval: 'Look every', intervalDefault: 'as started',
   },
   live: {
     live: (/** @type {string} */ interval) => `live, ${interval}`,

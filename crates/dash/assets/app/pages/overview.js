@@ -53,7 +53,8 @@ export function Overview({ query }) {
   const [state, setState] = useState(/** @type {any} */ (null));
   const first = useGet('/overview', asked);
   useEffect(() => {
-    if (first.data) setState(fromAnswer(watch, first.data));
+    // Number 0: the dashboard has not looked at the store yet.
+    if (first.data && first.data.look > 0) setState(fromAnswer(watch, first.data));
   }, [first.data]);
   useLive(watch, {
     totals: (totals) => setState((/** @type {any} */ old) => old && { ...old, totals: totals.totals ?? totals }),
@@ -84,6 +85,7 @@ export function Overview({ query }) {
   const totals = state?.totals;
   return html`<h1 class="only-read">${words.nav.overview}</h1>
     ${!state && first.problem && html`<${ProblemNote} problem=${first.problem} retry=${first.reload} />`}
+    ${!state && !first.problem && html`<p class="loading">${words.parts.loading}</p>`}
     ${totals && html`<${Answer} totals=${totals} /><${Totals} totals=${totals} />`}
     <${Panel} class="table-panel">
       <${FilterBar} value=${q} onInput=${(/** @type {string} */ value) => setQuery({ q: value, offset: null }, { replace: true })} onEnter=${openFirst} matched=${state?.matched} total=${totals && !q && !health ? state?.matched : null}>

@@ -61,7 +61,7 @@ export function StreamBrowser({ stream, query }) {
     <${Controls} typed=${typed} bad=${bad} oldestFirst=${oldestFirst} find=${find} field=${query.get('field') ?? ''} />
     ${bad && html`<p class="note warn">${text.badPosition(typed)}</p>`}
     ${page.problem && html`<${ProblemNote} problem=${page.problem} retry=${page.reload} />`}
-    ${find && !bad && html`<${Search} key=${`${stream} ${find} ${query.get('field')} ${cursor}`} stream=${stream} find=${find} field=${query.get('field') ?? ''} from=${query.get('at') ?? start} />`}
+    ${find && !bad && html`<${Search} key=${`${stream} ${find} ${query.get('field')} ${cursor} ${oldestFirst}`} stream=${stream} find=${find} field=${query.get('field') ?? ''} from=${cursor} oldestFirst=${oldestFirst} />`}
     ${!find && !bad && (page.data ? html`
       <${DataTable} caption=${text.title} columns=${columns(stream)} rows=${items} rowKey=${(/** @type {any} */ entry) => entry.id} selection=${mayAct ? { selected, onSelect: setSelected } : undefined} empty=${text.empty} />
       <div class="pager actions-bottom">
@@ -102,8 +102,8 @@ function Controls({ typed, bad, oldestFirst, find, field }) {
   </form>`;
 }
 
-/** A search that runs on the server, and ends with its bounds, a click, or this page. @param {{ stream: string, find: string, field: string, from: string | null }} props */
-function Search({ stream, find, field, from }) {
+/** A search that runs on the server, and ends with its bounds, a click, or this page. @param {{ stream: string, find: string, field: string, from: string | null, oldestFirst: boolean }} props */
+function Search({ stream, find, field, from, oldestFirst }) {
   const [found, setFound] = useState(/** @type {any[]} */ ([]));
   const [progress, setProgress] = useState({ scanned: 0, at: '', before: 0 });
   const [end, setEnd] = useState(/** @type {{ why: string, next: string | null } | null} */ (null));
@@ -113,7 +113,7 @@ function Search({ stream, find, field, from }) {
     source.current?.close();
     setEnd(null);
     setProblem(null);
-    const asked = { stream, ...searchTerm(find, field), from: start, scan: SCAN };
+    const asked = { stream, ...searchTerm(find, field), order: oldestFirst ? 'asc' : 'desc', [oldestFirst ? 'from' : 'to']: start, scan: SCAN };
     const opened = new EventSource(apiUrl('/search', asked));
     source.current = opened;
     const on = (/** @type {string} */ name, /** @type {(data: any) => void} */ action) => opened.addEventListener(name, (event) => source.current === opened && action(JSON.parse(/** @type {MessageEvent} */ (event).data)));
@@ -123,6 +123,11 @@ function Search({ stream, find, field, from }) {
       opened.close();
       setProgress({ scanned: data.scanned, at: data.next ?? '', before });
       setEnd(data);
+    });
+    on('problem', (data) => {
+      opened.close();
+      setEnd({ why: 'error', next: null });
+      setProblem(new Problem(data));
     });
     opened.onerror = () => {
       opened.close();
