@@ -10,6 +10,7 @@
 //! there is an effect that makes the same change. The caller can build this effect from the arguments and the
 //! result. A [`Rearrangement`] moves or copies a key, or swaps or clears databases. Apart from loading stored
 //! values, nothing else changes the content of a key. Reading a key only records when the key was last used.
+mod backoff;
 pub mod bytes;
 mod effect;
 mod id;

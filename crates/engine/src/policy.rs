@@ -13,8 +13,8 @@
 
 use std::ops::RangeInclusive;
 
-use crate::StreamId;
-use crate::pending::PendingEntry;
+pub use crate::backoff::Backoff;
+use crate::pending::{PendingEntry, ReadyRule};
 
 /// Ten years of 365 days.
 const TEN_YEARS_MS: u64 = 10 * 365 * 24 * 60 * 60 * 1000;
@@ -115,33 +115,6 @@ pub enum PolicyValue<'a> {
     Backoff(Backoff),
     /// A key. If it is empty, dead letters go to the default stream.
     Key(&'a [u8]),
-}
-
-/// How long an entry waits after a delivery that failed: at first `first_ms`, each time twice as long, at most
-/// `longest_ms`. Both are 0 if entries do not wait.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Backoff {
-    /// The wait after the first delivery, in milliseconds.
-    pub first_ms: u64,
-    /// The longest wait, in milliseconds.
-    pub longest_ms: u64,
-}
-
-impl Backoff {
-    /// Returns how long an entry waits after this delivery, in milliseconds. Adds up to a tenth, which depends on the
-    /// entry and the delivery, so that entries that failed together are not all delivered at the same moment.
-    pub fn wait_ms(self, id: StreamId, delivery: u64) -> u64 {
-        let doublings = delivery.saturating_sub(1).min(63) as u32;
-        let wait_ms = self.first_ms.saturating_mul(1 << doublings).min(self.longest_ms);
-        wait_ms + spread(id, delivery) % (wait_ms / 10 + 1)
-    }
-}
-
-/// Returns a number that looks random and is always the same for an entry and a delivery.
-fn spread(id: StreamId, delivery: u64) -> u64 {
-    let seed = id.ms.rotate_left(32) ^ id.seq.rotate_left(16) ^ delivery;
-    let mixed = (seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ (seed >> 29)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    mixed ^ mixed >> 32
 }
 
 /// Added to the delivery count of an entry that a consumer rejected (XNACK FATAL), in a group with a delivery limit. So the
@@ -354,8 +327,17 @@ impl GroupRules {
 
     /// Returns when a row that has an owner can be delivered to another consumer: its lease and its back-off are over.
     pub fn ready_at_ms(&self, row: &PendingEntry) -> u64 {
-        let wait_ms = self.lease_ms.max(self.backoff.wait_ms(row.id, row.deliveries));
-        row.delivered_at_ms.saturating_add(wait_ms)
+        row.delivered_at_ms.saturating_add(self.ready_rule().wait_ms(row.id, row.deliveries))
+    }
+
+    /// Returns the part of the rules that decides when a row is ready.
+    pub(crate) fn ready_rule(&self) -> ReadyRule {
+        ReadyRule { lease_ms: self.lease_ms, backoff: self.backoff, max_deliveries: self.max_deliveries }
+    }
+
+    /// Returns whether a row can have to wait after its lease is over.
+    pub(crate) fn waits_beyond_lease(&self) -> bool {
+        self.backoff.longest_wait_ms() > self.lease_ms
     }
 
     /// Returns whether a read delivers this row again. A released row must be claimable at `now_ms`.

@@ -19,7 +19,8 @@
 //! with a due time: until then it waits, and only a claim by id takes it.
 //!
 //! The summaries (oldest delivery time, consumers) let the queries "idle at least X" and "of this consumer"
-//! skip whole pages and chunks. The tail has no summary.
+//! skip whole pages and chunks. A search for rows that are ready under a rule, with a back-off for example, makes each
+//! page remember when its chunks have such rows. The tail has no summary.
 //!
 //! The list does not know the stream, the names of consumers or the current time. It keeps no counters per
 //! consumer; the group does.
@@ -29,6 +30,7 @@ mod column;
 mod idle;
 mod page;
 mod pages;
+mod ready;
 mod released;
 #[cfg(test)]
 mod tests;
@@ -41,6 +43,7 @@ use crate::memory::allocation_bytes;
 use chunk::Chunk;
 use page::Page;
 use pages::Pages;
+pub use ready::ReadyRule;
 pub use released::NOT_BEFORE_MS_MAX;
 use released::{Released, claimable_through};
 
@@ -139,6 +142,8 @@ pub struct PendingList {
     upper_bound_id: StreamId,
     /// The rows without an owner, in the order of their release.
     released: Released,
+    /// Rows without an owner that have this many deliveries are held; `None` if none are.
+    delivery_limit: Option<u64>,
 }
 
 impl PendingList {
@@ -227,7 +232,8 @@ impl PendingList {
     pub fn release(&mut self, id: StreamId, deliveries: u64, not_before_ms: u64) -> Option<PendingEntry> {
         // The row leaves its place among the released rows first: its new place can be the same one.
         let replaced = self.stored(id).map(|stored| self.finish_removal(stored));
-        let time = self.released.add(id, not_before_ms, self.nearby_time_ms(id));
+        let is_held = self.is_held(deliveries);
+        let time = self.released.add(id, is_held, not_before_ms, self.nearby_time_ms(id));
         self.store(&PendingEntry { id, consumer: None, delivered_at_ms: time, deliveries });
         replaced
     }
@@ -239,7 +245,7 @@ impl PendingList {
 
     /// Returns due times (Unix milliseconds) and ids of the rows that were released with a due time, in this order.
     /// They are the last ones of [`released`](PendingList::released).
-    pub fn waiting(&self) -> impl ExactSizeIterator<Item = (u64, StreamId)> {
+    pub fn waiting(&self) -> impl Iterator<Item = (u64, StreamId)> {
         self.released.waiting()
     }
 
@@ -249,7 +255,22 @@ impl PendingList {
         stored.is_some_and(|row| row.consumer.is_none() && row.delivered_at_ms > claimable_through(now_ms))
     }
 
-    /// Returns the earliest due time after `now_ms` of a row that waits.
+    /// Sets the delivery limit. Rows without an owner that have reached it are not claimable.
+    pub fn set_delivery_limit(&mut self, limit: Option<u64>) {
+        if self.delivery_limit == limit {
+            return;
+        }
+        self.delivery_limit = limit;
+        let mut released = mem::take(&mut self.released);
+        released.hold(|id| self.get(id).is_some_and(|row| self.is_held(row.deliveries)));
+        self.released = released;
+    }
+
+    fn is_held(&self, deliveries: u64) -> bool {
+        self.delivery_limit.is_some_and(|limit| deliveries >= limit)
+    }
+
+    /// Returns the earliest due time after `now_ms` of a row that waits and can be claimed then.
     pub fn next_due_ms(&self, now_ms: u64) -> Option<u64> {
         self.released.next_due_ms(now_ms)
     }
@@ -428,6 +449,12 @@ impl PendingList {
         let unowned = self.pages.iter().map(Page::unowned).sum::<u64>() + self.tail.unowned() as u64;
         if unowned != self.released.len() {
             return Err(format!("{unowned} rows have no owner, but {} are released", self.released.len()));
+        }
+        let held = self.released.held().count();
+        if held != self.released().filter(|row| self.is_held(row.deliveries)).count()
+            || !self.released.held().all(|id| self.get(id).is_some_and(|row| self.is_held(row.deliveries)))
+        {
+            return Err(format!("{held} released rows are held, but not those at the delivery limit"));
         }
         for (stamp, id) in self.released.iter() {
             if self.stored(id).is_none_or(|row| row.consumer.is_some() || row.delivered_at_ms != stamp) {

@@ -5,6 +5,8 @@
 //! oldest:  [ ms    | ms    | ms    | … ]   oldest delivery of an owned row, exact: skips chunks delivered later
 //! masks:   [ 64 b  | 64 b  | 64 b  | … ]   bits of the consumers, and possibly others: skips chunks that
 //!                                          have no row of a consumer
+//! ready:   [ ms    | ms    | ms    | … ]   lower bound for when an owned row is ready; only after a search by ready
+//!                                          time
 //! chunks:  [ Chunk | Chunk | Chunk | … ]
 //! ```
 //!
@@ -20,9 +22,10 @@
 //! This limits the bytes per row, whichever rows are removed.
 
 use std::mem;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 
 use super::chunk::{Chunk, ROWS_MAX};
+use super::ready::{ReadyMinima, ReadyRule};
 use super::{ConsumerHandle, Filter, PendingEntry, owner_bit};
 use crate::StreamId;
 
@@ -39,6 +42,7 @@ pub(super) struct Page {
     firsts: Vec<StreamId>,
     oldest: Vec<u64>,
     masks: Vec<u64>,
+    ready: ReadyMinima,
     chunks: Vec<Chunk>,
     rows: u64,
     /// Number of rows without an owner.
@@ -70,6 +74,7 @@ impl Page {
             masks: chunks.iter().map(Chunk::consumer_mask).collect(),
             rows: chunks.iter().map(|chunk| chunk.len() as u64).sum(),
             unowned: chunks.iter().map(|chunk| chunk.unowned() as u64).sum(),
+            ready: ReadyMinima::default(),
             chunks,
             recent: 0,
             oldest_ms: 0,
@@ -168,6 +173,40 @@ impl Page {
         &self.oldest
     }
 
+    /// Returns a lower bound for the ready times of owned rows.
+    pub(super) fn ready_ms_lower_bound(&self, rule: &ReadyRule) -> u64 {
+        self.ready.least_ms(rule).max(self.oldest_ms.saturating_add(rule.lease_ms))
+    }
+
+    /// Returns a lower bound for the ready times of owned rows for each of these chunks.
+    pub(super) fn ready_by_chunk(&self, rule: &ReadyRule, chunks: Range<usize>) -> Vec<u64> {
+        self.ready.read(rule, self.chunks.len(), chunks.clone(), |minima| {
+            let after_lease = self.oldest[chunks].iter().map(|oldest| oldest.saturating_add(rule.lease_ms));
+            minima.iter().zip(after_lease).map(|(minimum, after_lease)| after_lease.max(*minimum)).collect()
+        })
+    }
+
+    /// Returns a lower bound for the ready times of owned rows of chunk `i`.
+    pub(super) fn ready_lower_bound_of_chunk(&self, rule: &ReadyRule, i: usize) -> u64 {
+        self.chunks[i].ready_lower_bound_ms(rule, self.oldest[i])
+    }
+
+    /// Notes a lower bound for the ready times of owned rows of chunk `i`, which a search has computed.
+    pub(super) fn note_ready(&self, rule: &ReadyRule, i: usize, ready_at_ms: u64) {
+        self.ready.note(rule, i, ready_at_ms);
+    }
+
+    /// Forgets what searches by ready time have noted.
+    pub(super) fn forget_ready(&self) {
+        self.ready.forget();
+    }
+
+    /// Plants a mistake: gives the page the minima of another one.
+    #[cfg(test)]
+    pub(super) fn plant_minima_of(&self, other: &Page) {
+        self.ready.copy_from(&other.ready);
+    }
+
     pub(super) fn chunk(&self, i: usize) -> &Chunk {
         &self.chunks[i]
     }
@@ -215,6 +254,7 @@ impl Page {
         self.oldest.push(chunk.oldest_ms());
         self.masks.push(chunk.consumer_mask());
         self.chunks.push(chunk);
+        self.ready.push();
         // A new chunk can only make the oldest time earlier and add bits to the mask.
         self.oldest_ms = self.oldest_ms.min(self.oldest[self.chunks.len() - 1]);
         self.mask |= self.masks[self.chunks.len() - 1];
@@ -230,6 +270,7 @@ impl Page {
                 let upper = self.chunks[i].split();
                 self.refresh_summary(i);
                 self.insert_chunk(i + 1, upper);
+                self.ready.split_into(i + 1);
                 self.set(entry);
                 self.merge_around(i + 1);
                 self.merge_around(i);
@@ -251,6 +292,7 @@ impl Page {
         self.unowned -= u64::from(before.consumer.is_none());
         if refitted {
             self.unowned += u64::from(entry.consumer.is_none());
+            self.ready.add(i, entry);
             self.refresh_summary(i);
             self.refresh_totals();
         } else {
@@ -289,6 +331,7 @@ impl Page {
     #[cold]
     fn update_after_refit_or_emptying(&mut self, i: usize) {
         if self.chunks[i].is_empty() {
+            self.ready.drop_chunk(i, self.chunks.len());
             self.drop_chunk(i);
         } else {
             self.refresh_summary(i);
@@ -348,6 +391,7 @@ impl Page {
         }
         self.oldest[i] = self.oldest[i].min(entry.delivered_at_ms);
         self.oldest_ms = self.oldest_ms.min(entry.delivered_at_ms);
+        self.ready.add(i, entry);
     }
 
     /// Keeps the oldest time of chunk `i` exact after a row was removed or replaced. `next` is the current
@@ -425,6 +469,7 @@ impl Page {
         let (upto, after) = self.chunks.split_at_mut(i + 1);
         upto[i].merge(&after[0]);
         self.refresh_summary(i);
+        self.ready.drop_chunk(i + 1, i);
         self.drop_chunk(i + 1);
     }
 
@@ -435,6 +480,7 @@ impl Page {
             + allocation(self.oldest.capacity() * size_of::<u64>())
             + allocation(self.masks.capacity() * size_of::<u64>())
             + allocation(self.chunks.capacity() * size_of::<Chunk>())
+            + self.ready.allocated_bytes(allocation)
     }
 
     /// Verifies the invariants stated in the comments on this module and its fields.
@@ -449,6 +495,7 @@ impl Page {
         self.chunks.iter().try_for_each(Chunk::check)?;
         (0..count)
             .try_for_each(|i| self.check_chunk(i).map_err(|what| format!("chunk {i} of {count}: {what}")))?;
+        self.ready.check(count, |rule, i| self.chunks[i].first_ready_ms(rule))?;
         let rows: u64 = self.chunks.iter().map(|chunk| chunk.len() as u64).sum();
         if rows != self.rows {
             return Err(format!("a page counts {} rows but has {rows}", self.rows));

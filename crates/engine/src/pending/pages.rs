@@ -130,6 +130,11 @@ impl Pages {
         ControlFlow::Continue(())
     }
 
+    /// Forgets what searches by ready time have noted.
+    pub(super) fn forget_ready(&self) {
+        self.iter().for_each(Page::forget_ready);
+    }
+
     pub(super) fn memory_bytes(&self) -> usize {
         let pages: usize = self.pages.iter().map(|page| page.allocated_bytes(allocation_bytes)).sum();
         pages

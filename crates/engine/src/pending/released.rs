@@ -32,32 +32,71 @@ pub(super) fn claimable_through(now_ms: u64) -> u64 {
     WAITS | now_ms
 }
 
-/// The rows without an owner.
+/// The rows without an owner. Those at the delivery limit are *held*: no reader gets them, so they are kept apart from the
+/// others. Both have stamps from the same sequence.
 #[derive(Clone, Default)]
 pub(super) struct Released {
+    open: Queues,
+    held: Queues,
+}
+
+/// Rows without an owner.
+#[derive(Clone, Default)]
+struct Queues {
     /// The queue of rows that can be claimed at once, by stamp.
     by_stamp: BTreeMap<u64, StreamId>,
     /// The rows that wait, by due time.
     waiting: BTreeSet<(u64, StreamId)>,
 }
 
+impl Queues {
+    fn len(&self) -> usize {
+        self.by_stamp.len() + self.waiting.len()
+    }
+
+    /// Returns stamps and ids of the rows that can be claimed at once.
+    fn queue(&self) -> impl Iterator<Item = (u64, StreamId)> {
+        self.by_stamp.iter().map(|(stamp, id)| (*stamp, *id))
+    }
+
+    /// Adds a row that stores `time` in place of its delivery time.
+    fn insert(&mut self, id: StreamId, time: u64) {
+        match time.checked_sub(WAITS) {
+            Some(not_before_ms) => drop(self.waiting.insert((not_before_ms, id))),
+            None => drop(self.by_stamp.insert(time, id)),
+        }
+    }
+
+    /// Removes the row that stores `time` in place of its delivery time. Returns whether it was here.
+    fn remove(&mut self, id: StreamId, time: u64) -> bool {
+        match time.checked_sub(WAITS) {
+            Some(not_before_ms) => self.waiting.remove(&(not_before_ms, id)),
+            None => self.by_stamp.remove(&time).is_some(),
+        }
+    }
+}
+
 impl Released {
     pub(super) fn len(&self) -> u64 {
-        (self.by_stamp.len() + self.waiting.len()) as u64
+        (self.open.len() + self.held.len()) as u64
     }
 
     /// Adds a row: at the end of the queue, or, if `not_before_ms` is not 0, to those that wait. Returns what the row
     /// stores in place of its delivery time. `near_ms` approximates the delivery times of its neighbours.
-    pub(super) fn add(&mut self, id: StreamId, not_before_ms: u64, near_ms: u64) -> u64 {
-        if not_before_ms > 0 {
-            let not_before_ms = not_before_ms.min(NOT_BEFORE_MS_MAX);
-            self.waiting.insert((not_before_ms, id));
-            return WAITS | not_before_ms;
-        }
+    pub(super) fn add(&mut self, id: StreamId, is_held: bool, not_before_ms: u64, near_ms: u64) -> u64 {
+        let time = match not_before_ms {
+            0 => self.next_stamp(near_ms),
+            _ => WAITS | not_before_ms.min(NOT_BEFORE_MS_MAX),
+        };
+        let queues = if is_held { &mut self.held } else { &mut self.open };
+        queues.insert(id, time);
+        time
+    }
+
+    fn next_stamp(&self, near_ms: u64) -> u64 {
         let near = if near_ms < NEAR_MS_MAX { near_ms } else { 0 };
-        let stamp = self.by_stamp.last_key_value().map_or(near, |(last, _)| near.max(last + 1));
-        self.by_stamp.insert(stamp, id);
-        stamp
+        let lasts = [&self.open, &self.held].map(|queues| queues.by_stamp.last_key_value());
+        lasts.into_iter().flatten().map(|(last, _)| last + 1).fold(near, u64::max)
     }
 
     /// Removes the row that stores `time` in place of its delivery time: it was claimed, acknowledged or released
@@ -65,35 +104,49 @@ impl Released {
     #[cold]
     #[inline(never)]
     pub(super) fn remove(&mut self, id: StreamId, time: u64) {
-        let removed = match time.checked_sub(WAITS) {
-            Some(not_before_ms) => self.waiting.remove(&(not_before_ms, id)),
-            None => self.by_stamp.remove(&time).is_some(),
-        };
-        debug_assert!(removed, "every row without an owner is in one of the two collections");
+        let removed = self.open.remove(id, time) || self.held.remove(id, time);
+        debug_assert!(removed, "every row without an owner is in one of the collections");
+    }
+
+    /// Decides anew which rows are held.
+    pub(super) fn hold(&mut self, is_held: impl Fn(StreamId) -> bool) {
+        let rows: Vec<(u64, StreamId)> = self.iter().collect();
+        *self = Released::default();
+        for (time, id) in rows {
+            let queues = if is_held(id) { &mut self.held } else { &mut self.open };
+            queues.insert(id, time);
+        }
+    }
+
+    /// Returns the ids of the rows that are held.
+    pub(super) fn held(&self) -> impl Iterator<Item = StreamId> {
+        self.held.by_stamp.values().copied().chain(self.held.waiting.iter().map(|(_, id)| *id))
     }
 
     /// Returns stored times and ids: of the queue in the order of release, then of the rows that wait in the order of
     /// their due times.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u64, StreamId)> {
-        let waiting = self.waiting.iter().map(|(not_before_ms, id)| (WAITS | not_before_ms, *id));
-        self.by_stamp.iter().map(|(stamp, id)| (*stamp, *id)).chain(waiting)
+        let queue = merged(self.open.queue(), self.held.queue());
+        queue.chain(self.waiting().map(|(not_before_ms, id)| (WAITS | not_before_ms, id)))
     }
 
-    /// Returns the ids of the rows that can be claimed at `now_ms`: the queue, then rows whose due time has passed.
+    /// Returns the ids of the rows that can be claimed at `now_ms`: the queue, then rows whose due time has passed. Omits
+    /// rows that are held.
     pub(super) fn claimable(&self, now_ms: u64) -> impl Iterator<Item = StreamId> {
-        let due = self.waiting.iter().take_while(move |(not_before_ms, _)| *not_before_ms <= now_ms);
-        self.by_stamp.values().copied().chain(due.map(|(_, id)| *id))
+        let waiting = self.open.waiting.iter();
+        let due = waiting.take_while(move |(not_before_ms, _)| *not_before_ms <= now_ms);
+        self.open.by_stamp.values().copied().chain(due.map(|(_, id)| *id))
     }
 
     /// Returns due times and ids of the rows that wait, in this order.
-    pub(super) fn waiting(&self) -> impl ExactSizeIterator<Item = (u64, StreamId)> {
-        self.waiting.iter().copied()
+    pub(super) fn waiting(&self) -> impl Iterator<Item = (u64, StreamId)> {
+        merged(self.open.waiting.iter().copied(), self.held.waiting.iter().copied())
     }
 
-    /// Returns the earliest due time after `now_ms`.
+    /// Returns the earliest due time after `now_ms` of a row that is not held.
     pub(super) fn next_due_ms(&self, now_ms: u64) -> Option<u64> {
         let after = (now_ms.checked_add(1)?, StreamId::MIN);
-        self.waiting.range(after..).next().map(|(not_before_ms, _)| *not_before_ms)
+        self.open.waiting.range(after..).next().map(|(not_before_ms, _)| *not_before_ms)
     }
 
     pub(super) fn memory_bytes(&self) -> usize {
@@ -101,4 +154,17 @@ impl Released {
         let item_bytes = size_of::<(u64, StreamId)>();
         self.len() as usize * item_bytes * 2
     }
+}
+
+/// Merges two ascending sequences.
+fn merged<T: Ord>(
+    first: impl Iterator<Item = T>,
+    second: impl Iterator<Item = T>,
+) -> impl Iterator<Item = T> {
+    let (mut first, mut second) = (first.peekable(), second.peekable());
+    std::iter::from_fn(move || match (first.peek(), second.peek()) {
+        (Some(one), Some(other)) if other < one => second.next(),
+        (Some(_), _) => first.next(),
+        (None, _) => second.next(),
+    })
 }

@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::entries::Entries;
 use super::{Group, Stream};
 use crate::StreamId;
-use crate::pending::{Filter, PendingEntry};
+use crate::pending::{Filter, PendingEntry, ReadyRule};
 use crate::policy::GroupRules;
 
 /// A group without a delivery limit looks at least this often for rows whose entry was removed.
@@ -249,11 +249,23 @@ impl Group {
         self.finals.as_ref().map(|finals| &finals.counters)
     }
 
+    /// Returns the rule by which a read finds rows that are ready; `None` if those are simply the rows whose lease is over.
+    pub(super) fn ready_rule(&self) -> Option<ReadyRule> {
+        let (rules, finals) = (self.rules()?, self.finals.as_ref()?);
+        // Rows at the delivery limit stay pending while the dead-letter stream refuses them.
+        (rules.waits_beyond_lease() || !finals.at_limit.is_empty()).then(|| rules.ready_rule())
+    }
+
     /// Sets the rules, and finds the final rows anew if they may differ.
     pub(super) fn set_rules(&mut self, rules: Option<Box<GroupRules>>, entries: &Entries) {
         let limit_before = self.delivery_limit();
         let lease_before_ms = self.rules.as_ref().map(|rules| rules.lease_ms);
+        if self.rules != rules {
+            self.pending.forget_ready();
+        }
         self.rules = rules;
+        let limit = self.delivery_limit();
+        self.pending.set_delivery_limit((limit < u64::MAX).then_some(limit));
         let Some(rules) = self.rules.as_deref() else {
             self.finals = None;
             return;

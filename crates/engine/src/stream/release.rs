@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use super::claim::DELIVERIES_MAX;
 use super::{EntryRef, Group, Stream};
-use crate::pending::{Filter, NOT_BEFORE_MS_MAX, PendingEntry};
+use crate::pending::{Filter, NOT_BEFORE_MS_MAX, PendingEntry, ReadyRule};
 use crate::policy::{GroupRules, is_rejected, rejected};
 use crate::{ClaimedRow, NackMode, Refusal, ReleasedRow, StreamId};
 
@@ -79,6 +79,14 @@ pub struct IdleClaim {
     pub rows: Vec<ClaimedRow>,
     /// Whether the sink refused an entry.
     pub is_full: bool,
+}
+
+/// Which rows with an owner a claim takes, and in which order.
+enum ClaimOrder {
+    /// Those that have been idle for this long, in milliseconds.
+    LongestIdle(u64),
+    /// Those that are ready under this rule.
+    LongestReady(ReadyRule),
 }
 
 /// Returns the due time of a row that is released for this long; 0 if it can be claimed at once.
@@ -229,11 +237,13 @@ impl Stream {
         sink: &mut impl ClaimSink,
     ) -> IdleClaim {
         let limit = group.delivery_limit();
-        self.visit_claimable(group, min_idle_ms, |row| row.deliveries < limit, count, now_ms, sink)
+        let order = ClaimOrder::LongestIdle(min_idle_ms);
+        self.visit_claimable(group, order, |row| row.deliveries < limit, count, now_ms, sink)
     }
 
-    /// Decides the claim of a read in a group with a lease: up to `count` released rows and rows whose lease and
-    /// back-off are over, in the order of [`visit_idle`](Stream::visit_idle), and with the same exceptions.
+    /// Decides the claim of a read in a group with a lease: up to `count` released rows, in the order of
+    /// [`visit_idle`](Stream::visit_idle), then rows whose lease and back-off are over, those that became ready first.
+    /// The exceptions are those of `visit_idle`.
     pub fn visit_ready(
         &self,
         group: &Group,
@@ -243,13 +253,15 @@ impl Stream {
         sink: &mut impl ClaimSink,
     ) -> IdleClaim {
         let is_ready = |row: &PendingEntry| rules.is_ready(row, now_ms);
-        self.visit_claimable(group, rules.lease_ms, is_ready, count, now_ms, sink)
+        let order =
+            group.ready_rule().map_or(ClaimOrder::LongestIdle(rules.lease_ms), ClaimOrder::LongestReady);
+        self.visit_claimable(group, order, is_ready, count, now_ms, sink)
     }
 
     fn visit_claimable(
         &self,
         group: &Group,
-        min_idle_ms: u64,
+        order: ClaimOrder,
         takes: impl Fn(&PendingEntry) -> bool,
         count: Option<u64>,
         now_ms: u64,
@@ -261,7 +273,7 @@ impl Stream {
             return taken;
         }
         let mut near = None;
-        group.pending().longest_idle(now_ms, now_ms.checked_sub(min_idle_ms), |row| {
+        let visit = |row: PendingEntry| {
             if !takes(&row) {
                 return ControlFlow::Continue(());
             }
@@ -281,7 +293,15 @@ impl Stream {
             } else {
                 ControlFlow::Continue(())
             }
-        });
+        };
+        match order {
+            ClaimOrder::LongestIdle(min_idle_ms) => {
+                group.pending().longest_idle(now_ms, now_ms.checked_sub(min_idle_ms), visit);
+            }
+            ClaimOrder::LongestReady(rule) => {
+                group.pending().longest_ready(now_ms, &rule, visit);
+            }
+        }
         taken
     }
 
@@ -304,18 +324,16 @@ impl Stream {
         let lease_over_ms = |delivered_at_ms: u64| delivered_at_ms.saturating_add(rules.lease_ms);
         let mut next_ms = lease_over_ms(now_ms);
         next_ms = group.pending().next_due_ms(now_ms).map_or(next_ms, |due_ms| due_ms.min(next_ms));
+        if let Some(rule) = group.ready_rule() {
+            return group.pending().next_ready_ms(&rule, now_ms, next_ms).unwrap_or(next_ms);
+        }
         group.pending().longest_idle(now_ms, Some(u64::MAX), |row| {
-            if row.consumer.is_none() || rules.is_at_limit(row.deliveries) {
+            let ready_ms = rules.ready_at_ms(&row);
+            if row.consumer.is_none() || ready_ms <= now_ms {
                 return ControlFlow::Continue(());
             }
-            if lease_over_ms(row.delivered_at_ms) >= next_ms {
-                return ControlFlow::Break(());
-            }
-            let ready_ms = rules.ready_at_ms(&row);
-            if ready_ms > now_ms {
-                next_ms = next_ms.min(ready_ms);
-            }
-            ControlFlow::Continue(())
+            next_ms = next_ms.min(ready_ms);
+            ControlFlow::Break(())
         });
         next_ms
     }

@@ -37,20 +37,22 @@ const POLICIES: &str = "
 ## Policies
 
 These mistakes are planted in commands, in the timekeeper and around them. Each is noticed by the test in its row. The
-tests are in `crates/store/src`. More mistakes that concern policies are above: in the log and in snapshots.
+tests are in `crates/store/src`, `pending::tests` in `crates/engine/src`. More mistakes that concern policies are above:
+in the log and in snapshots.
 
 | mistake | test |
 |---|---|
 ";
 
 /// Planted mistakes of policies, apart from those of the model, and the tests that notice them.
-const POLICY_MISTAKES: [(&str, &str); 8] = [
+const POLICY_MISTAKES: [(&str, &str); 9] = [
     ("the delivery limit is checked after the delivery", "policy_tests::history"),
     ("reading the history renews entries at the delivery limit", "policy_tests::history"),
     ("a claim gets entries that wait for their due time", "policy_tests::history"),
     ("a dead letter is added, but its entry stays pending", "policy_tests::history"),
     ("an entry at the limit is acknowledged without a dead letter", "policy_tests::history"),
     ("a dead letter and its acknowledgement are two records", "sim_tests::dead_letters"),
+    ("a claim does not lower the first ready time that the page remembers", "pending::tests::ready"),
     ("one transaction adds all delayed entries that are due", "duties::tests"),
     ("replay adds another number of delayed entries than the record says", "duties::tests"),
 ];

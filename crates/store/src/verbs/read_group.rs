@@ -276,7 +276,7 @@ pub fn read_claiming(
 }
 
 /// Delivers to the consumer of a group with a lease, in this order: released entries whose time has come; entries whose
-/// lease and back-off are over, longest idle first; new entries. Returns their number, which is at most `count`.
+/// lease and back-off are over, those that became ready first; new entries. Returns their number, which is at most `count`.
 ///
 /// Creates the consumer if it does not exist.
 pub fn read_ready(

@@ -2,9 +2,9 @@
 
 use std::ops::ControlFlow;
 
-use super::{CONSUMER, Chunk, ROWS_MAX, TIME, UNOWNED, owner_number, owner_of};
+use super::{CONSUMER, COUNT, Chunk, MS, ROWS_MAX, SEQ, TIME, UNOWNED, owner_number, owner_of};
 use crate::StreamId;
-use crate::pending::{Filter, PendingEntry, owner_bit};
+use crate::pending::{Filter, PendingEntry, ReadyRule, owner_bit};
 
 impl Chunk {
     /// Returns the index of the first row with this id or a greater one.
@@ -97,6 +97,55 @@ impl Chunk {
             }
         }
         times
+    }
+
+    /// Adds the rows with an owner that are ready in `from_ms..=through_ms` to `found`, as pairs of ready time and row
+    /// index, in the order of rows. Returns the first ready time of all rows, and that after `through_ms`; `u64::MAX`
+    /// if there is none.
+    pub(in crate::pending) fn collect_ready_between(
+        &self,
+        rule: &ReadyRule,
+        from_ms: u64,
+        through_ms: u64,
+        found: &mut Vec<(u64, usize)>,
+    ) -> (u64, u64) {
+        let mut times = [0; ROWS_MAX];
+        self.ready_times(rule, &mut times);
+        let (mut first_ms, mut rest_ms) = (u64::MAX, u64::MAX);
+        for (row, time) in times[..self.len()].iter().enumerate() {
+            first_ms = first_ms.min(*time);
+            if *time > through_ms {
+                rest_ms = rest_ms.min(*time);
+            } else if *time >= from_ms && *time < u64::MAX {
+                found.push((*time, row));
+            }
+        }
+        (first_ms, rest_ms)
+    }
+
+    /// Returns a lower bound for the ready times of rows with an owner. `oldest_ms` is the oldest delivery time of such a
+    /// row. Much faster than looking at all rows.
+    pub(in crate::pending) fn ready_lower_bound_ms(&self, rule: &ReadyRule, oldest_ms: u64) -> u64 {
+        rule.lower_bound_ms(oldest_ms, self.column(COUNT).min())
+    }
+
+    /// Returns the first ready time of a row with an owner, or `u64::MAX` if there is none.
+    pub(in crate::pending) fn first_ready_ms(&self, rule: &ReadyRule) -> u64 {
+        let mut times = [0; ROWS_MAX];
+        self.ready_times(rule, &mut times);
+        times[..self.len()].iter().copied().fold(u64::MAX, u64::min)
+    }
+
+    /// Writes the ready times of all rows to the beginning of `times`, with `u64::MAX` for rows that never are.
+    fn ready_times(&self, rule: &ReadyRule, times: &mut [u64; ROWS_MAX]) {
+        self.owned_delivery_times(times);
+        let (mut counts, mut ms, mut seq) = ([0; ROWS_MAX], [0; ROWS_MAX], [0; ROWS_MAX]);
+        self.column(COUNT).decode(&mut counts);
+        self.column(MS).decode(&mut ms);
+        self.column(SEQ).decode(&mut seq);
+        for (row, time) in times[..self.len()].iter_mut().enumerate() {
+            *time = rule.ready_at_ms(StreamId::new(ms[row], seq[row]), *time, counts[row]);
+        }
     }
 
     /// Returns the union of the [`owner_bit`]s of all rows.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::idle::longest_idle_at;
+use super::ready::longest_ready;
 use super::*;
 
 type Model = BTreeMap<StreamId, PendingEntry>;
@@ -32,6 +33,10 @@ struct History {
     queue: Vec<StreamId>,
     /// The due times of the rows that wait.
     waiting: BTreeMap<StreamId, u64>,
+    /// The rule by which rows are ready.
+    rule: ReadyRule,
+    /// The delivery limit of released rows.
+    limit: Option<u64>,
 }
 
 impl History {
@@ -51,6 +56,8 @@ impl History {
             model: Model::new(),
             queue: Vec::new(),
             waiting: BTreeMap::new(),
+            limit: None,
+            rule: ReadyRule { lease_ms: 100, backoff: Backoff::default(), max_deliveries: 3 },
         }
     }
 
@@ -106,6 +113,16 @@ impl History {
             3..10 => self.clock_ms.saturating_sub(self.below(100_000)),
             _ => self.clock_ms,
         }
+    }
+
+    /// Changes the rule that the next searches have.
+    fn change_rule(&mut self) {
+        let longest_ms = 1 << self.below(20);
+        let backoff = Backoff { first_ms: 1 + self.below(longest_ms), longest_ms };
+        let max_deliveries = if self.one_in(2) { u64::MAX } else { 1 + self.below(5) };
+        self.rule = ReadyRule { lease_ms: 1 + self.below(2000), backoff, max_deliveries };
+        self.limit = (max_deliveries < u64::MAX && self.one_in(2)).then_some(max_deliveries);
+        self.list.set_delivery_limit(self.limit);
     }
 
     fn random_consumer(&mut self) -> ConsumerHandle {
@@ -170,6 +187,61 @@ impl History {
         }
     }
 
+    /// Claims the rows that have been ready longest, as a plain XREADGROUP does in a group with a policy.
+    fn take_over_ready(&mut self) {
+        let count = 1 + self.below(50) as usize;
+        let taken = longest_ready(&self.list, self.clock_ms, &self.rule, count).0;
+        assert_eq!(taken, self.expected_ready(count));
+        let (consumer, delivered_at_ms) = (Some(self.random_consumer()), self.clock_ms);
+        for row in taken {
+            let deliveries = row.deliveries.saturating_add(1);
+            self.set(PendingEntry { consumer, delivered_at_ms, deliveries, ..row });
+        }
+    }
+
+    fn ready_at_ms(&self, row: &PendingEntry) -> u64 {
+        self.rule.ready_at_ms(row.id, row.delivered_at_ms, row.deliveries)
+    }
+
+    /// Returns the rows without an owner that can be claimed, in their order.
+    fn claimable_released(&self) -> Vec<PendingEntry> {
+        let waiting = self.waiting_by_due_time();
+        let due = waiting.iter().filter(|(due_ms, _)| *due_ms <= self.clock_ms).map(|(_, id)| id);
+        let rows = self.queue.iter().chain(due).map(|id| self.model[id]);
+        rows.filter(|row| !self.is_held(row)).collect()
+    }
+
+    fn is_held(&self, row: &PendingEntry) -> bool {
+        self.limit.is_some_and(|limit| row.deliveries >= limit)
+    }
+
+    /// Returns up to `wanted` rows that are ready, in their order.
+    fn expected_ready(&self, wanted: usize) -> Vec<PendingEntry> {
+        let mut owned: Vec<PendingEntry> =
+            self.model.values().filter(|row| row.consumer.is_some()).copied().collect();
+        owned.retain(|row| self.ready_at_ms(row) <= self.clock_ms);
+        owned.sort_by_key(|row| (self.ready_at_ms(row), row.id));
+        let mut expected = self.claimable_released();
+        expected.extend(owned);
+        expected.truncate(wanted);
+        expected
+    }
+
+    fn compare_longest_ready(&mut self) {
+        for wanted in [usize::MAX, self.below(20) as usize + 1, self.below(600) as usize + 1] {
+            let found = longest_ready(&self.list, self.clock_ms, &self.rule, wanted).0;
+            assert_eq!(found, self.expected_ready(wanted));
+        }
+        let owned = self.model.values().filter(|row| row.consumer.is_some());
+        let later = owned.map(|row| self.ready_at_ms(row)).filter(|ready_at_ms| *ready_at_ms > self.clock_ms);
+        let next_ms = later.min().filter(|next_ms| *next_ms < u64::MAX);
+        assert_eq!(self.list.next_ready_ms(&self.rule, self.clock_ms, u64::MAX), next_ms);
+        if let Some(next_ms) = next_ms {
+            assert_eq!(self.list.next_ready_ms(&self.rule, self.clock_ms, next_ms), None);
+        }
+        self.list.check().expect("sound after searches by ready time");
+    }
+
     fn deliver(&mut self) {
         let (consumer, delivered_at_ms) = (self.random_consumer(), self.clock_ms);
         let together = self.one_in(2);
@@ -224,6 +296,8 @@ impl History {
             }
             65 if self.one_in(2 + 1000 / self.consumers) => self.drop_consumer(),
             65..67 if self.one_in(2) => self.acknowledge_run(),
+            65 if self.one_in(3) => self.change_rule(),
+            65 if self.one_in(2) => self.take_over_ready(),
             65 => self.take_over(),
             66 if self.releases && self.one_in(4) => self.release_run(),
             66 if self.releases => {
@@ -249,6 +323,7 @@ impl History {
         assert_eq!(self.list.last(), self.model.last_key_value().map(|(_, entry)| *entry));
         self.compare_queue();
         self.compare_longest_idle();
+        self.compare_longest_ready();
         let (consumer, limit) = (Some(self.random_consumer()), Some(self.random_time_ms()));
         for (consumer, delivered_at_or_before_ms) in
             [(None, None), (consumer, None), (None, limit), (consumer, limit)]
@@ -263,7 +338,8 @@ impl History {
     fn compare_queue(&self) {
         let waiting = self.waiting_by_due_time();
         assert_eq!(self.list.waiting().collect::<Vec<_>>(), waiting);
-        let next = waiting.iter().map(|(due_ms, _)| *due_ms).find(|due_ms| *due_ms > self.clock_ms);
+        let open = waiting.iter().filter(|(_, id)| !self.is_held(&self.model[id]));
+        let next = open.map(|(due_ms, _)| *due_ms).find(|due_ms| *due_ms > self.clock_ms);
         assert_eq!(self.list.next_due_ms(self.clock_ms), next);
         let queue = self.queue.iter().chain(waiting.iter().map(|(_, id)| id));
         let expected: Vec<PendingEntry> = queue.map(|id| self.model[id]).collect();
@@ -278,9 +354,7 @@ impl History {
             self.model.values().filter(|row| row.consumer.is_some()).copied().collect();
         expected.sort_by_key(|row| (row.delivered_at_ms, row.id));
         assert_eq!(self.list.oldest_delivery_ms(), expected.first().map(|row| row.delivered_at_ms));
-        let (now_ms, waiting) = (self.clock_ms, self.waiting_by_due_time());
-        let due = waiting.iter().filter(|(due_ms, _)| *due_ms <= now_ms).map(|(_, id)| id);
-        let queue: Vec<PendingEntry> = self.queue.iter().chain(due).map(|id| self.model[id]).collect();
+        let (now_ms, queue) = (self.clock_ms, self.claimable_released());
         assert_eq!(self.list.has_claimable(now_ms), !queue.is_empty());
         for limit in [None, Some(u64::MAX), Some(self.random_time_ms())] {
             let old_enough =

@@ -153,12 +153,12 @@ impl NaiveGroup {
         self.waiting.iter().find(|(_, waiting)| *waiting == id).map_or(0, |(due_ms, _)| *due_ms)
     }
 
-    /// All rows in the order in which readers get them: released ones, then the longest idle.
-    fn in_order(&self, now_ms: u64) -> Vec<StreamId> {
+    /// All rows in the order in which readers get them: released ones, then owned ones by their time.
+    fn in_order(&self, now_ms: u64, time_ms: impl Fn(&StreamId, &NaiveRow) -> u64) -> Vec<StreamId> {
         let due = self.waiting.iter().filter(|(due_ms, _)| *due_ms <= now_ms).map(|(_, id)| *id);
         let mut order: Vec<StreamId> = self.queue.iter().copied().chain(due).collect();
         let owned = self.rows.iter().filter(|(_, row)| row.owner.is_some());
-        let mut owned: Vec<(u64, StreamId)> = owned.map(|(id, row)| (row.delivered_at_ms, *id)).collect();
+        let mut owned: Vec<(u64, StreamId)> = owned.map(|(id, row)| (time_ms(id, row), *id)).collect();
         owned.sort_unstable();
         order.extend(owned.into_iter().map(|(_, id)| id));
         order
@@ -288,7 +288,7 @@ impl NaiveStream {
             let is_over = row.owner.is_none() || rules.ready_at_ms(*id, row) <= now_ms;
             is_over && !rules.is_at_limit(row.count) && self.entries.contains_key(id)
         };
-        found.in_order(now_ms).into_iter().filter(is_ready).collect()
+        found.in_order(now_ms, |id, row| rules.ready_at_ms(*id, row)).into_iter().filter(is_ready).collect()
     }
 
     fn claimable(&self, group: &[u8], min_idle_ms: u64, now_ms: u64) -> Vec<StreamId> {
@@ -299,7 +299,7 @@ impl NaiveStream {
             let is_final = rules.as_ref().is_some_and(|rules| rules.is_at_limit(row.count));
             is_idle && !is_final && self.entries.contains_key(id)
         };
-        found.in_order(now_ms).into_iter().filter(is_idle).collect()
+        found.in_order(now_ms, |_, row| row.delivered_at_ms).into_iter().filter(is_idle).collect()
     }
 
     pub(super) fn read(
