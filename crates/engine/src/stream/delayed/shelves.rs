@@ -19,6 +19,9 @@ use crate::stream::block::SealedBlock;
 /// change a shelf that a copy shares.
 const SHELF_BLOCKS: usize = if cfg!(test) { 8 } else { 512 };
 
+/// A full shelf grows by this part of its length.
+const GROWTH_PART: usize = 8;
+
 /// The place of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
@@ -160,6 +163,10 @@ impl Shelves {
         }
         self.counts[place.shelf] += block.live();
         let shelf = Arc::make_mut(&mut self.shelves[place.shelf]);
+        if shelf.len() == shelf.capacity() {
+            // Doubling the capacity would leave a quarter of all slots unused.
+            shelf.reserve_exact(shelf.len() / GROWTH_PART + 1);
+        }
         shelf.insert(place.at, block);
         if shelf.len() > SHELF_BLOCKS {
             let second = shelf.split_off(SHELF_BLOCKS / 2);
