@@ -11,11 +11,12 @@ use millstream_server::memory::{Available, Source, human};
 use millstream_server::settings::Id;
 
 /// Prints the banner to standard error, or writes its facts to the log if that is JSON.
-pub(crate) fn print(running: &Running) {
+pub(crate) fn print(running: &Running, dashboard: Option<SocketAddr>) {
     let banner = Banner {
         addresses: running.addresses(),
         tls_addresses: running.tls_addresses(),
         unix_socket: running.settings().text(Id::UnixSocket),
+        dashboard: dashboard.map_or(String::new(), |address| format!("http://{address}/")),
         data: data(running),
         memory: memory(running.settings().number(Id::MaxMemory).unsigned_abs(), Available::read()),
         removed: running.recovered().map_or(String::new(), |recovered| removed(recovered.removed())),
@@ -42,6 +43,8 @@ struct Banner<'a> {
     tls_addresses: &'a [SocketAddr],
     /// Path of the Unix socket. Empty if there is none.
     unix_socket: String,
+    /// URL of the dashboard. Empty if there is none.
+    dashboard: String,
     data: String,
     memory: String,
     /// Files that recovery removed. Empty if it removed none.
@@ -118,11 +121,12 @@ impl Banner<'_> {
     }
 
     /// Returns the facts about the server, each with a label. A value can be empty.
-    fn facts(&self) -> [(&'static str, String); 4] {
+    fn facts(&self) -> [(&'static str, String); 5] {
         let threads =
             if self.io_threads == 1 { "1 thread".to_owned() } else { format!("{} threads", self.io_threads) };
         [
             ("listening", format!("{} ({threads}, pid {})", self.listening(), std::process::id())),
+            ("dashboard", self.dashboard.clone()),
             ("data", self.data.clone()),
             ("memory", self.memory.clone()),
             ("removed", self.removed.clone()),
@@ -173,6 +177,7 @@ mod tests {
             addresses,
             tls_addresses: &[],
             unix_socket: unix_socket.into(),
+            dashboard: String::new(),
             data: "./d, synced before every reply (new)".into(),
             memory: "at most 1.00G (maxmemory)".into(),
             removed: String::new(),
@@ -195,6 +200,13 @@ mod tests {
             text.contains("data       ./d, synced before every reply (new)\n") && !text.contains('\u{1b}'),
             "{text}"
         );
+    }
+
+    #[test]
+    fn the_banner_shows_the_dashboard_if_there_is_one() {
+        let with = Banner { dashboard: "http://127.0.0.1:8001/".into(), ..banner(&[], "/s") };
+        assert!(plain(&with).contains("dashboard  http://127.0.0.1:8001/\n"));
+        assert!(!plain(&banner(&[], "/s")).contains("dashboard"));
     }
 
     #[test]

@@ -14,6 +14,7 @@ mod config;
 mod dash;
 mod demo;
 mod ops;
+mod serve_http;
 mod top;
 mod work;
 
@@ -48,8 +49,12 @@ fn main() -> ExitCode {
 /// Runs the server. `load` reads the settings, at start and at SIGHUP.
 fn serve(load: impl Fn() -> Result<Settings, Failure> + Send + Sync + 'static) -> Result<(), Failure> {
     let failure = |error: &dyn Error| Failure::Other(error.to_string());
-    let running = Server::start(load()?).map_err(|error| failure(&error))?;
-    banner::print(&running);
+    let settings = load()?;
+    let options = serve_http::options(&settings)?;
+    let mut running = Server::start(settings).map_err(|error| failure(&error))?;
+    let dashboard = running.http_address();
+    serve_http::start(&mut running, options)?;
+    banner::print(&running, dashboard);
     let running = running.reload_with(move || load().map_err(|failure| failure.to_string()));
     running.run().map_err(|error| failure(&error))
 }

@@ -31,7 +31,7 @@ pub(crate) async fn run(
     threads: &[IoThreadHandle],
 ) -> io::Result<()> {
     let acceptor = Acceptor { server: Arc::clone(server), threads: threads.into() };
-    let Listeners { tcp, tls, unix } = listeners;
+    let Listeners { tcp, tls, unix, http: _ } = listeners;
     // Dropping the set ends the loops and closes their sockets.
     let mut loops = JoinSet::new();
     for listener in tcp {

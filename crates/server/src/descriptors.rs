@@ -6,12 +6,15 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 const RESERVED: u64 = 32;
 /// Descriptors that the tokio runtime of one I/O thread uses.
 const RESERVED_PER_THREAD: u64 = 4;
+/// Descriptors reserved for the dashboard: 64 connections of browsers, and two ends of 64 in-process connections.
+const RESERVED_FOR_DASHBOARD: u64 = 64 + 2 * 64 + 8;
 
 /// Returns how many clients can connect: `wanted`, or fewer if the system allows too few descriptors.
 ///
 /// Raises the soft limit of open files if that is needed and allowed.
-pub(crate) fn allow_clients(wanted: u64, io_threads: usize) -> u64 {
-    let reserved = RESERVED + RESERVED_PER_THREAD * io_threads as u64;
+pub(crate) fn allow_clients(wanted: u64, io_threads: usize, has_dashboard: bool) -> u64 {
+    let for_dashboard = if has_dashboard { RESERVED_FOR_DASHBOARD } else { 0 };
+    let reserved = RESERVED + RESERVED_PER_THREAD * io_threads as u64 + for_dashboard;
     let allowed = raise_limit(wanted.saturating_add(reserved));
     allowed.saturating_sub(reserved).clamp(1, wanted.max(1))
 }

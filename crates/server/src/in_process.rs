@@ -13,7 +13,7 @@ use crate::accept::start_on;
 use crate::acl::{DenialContext, DenialReason, NewDenial, PasswordHash, User, hash};
 use crate::command::{check_request, required_keys};
 use crate::connection::Connection;
-use crate::event_log::EventKind;
+use crate::event_log::{EventKind, Level};
 use crate::io_thread::IoThreadHandle;
 use crate::registry::{ConnectionInfo, Transport};
 use crate::settings::Id;
@@ -47,7 +47,7 @@ pub struct Login {
 }
 
 /// Why a [`Login`] is valid.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 enum Proof {
     /// The hash of the password with which the user has logged in.
     Password(PasswordHash),
@@ -113,10 +113,20 @@ impl InProcess {
         Login { user, proof: Proof::Internal, server: Arc::clone(&self.server) }
     }
 
+    /// Writes a line of the level `warning` to the server's log.
+    pub fn log_warning(&self, message: &str) {
+        self.server.event_log.write(Level::Warning, message);
+    }
+
     /// Adds something that a user has done through the program to the audit log. `address` is where the user is. `what` must
     /// contain no secrets and no data.
     pub fn audit(&self, address: &str, user: &str, what: &str) {
         self.server.audit(EventKind::Command, address, Some(user), what);
+    }
+
+    /// Adds a request to the program that it has refused to the audit log.
+    pub fn audit_refusal(&self, address: &str, what: &str) {
+        self.server.audit(EventKind::Refused, address, None, what);
     }
 
     /// Connects as a user. Returns the program's end of the connection, which is authenticated and in non-blocking mode.
@@ -152,6 +162,13 @@ impl InProcess {
         }
         start_on(thread, connection, far, tokio::net::UnixStream::from_std, Connection::serve);
         Ok(near)
+    }
+}
+
+/// Equal logins are valid as long as each other.
+impl PartialEq for Login {
+    fn eq(&self, other: &Login) -> bool {
+        Arc::ptr_eq(&self.user, &other.user) && self.proof == other.proof
     }
 }
 

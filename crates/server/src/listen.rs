@@ -18,6 +18,8 @@ pub(crate) struct Listeners {
     /// Those for connections with TLS.
     pub(crate) tls: Vec<TcpListener>,
     pub(crate) unix: Option<UnixSocket>,
+    /// The listener of the dashboard.
+    pub(crate) http: Option<TcpListener>,
 }
 
 /// A Unix socket. Dropping it removes its file.
@@ -47,6 +49,11 @@ pub enum ListenError {
         /// The word.
         text: String,
     },
+    /// The setting `http` is no address with a port.
+    NotHttpAddress {
+        /// The setting.
+        text: String,
+    },
     /// Another process listens on the address or socket file, or the path is a file that is not a socket.
     InUse {
         /// The address or path.
@@ -72,11 +79,17 @@ impl fmt::Display for ListenError {
                     "invalid bind address '{text}': expected an IP address such as 127.0.0.1 or ::1, localhost, or *"
                 )
             }
+            ListenError::NotHttpAddress { text } => {
+                write!(
+                    f,
+                    "invalid http address '{text}': expected an IP address and a port, such as 127.0.0.1:8001"
+                )
+            }
             ListenError::InUse { at } => write!(
                 f,
                 "cannot listen on {at}: the address is already in use.\n\
                  Stop the process that uses it, or choose another port with --port (0 lets the system choose) \
-                 or --tls-port, or another socket file with --unixsocket"
+                 or --tls-port, another address with --http, or another socket file with --unixsocket"
             ),
             ListenError::System { at, source } => write!(f, "cannot listen on {at}: {source}"),
             ListenError::NoAddress => f.write_str(
@@ -96,7 +109,7 @@ impl std::error::Error for ListenError {
 }
 
 impl Listeners {
-    /// Opens the sockets that the settings `bind`, `port`, `tls-port`, `unixsocket` and `unixsocketperm` describe.
+    /// Opens the sockets that the settings `bind`, `port`, `tls-port`, `unixsocket`, `unixsocketperm` and `http` describe.
     pub(crate) fn open(settings: &Settings) -> Result<Listeners, ListenError> {
         let backlog = i32::try_from(settings.number(Id::TcpBacklog)).unwrap_or(i32::MAX);
         let binds = parse_bind(&settings.text(Id::Bind))?;
@@ -117,13 +130,28 @@ impl Listeners {
         if tcp.is_empty() && tls.is_empty() && unix.is_none() {
             return Err(ListenError::NoAddress);
         }
-        Ok(Listeners { tcp, tls, unix })
+        let http = open_http(&settings.text(Id::Http), backlog)?;
+        Ok(Listeners { tcp, tls, unix, http })
     }
 }
 
 /// Returns the addresses of listeners, with the ports that the system chose.
 pub(crate) fn addresses(listeners: &[TcpListener]) -> Vec<SocketAddr> {
     listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect()
+}
+
+/// Listens for the dashboard, unless the address is empty.
+fn open_http(text: &str, backlog: i32) -> Result<Option<TcpListener>, ListenError> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let with_ip = text.strip_prefix("localhost:").map(|port| format!("127.0.0.1:{port}"));
+    let address: SocketAddr = with_ip
+        .as_deref()
+        .unwrap_or(text)
+        .parse()
+        .map_err(|_| ListenError::NotHttpAddress { text: text.to_owned() })?;
+    listen_tcp(address, backlog).map(Some).map_err(|source| listen_error(address.to_string(), source))
 }
 
 /// Listens on a port of these addresses.

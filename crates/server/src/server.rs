@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -47,6 +47,8 @@ pub enum StartError {
     Tls(TlsError),
     /// The users cannot be loaded from the ACL file.
     Users(String),
+    /// Other machines could use the dashboard without a login.
+    OpenDashboard(SocketAddr),
     /// The data folder cannot be opened.
     Folder {
         /// The folder.
@@ -64,6 +66,12 @@ impl fmt::Display for StartError {
             StartError::Listen(error) => error.fmt(f),
             StartError::Tls(error) => error.fmt(f),
             StartError::Users(reason) => write!(f, "cannot load the users: {reason}"),
+            StartError::OpenDashboard(address) => write!(
+                f,
+                "every client that can reach {address} could use the dashboard, because the user default needs no password. \
+                 Set requirepass, or listen on a loopback address such as --http 127.0.0.1:{}",
+                address.port()
+            ),
             StartError::Folder { path, source } => {
                 let dir = path.display();
                 writeln!(f, "cannot open the data folder {dir}: {source}.")?;
@@ -104,6 +112,7 @@ impl Server {
         let event_log = Arc::new(EventLog::new(&settings));
         limit_clients(&settings, &event_log);
         let users = open_users(&settings)?;
+        check_dashboard(&listeners, &users)?;
         memory::refresh();
         let startup_bytes = memory::used_bytes();
         let (store, recovered) = open_store(&settings, &event_log)?;
@@ -135,6 +144,16 @@ impl Running {
     /// Returns the TCP addresses the server listens on with TLS.
     pub fn tls_addresses(&self) -> &[SocketAddr] {
         &self.server.tls_addresses
+    }
+
+    /// Returns the address of the dashboard; `None` if there is none.
+    pub fn http_address(&self) -> Option<SocketAddr> {
+        self.listeners.http.as_ref()?.local_addr().ok()
+    }
+
+    /// Takes the listener of the dashboard, which the program serves itself. It is in non-blocking mode.
+    pub fn take_http_listener(&mut self) -> Option<TcpListener> {
+        self.listeners.http.take()
     }
 
     /// Returns the settings in force.
@@ -214,6 +233,15 @@ impl Running {
     }
 }
 
+/// Returns an error if other machines could use the dashboard without a login.
+fn check_dashboard(listeners: &Listeners, users: &Users) -> Result<(), StartError> {
+    let address = listeners.http.as_ref().and_then(|listener| listener.local_addr().ok());
+    match address.filter(|address| !address.ip().to_canonical().is_loopback()) {
+        Some(address) if !users.requires_login() => Err(StartError::OpenDashboard(address)),
+        _ => Ok(()),
+    }
+}
+
 /// Logs a warning if every machine that reaches the server can use it.
 fn warn_if_open(server: &Server) {
     let is_reachable = |address: &&SocketAddr| !address.ip().to_canonical().is_loopback();
@@ -230,7 +258,8 @@ fn warn_if_open(server: &Server) {
 /// Makes sure that there are descriptors for `maxclients` clients. If the system allows fewer, lowers the setting.
 fn limit_clients(settings: &Settings, event_log: &EventLog) {
     let wanted = settings.number(Id::MaxClients).unsigned_abs();
-    let clients = descriptors::allow_clients(wanted, settings.size(Id::IoThreads));
+    let clients =
+        descriptors::allow_clients(wanted, settings.size(Id::IoThreads), !settings.is_empty(Id::Http));
     if clients < wanted {
         let allowed = descriptors::open_files_max();
         let message = format!(

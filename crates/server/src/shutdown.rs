@@ -31,7 +31,7 @@ impl Shutdown {
     }
 
     /// Resolves when the server is asked to stop.
-    pub(crate) async fn begun(&self) {
+    pub async fn begun(&self) {
         let mut asked = self.asked.subscribe();
         // The wait cannot fail, because `self` keeps the sender.
         let _ = asked.wait_for(|asked| *asked).await;

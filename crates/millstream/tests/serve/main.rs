@@ -5,6 +5,7 @@ mod access;
 mod certificates;
 mod clock;
 mod cve;
+mod dashboard;
 mod durable;
 mod hostile;
 mod logs;

@@ -108,7 +108,11 @@ impl Settings {
     /// Checks a new `maxclients`: the server itself needs some of the file descriptors.
     pub(crate) fn check_clients(&self, id: Id, value: &Value) -> Result<(), SettingError> {
         let (Id::MaxClients, Value::Number(wanted)) = (id, value) else { return Ok(()) };
-        let possible = descriptors::allow_clients(wanted.unsigned_abs(), self.size(Id::IoThreads));
+        let possible = descriptors::allow_clients(
+            wanted.unsigned_abs(),
+            self.size(Id::IoThreads),
+            !self.is_empty(Id::Http),
+        );
         if possible < wanted.unsigned_abs() { Err(SettingError::TooManyClients { possible }) } else { Ok(()) }
     }
 

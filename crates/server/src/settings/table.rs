@@ -106,6 +106,26 @@ settings! {
         "Path of a Unix socket to listen on as well; empty: no Unix socket";
     UnixSocketPerm, "unixsocketperm", Permissions, Fixed("0"), AtStart,
         "Permissions of the Unix socket as an octal number, such as 770; 0: those that the process' umask allows";
+    Http, "http", Text, Fixed(""), AtStart,
+        "Address of the dashboard, such as 127.0.0.1:8001; on other than a loopback address, clients must log in; empty: no \
+                 dashboard";
+    HttpReadOnly, "http-read-only", YesNo, Fixed("no"), AtStart,
+        "Dashboard: refuse every action";
+    HttpPayloads, "http-payloads", YesNo, Fixed("yes"), AtStart,
+        "Dashboard: show the values of fields; `no`: only their names";
+    HttpRedact, "http-redact", Text, Fixed(""), AtStart,
+        "Dashboard: patterns of the names of fields whose values are hidden, separated by spaces, besides `*password*`, \
+                 `*secret*`, `*token*` and `authorization`; a pattern also matches the path of a value in JSON, such as \
+                 `data.user.email`";
+    HttpAllowHost, "http-allow-host", Text, Fixed(""), AtStart,
+        "Dashboard: host names under which browsers may reach it, separated by spaces, besides IP addresses, `localhost` and \
+                 that of `http-public-url`";
+    HttpPublicUrl, "http-public-url", Text, Fixed(""), AtStart,
+        "Dashboard: its URL for browsers, if a proxy is in front of it, such as https://ops.example/millstream";
+    HttpMetricsConsumers, "http-metrics-consumers", YesNo, Fixed("no"), AtStart,
+        "Dashboard: `/metrics` has series for each consumer";
+    HttpHistoryMemory, "http-history-memory", Bytes { min: ONE_MIB, max: ANY_NUMBER }, Fixed("64mb"), AtStart,
+        "Dashboard: maximum memory for the history of streams and groups";
     Dir, "dir", Text, Fixed("./millstream-data"), AtStart,
         "Data folder";
     RequirePass, "requirepass", Text, Fixed(""), Anytime,

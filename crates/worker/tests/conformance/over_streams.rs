@@ -11,8 +11,8 @@ use millstream_worker::{Admin, Backend};
 use crate::cases;
 use crate::servers::{Program, Server, new_folder};
 
-async fn over(path: PathBuf) -> Redis {
-    Redis::over(move || UnixStream::connect(&path), "default", "this process").await.unwrap()
+fn over(path: PathBuf) -> Redis {
+    Redis::over(move || UnixStream::connect(&path), "default", "this process")
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -20,7 +20,7 @@ async fn backend_over_streams_passes_all_cases_and_reconnects() {
     let folder = new_folder();
     let path = folder.path().join("socket");
     let mut server = Server::start(Program::Millstream, &["--unixsocket", path.to_str().unwrap()]);
-    let backend = over(path).await;
+    let backend = over(path);
     assert_eq!(backend.location(), "this process");
     cases::all(&backend).await;
     server.kill();
@@ -35,7 +35,7 @@ async fn a_blocking_call_that_is_dropped_closes_its_connection() {
     let folder = new_folder();
     let path = folder.path().join("socket");
     let server = Server::start(Program::Millstream, &["--unixsocket", path.to_str().unwrap()]);
-    let backend = over(path).await;
+    let backend = over(path);
     cases::reading::make_stream(&backend, "dropped", 0).await;
     let read = Read { block: Some(Duration::from_secs(3600)), ..cases::reader("dropped", "a", 1) };
     let blocked = || async { server.cli(&["INFO", "clients"]).contains("blocked_clients:1") };
@@ -52,6 +52,6 @@ async fn a_blocking_call_that_is_dropped_closes_its_connection() {
 #[tokio::test]
 async fn a_login_that_the_program_refuses_is_denied() {
     let refuse = || Err(io::Error::new(io::ErrorKind::PermissionDenied, "the user is gone"));
-    let error = Redis::over(refuse, "alice", "this process").await.err().unwrap();
+    let error = Redis::over(refuse, "alice", "this process").ping().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
 }

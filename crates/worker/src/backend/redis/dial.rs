@@ -63,14 +63,6 @@ impl Target {
         }
     }
 
-    /// Returns the parameters of the connection; `None` if there is no address.
-    pub(super) fn info(&self) -> Option<&ConnectionInfo> {
-        match self {
-            Target::Address(client) => Some(client.get_connection_info()),
-            Target::Streams { .. } => None,
-        }
-    }
-
     pub(super) async fn connect(&self, config: &AsyncConnectionConfig) -> Result<OpenConnection, RedisError> {
         match self {
             Target::Address(client) => {

@@ -99,22 +99,31 @@ impl Redis {
     }
 
     async fn connect_to(info: ConnectionInfo, location: String) -> Result<Redis, Error> {
-        Redis::connect_to_target(Target::address(info).map_err(from_redis)?, location).await
+        let target = Target::address(info.clone()).map_err(from_redis)?;
+        Redis::new(target, location).checked(&info).await
     }
 
-    /// Connects to one server over streams that `dial` opens, already authenticated as `user`. `dial` is called for each
-    /// new connection, and must not block. `location` is the name of the store in messages.
-    pub async fn over(
+    /// Returns a backend for one server over streams that `dial` opens, already authenticated as `user`. `dial` is called for
+    /// each new connection, the first time with the first call, and must not block. `location` is the name of the store in
+    /// messages.
+    pub fn over(
         dial: impl Fn() -> io::Result<UnixStream> + Send + Sync + 'static,
         user: &str,
         location: &str,
-    ) -> Result<Redis, Error> {
-        Redis::connect_to_target(Target::streams(dial, user), location.to_owned()).await
+    ) -> Redis {
+        Redis::new(Target::streams(dial, user), location.to_owned())
     }
 
-    async fn connect_to_target(target: Target, location: String) -> Result<Redis, Error> {
+    fn new(target: Target, location: String) -> Redis {
         let link = Link::Server(Box::new(ServerConnection::new(target.clone())));
-        Redis::start(link, target, location).await
+        Redis::with_link(link, target, location)
+    }
+
+    /// `target` is the server, or the first node of a cluster.
+    fn with_link(link: Link, target: Target, location: String) -> Redis {
+        let connection = Connection { link, user: target.user().to_owned() };
+        let (blocking, probe) = (BlockingConnections::new(target), FeatureProbe::default());
+        Redis { connection, blocking, probe, large: LargeStreams::default(), location }
     }
 
     /// Connects to a cluster. `urls` names at least one of its nodes, each in the form that [`Redis::connect`] takes.
@@ -131,8 +140,8 @@ impl Redis {
         let location = display_url("+cluster", &infos);
         match nodes.refresh(nodes.version()).await {
             Ok(()) => {
-                let target = Target::address(first).map_err(from_redis)?;
-                Redis::start(Link::Cluster(nodes), target, location).await
+                let target = Target::address(first.clone()).map_err(from_redis)?;
+                Redis::with_link(Link::Cluster(nodes), target, location).checked(&first).await
             }
             // The first call to a single server explains best what is wrong.
             Err(error) => {
@@ -142,24 +151,20 @@ impl Redis {
         }
     }
 
-    /// Checks the connection. `target` is the server, or the first node of a cluster.
-    async fn start(link: Link, target: Target, location: String) -> Result<Redis, Error> {
-        let connection = Connection { link, user: target.user().to_owned() };
+    /// Returns this backend if the server replies. `info` has the parameters of the connection.
+    async fn checked(self, info: &ConnectionInfo) -> Result<Redis, Error> {
+        let Redis { connection, location, .. } = &self;
         let mut pinged = connection.command("", redis::cmd("PING")).await;
         // A server that rejects a client certificate says so and closes the connection. If the client is still sending,
         // the message can get lost: try again.
         for _ in 0..TLS_RETRIES {
-            if target.info().is_some_and(is_tls) && pinged.as_ref().is_err_and(is_cut_off) {
+            if is_tls(info) && pinged.as_ref().is_err_and(is_cut_off) {
                 pinged = connection.command("", redis::cmd("PING")).await;
             }
         }
-        pinged.map_err(|error| match target.info() {
-            Some(info) => with_hint_about_tls(error, info),
-            None => error,
-        })?;
+        pinged.map_err(|error| with_hint_about_tls(error, info))?;
         tracing::debug!(location, user = connection.user, "connected");
-        let (blocking, probe) = (BlockingConnections::new(target), FeatureProbe::default());
-        Ok(Redis { connection, blocking, probe, large: LargeStreams::default(), location })
+        Ok(self)
     }
 
     /// Returns whether the server has an optional feature. `stream` is the stream of the call that needs it.

@@ -1,0 +1,168 @@
+//! The dashboard of a server: who may start it, who may log in, what each user sees and does, and how it ends.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+
+use serde_json::{Value, json};
+
+use crate::process::{Client, Server, TIMEOUT, TempDir, eventually, millstream};
+
+/// A browser without pages: it sends requests of the API, and keeps the cookie of its session.
+struct Visitor {
+    address: SocketAddr,
+    cookie: String,
+}
+
+impl Visitor {
+    fn of(server: &Server) -> Visitor {
+        let url = server.greeting.split("http://").nth(1).expect("the banner shows the dashboard");
+        let address = url.split('/').next().unwrap().parse().unwrap();
+        Visitor { address, cookie: String::new() }
+    }
+
+    /// Sends a request. Returns the status and the body.
+    fn send(&mut self, method: &str, path: &str, body: Option<&Value>) -> (u16, Value) {
+        let mut stream = TcpStream::connect(self.address).expect("the dashboard listens");
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+        let body = body.map(Value::to_string).unwrap_or_default();
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nHost: {}\r\nCookie: {}\r\nX-Millstream: 1\r\nContent-Type: application/json\r\n\
+             Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
+            self.address,
+            self.cookie,
+            body.len()
+        );
+        stream.write_all(head.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer: {answer}"));
+        for line in head.lines().filter_map(|line| line.strip_prefix("set-cookie: ")) {
+            self.cookie = line.split(';').next().unwrap().to_owned();
+        }
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        (status, serde_json::from_str(body).unwrap_or_else(|_| body.into()))
+    }
+
+    fn get(&mut self, path: &str) -> (u16, Value) {
+        self.send("GET", &format!("/api/v1/{path}"), None)
+    }
+
+    fn post(&mut self, path: &str, body: &Value) -> (u16, Value) {
+        self.send("POST", &format!("/api/v1/{path}"), Some(body))
+    }
+
+    fn log_in(&mut self, user: &str, password: &str) -> u16 {
+        self.post("session", &json!({ "user": user, "password": password })).0
+    }
+
+    fn is_logged_in(&mut self) -> bool {
+        self.get("status").1["logged_in"] == true
+    }
+}
+
+/// Starts a server with a dashboard, and with these users.
+fn start_with_users(dir: &TempDir, users: &str) -> Server {
+    fs::write(dir.path.join("users.acl"), users).unwrap();
+    Server::start_in(dir, &["--aclfile", "users.acl", "--http", "127.0.0.1:0"])
+}
+
+const USERS: &str = "user default on >admin ~* &* +@all\n\
+                     user alice on >pw resetchannels ~orders:* +@stream +@read +ping +hello\n";
+
+fn admin_of(server: &Server) -> Client {
+    let mut admin = server.connect();
+    admin.call("AUTH admin", "+OK\r\n");
+    admin
+}
+
+#[test]
+fn visitors_on_this_machine_are_the_user_default_if_it_needs_no_password() {
+    let server = Server::start(&["--http", "127.0.0.1:0", "--appendonly", "no"]);
+    let mut visitor = Visitor::of(&server);
+    let (status, about) = visitor.get("status");
+    assert_eq!(
+        (status, &about["login"], &about["user"]),
+        (200, &json!("none"), &json!("default")),
+        "{about}"
+    );
+    assert_eq!(about["place"], format!("redis://127.0.0.1:{}", server.port));
+    // A password that is set later applies at once.
+    server.connect().call("CONFIG SET requirepass secret", "+OK\r\n");
+    assert!(!visitor.is_logged_in());
+    assert_eq!(visitor.get("status").1["login"], "user");
+    assert_eq!(visitor.log_in("default", "secret"), 200);
+    assert!(visitor.is_logged_in());
+}
+
+#[test]
+fn other_machines_reach_the_dashboard_only_with_a_login() {
+    let dir = TempDir::new();
+    let output = millstream(&dir).args(["serve", "--port", "0", "--http", "0.0.0.0:0"]).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && text.contains("the user default needs no password"), "{text}");
+    assert!(!dir.path.join("millstream-data").exists(), "it ends before it creates a data folder");
+    let server = Server::start_in(&dir, &["--http", "0.0.0.0:0", "--requirepass", "secret"]);
+    let mut visitor = Visitor::of(&server);
+    visitor.address.set_ip([127, 0, 0, 1].into());
+    assert!(!visitor.is_logged_in());
+    // Without a password, nobody can use it any more: the server cannot refuse to start now.
+    let mut admin = server.connect();
+    admin.call("AUTH secret", "+OK\r\n");
+    admin.call("CONFIG SET requirepass \"\"", "+OK\r\n");
+    assert!(!visitor.is_logged_in());
+    assert_eq!(visitor.get("status").1["login"], "user");
+}
+
+#[test]
+fn a_login_is_a_user_of_the_server_and_failures_are_audited() {
+    let dir = TempDir::new();
+    let mut server = start_with_users(&dir, USERS);
+    let mut visitor = Visitor::of(&server);
+    assert_eq!(visitor.log_in("alice", "wrong"), 401);
+    let line = server.line_with("event=failed-login");
+    assert!(line.contains("address=\"127.0.0.1:0\" user=\"alice\" what=\"dashboard\""), "{line}");
+    assert_eq!(visitor.log_in("nobody", "pw"), 401);
+    assert!(!server.line_with("event=failed-login").contains("nobody"));
+    assert_eq!(visitor.log_in("alice", "pw"), 200);
+    let line = server.line_with("event=logged-in");
+    assert!(line.contains("address=\"127.0.0.1:0\" user=\"alice\" what=\"dashboard\""), "{line}");
+    assert_eq!(visitor.get("status").1["user"], "alice");
+    let mut admin = admin_of(&server);
+    let log = admin.ask(&["ACL LOG"]);
+    assert!(log.contains("nobody") && log.contains("addr=127.0.0.1:0 name=dashboard"), "{log}");
+    assert!(admin.ask(&["INFO stats"]).contains("acl_access_denied_auth:2\r\n"));
+    // Without a name, the user is `default`.
+    let mut other = Visitor::of(&server);
+    assert_eq!(other.post("session", &json!({ "password": "admin" })).1["user"], "default");
+}
+
+#[test]
+fn user_that_is_deleted_or_disabled_loses_its_session() {
+    let dir = TempDir::new();
+    let server = start_with_users(&dir, USERS);
+    let (mut visitor, mut admin) = (Visitor::of(&server), admin_of(&server));
+    assert_eq!(visitor.log_in("alice", "pw"), 200);
+    assert!(visitor.is_logged_in());
+    admin.call("ACL SETUSER alice off", "+OK\r\n");
+    assert!(!visitor.is_logged_in());
+    admin.call("ACL SETUSER alice on", "+OK\r\n");
+    assert_eq!(visitor.log_in("alice", "pw"), 200);
+    admin.call("ACL DELUSER alice", ":1\r\n");
+    assert!(!visitor.is_logged_in());
+    assert_eq!(visitor.log_in("alice", "pw"), 401);
+}
+
+#[test]
+fn the_dashboard_ends_with_the_server() {
+    let server = Server::start(&["--http", "127.0.0.1:0", "--appendonly", "no"]);
+    let mut visitor = Visitor::of(&server);
+    assert!(visitor.is_logged_in());
+    let idle = TcpStream::connect(visitor.address).unwrap();
+    server.signal("-TERM");
+    let (rest, status) = server.wait();
+    assert!(status.success(), "{rest}");
+    assert!(!rest.contains("dashboard has ended"), "{rest}");
+    drop(idle);
+    eventually("the port is closed", || TcpStream::connect(visitor.address).is_err());
+}
