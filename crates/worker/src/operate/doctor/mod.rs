@@ -6,6 +6,7 @@ mod server;
 mod streams;
 
 use std::borrow::Borrow;
+use std::collections::BTreeSet;
 
 use crate::backend::{Admin, Capability, Error};
 use crate::monitor::{Health, StreamSnapshot};
@@ -59,7 +60,14 @@ pub async fn findings(
 ) -> Result<Vec<DoctorFinding>, Error> {
     let mut findings = server.findings();
     let streams = || streams.iter().map(Borrow::borrow);
-    findings.extend(streams().flat_map(streams::findings));
+    // A dead-letter stream that a policy names needs no group either.
+    let dead_letters: BTreeSet<&str> =
+        streams().flat_map(|stream| &stream.dead_letter_streams).map(|(name, _)| &**name).collect();
+    let needs_group = |finding: &DoctorFinding| match &finding.subject {
+        Subject::Stream(name) => finding.code != "no_groups" || !dead_letters.contains(&**name),
+        _ => true,
+    };
+    findings.extend(streams().flat_map(streams::findings).filter(needs_group));
     for stream in streams() {
         findings.extend(policies::findings(backend, stream).await?);
     }
