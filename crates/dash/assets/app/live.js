@@ -15,6 +15,8 @@ import { useEffect, useRef } from './html.js';
 /** How long to wait before connecting again. */
 const RETRY_MS = 1000;
 const RETRY_MS_MAX = 2000;
+/** How long after the first event the status is asked for. */
+const STATUS_AFTER_MS = 4000;
 
 /**
  * What the page knows about its connection and the store.
@@ -48,6 +50,8 @@ let handlers = {};
 let retryMs = RETRY_MS;
 /** @type {ReturnType<typeof setTimeout> | undefined} */
 let retry;
+/** @type {ReturnType<typeof setTimeout> | undefined} */
+let refresh;
 let paused = false;
 /** Look that the page has, for what it watches. @type {number | null} */
 let since = null;
@@ -68,6 +72,14 @@ function connect() {
   opened.onerror = () => source === opened && lost();
 }
 
+/** Asks for the state of the dashboard: the interval of looks follows the number of viewers and the time that a look takes. */
+function refreshStatus() {
+  get('/status').then((answer) => {
+    status.set(answer);
+    if (answer.interval_ms) connection.merge({ intervalMs: answer.interval_ms });
+  }, () => {});
+}
+
 /** @param {string} name @param {MessageEvent} event */
 function receive(name, event) {
   const data = JSON.parse(event.data);
@@ -75,6 +87,8 @@ function receive(name, event) {
   retryMs = RETRY_MS;
   if (connection.value.state !== 'live') connection.merge({ state: 'live', lostAt: null });
   if (name === 'hello') {
+    clearTimeout(refresh);
+    refresh = setTimeout(refreshStatus, STATUS_AFTER_MS);
     connection.merge({ look: data.look ?? null, intervalMs: data.interval_ms ?? 2000 });
     if (status.value && data.version && data.version !== status.value.version) location.reload();
   } else if (name === 'trouble') connection.merge({ trouble: data });
@@ -93,7 +107,7 @@ function lost() {
   connection.merge({ state: 'lost', lostAt: connection.value.lostAt ?? Date.now() });
   retry = setTimeout(connect, retryMs);
   retryMs = Math.min(2 * retryMs, RETRY_MS_MAX);
-  get('/status').then((answer) => status.set(answer), () => {});
+  refreshStatus();
 }
 
 let intervalMs = preferences.value.intervalMs;

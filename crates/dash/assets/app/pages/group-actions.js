@@ -20,8 +20,8 @@ export function RemoveGroupDialog({ stream, group, onClose, onDone }) {
   const form = html`<label class="check"><input type="checkbox" checked=${force} onChange=${() => setForce(!force)} /> ${text.force}</label>`;
   return html`<${ActionDialog} title=${html`${text.remove} <${Name} name=${group} max=${40} />`} path="/group/remove" body=${{ stream, group, force }} form=${form} cli=${commands(place()).groupRemove(stream, group, force)}
     describe=${(/** @type {any} */ plan) => {
-      const active = (plan.active_consumers ?? []).map((/** @type {any} */ consumer) => printable(typeof consumer === 'string' ? consumer : consumer.consumer ?? consumer.name));
-      const dropped = plan.pending_dropped ?? plan.pending ?? 0;
+      const active = /** @type {string[]} */ (plan.active_consumers ?? []).map(printable);
+      const dropped = plan.pending_dropped ?? 0;
       return {
         // The number to type is that of the entries that the group forgets; the group itself is always one thing.
         count: Math.max(1, dropped), button: text.removeButton(printable(group), printable(stream)),
@@ -40,7 +40,7 @@ export function RemoveConsumerDialog({ stream, group, consumer, consumers, onClo
   return html`<${ActionDialog} title=${html`${text.removeConsumer} <${Name} name=${consumer.consumer} max=${40} />`} path="/consumer/remove" body=${{ stream, group, consumer: consumer.consumer, heir: heir || null }} form=${form}
     cli=${commands(place()).consumerRemove(stream, group, consumer.consumer, heir || null)}
     describe=${(/** @type {any} */ plan) => {
-      const held = plan.pending ?? plan.moved ?? plan.matched ?? 0;
-      return { count: Math.max(1, held), button: text.consumerButton(printable(consumer.consumer)), text: html`<p>${held > 0 ? text.moves(entries(held), printable(heir)) : text.holdsNothing}</p>`, refuse: held > 0 && !heir ? text.needsHeir : undefined };
+      const held = plan.moved ?? 0;
+      return { count: Math.max(1, held), button: text.consumerButton(printable(consumer.consumer)), text: html`<p>${held > 0 ? text.moves(entries(held), printable(heir)) : text.holdsNothing}${plan.heir_is_new ? ` ${text.heirIsNew}` : ''}</p>`, refuse: held > 0 && !heir ? text.needsHeir : undefined };
     }} done=${() => text.consumerRemoved(printable(consumer.consumer))} onClose=${onClose} onDone=${onDone} />`;
 }

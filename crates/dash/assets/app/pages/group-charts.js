@@ -33,9 +33,11 @@ export function GroupCharts({ stream, group, range }) {
       return html`<div class="charts">
         <${Chart} title=${words.overview.lag} ...${common} show=${countShort} series=${[{ label: text.lag, values: values('lag'), tone: 'a' }]} />
         <${Chart} title=${text.rates} ...${common} show=${rateNumber} series=${[{ label: text.in, values: values('in'), tone: 'a' }, { label: text.out, values: values('out'), tone: 'b' }]} />
+      </div>
+      <details class="more-info"><summary>${text.more}</summary><div class="charts">
         <${Chart} title=${words.overview.pending} ...${common} show=${countShort} series=${[{ label: text.pending, values: values('pending'), tone: 'b' }]} />
         <${Chart} title=${words.overview.oldest} ...${common} show=${duration} series=${[{ label: text.oldest, values: values('oldest_unread_ms'), tone: 'bad' }]} />
-      </div>`;
+      </div></details>`;
     }}<//>
   <//>`;
 }

@@ -1,10 +1,10 @@
 // @ts-check
 /** The consumers of a group with their workers, and its pending entries by idle time. */
 
-import { count, counted, duration, durationArgument } from '../format.js';
+import { count, counted, duration, durationArgument, isNumber } from '../format.js';
 import { html } from '../html.js';
 import { words } from '../words.js';
-import { Count, Duration, Link, Name, Panel, Text, Unknown } from '../ui/parts.js';
+import { Count, Duration, Link, Name, Panel, Text } from '../ui/parts.js';
 import { DataTable, useLocalTable } from '../ui/table.js';
 
 const text = words.groupParts;
@@ -37,16 +37,17 @@ function Worker({ worker }) {
 
 /** @param {{ data: any, here: any }} props */
 export function Histogram({ data, here }) {
-  const bars = /** @type {any[]} */ (data.histogram ?? []);
+  const bars = /** @type {any[]} */ (data.histogram ?? []).filter((bar) => bar.count > 0);
   const most = Math.max(1, ...bars.map((bar) => bar.count));
   const scan = data.scan;
   return html`<${Panel} title=${text.histogram}>
-    ${bars.length === 0 || data.pending === 0 ? html`<p class="soft">${text.nothingPending}</p>` : html`<div class="histogram">
+    ${bars.length === 0 ? html`<p class="soft">${text.nothingPending}</p>` : html`<div class="histogram">
       ${bars.map((bar) => html`<${Link} key=${bar.idle_ms_min} class="bar" page="pending" query=${{ ...here, idle: bar.idle_ms_min > 0 ? durationArgument(bar.idle_ms_min) : null }}>
-        <span class="bar-label">${range(bar)}</span><span class="bar-track"><span class=${`bar-fill ${bar.idle_ms_min >= 300_000 ? 'bad' : ''}`} style=${{ width: `${bar.count === 0 ? 0 : Math.max(0.6, (100 * bar.count) / most)}%` }}></span></span>
+        <span class="bar-label">${range(bar)}</span><span class="bar-track"><span class=${`bar-fill ${bar.idle_ms_min >= 300_000 ? 'bad' : ''}`} style=${{ width: `${Math.max(0.6, (100 * bar.count) / most)}%` }}></span></span>
         <span class="bar-count">${count(bar.count)}</span><//>`)}</div>
+      ${(scan?.released ?? data.released) > 0 && html`<p class="hint">${text.released(counted(scan?.released ?? data.released, words.entry.one, words.entry.many))}</p>`}
       ${scan && scan.complete === false && html`<p class="hint">${text.scanned(counted(scan.looked_at, words.entry.one, words.entry.many))}</p>`}`}
-    ${data.oldest_pending_ms !== null && data.oldest_pending_ms !== undefined ? html`<p class="hint">${text.oldestPending} <${Duration} ms=${data.oldest_pending_ms} /></p>` : html`<${Unknown} why=${text.nothingPending} />`}
+    ${data.pending > 0 && isNumber(data.oldest_pending_ms) && html`<p class="hint">${text.oldestPending} <${Duration} ms=${data.oldest_pending_ms} /></p>`}
   <//>`;
 }
 

@@ -44,7 +44,7 @@ export function Group({ query }) {
         ${mayAct && html`<${Link} page="group/reset" query=${here} class="button">${text.reset}<//><button type="button" onClick=${() => setDialog({ kind: 'remove' })}>${text.remove}</button>`}</div></div>
     <${Loaded} from=${first}>${(/** @type {any} */ loaded) => {
       const data = { ...loaded, ...live };
-      return html`<${Verdict} data=${data} />
+      return html`<${Verdict} data=${data} here=${here} />
         <${GroupFacts} data=${data} here=${here} />
         <${GroupCharts} stream=${stream} group=${group} range=${query.get('t') ?? '1h'} />
         <${Panel} class="table-panel" title=${text.consumers} actions=${html`<${Link} page="pending" query=${here} class="button small">${text.allPending}<//>`}>
@@ -67,18 +67,33 @@ function etaSentence(data) {
   }
 }
 
-/** The health in sentences, each with what to do. @param {{ data: any }} props */
-function Verdict({ data }) {
+/** Where somebody can act on a finding, by its code. @param {string} code @param {any} here @returns {[page: string, query: any, label: string] | null} */
+function placeOf(code, here) {
+  switch (code) {
+    case 'pending_idle': case 'stuck': case 'consumer_idle': return ['pending', { ...here, idle: '5m' }, text.toPending];
+    case 'dead_letters': return ['dlq', { s: here.s, group: here.g }, text.toDead];
+    case 'consumers': case 'worker_late': return ['workers', {}, text.toWorkers];
+    default: return null;
+  }
+}
+
+/** The health in sentences, each with where to act, and what the command line would do. @param {{ data: any, here: any }} props */
+function Verdict({ data, here }) {
   const doctor = /** @type {any[]} */ (data.doctor ?? []);
-  const wayOut = new Map(doctor.map((finding) => [finding.code, finding.way_out]));
   const known = new Set(data.findings?.map((/** @type {any} */ finding) => finding.code));
   const findings = [...(data.findings ?? []), ...doctor.filter((finding) => !known.has(finding.code))];
   const rank = (/** @type {any} */ finding) => ['critical', 'degraded', 'ok'].indexOf(finding.health);
   findings.sort((a, b) => rank(a) - rank(b));
+  const waysOut = [...new Set(doctor.filter((finding) => finding.health !== 'ok').map((finding) => finding.way_out))].filter(Boolean);
   return html`<section class=${`answer ${data.health}`}>
     <p class="verdict">${etaSentence(data)}</p>
-    ${findings.length > 0 && html`<ul class="reasons">${findings.map((finding, at) => html`<li key=${at}>${finding.health === 'ok' ? html`<span class="health" aria-hidden="true"><span class="sign">·</span></span>` : html`<${Health} health=${finding.health} brief=${true} />`}
-      <span><${Text} text=${finding.text} />${finding.since_ms && html` <span class="soft">${text.since} <${Moment} ms=${finding.since_ms} /></span>`}</span>${wayOut.get(finding.code) && html`<span class="why soft"><${Text} text=${wayOut.get(finding.code)} /></span>`}</li>`)}</ul>`}
+    ${findings.length > 0 && html`<ul class="reasons">${findings.map((finding, at) => {
+      const place = placeOf(finding.code, here);
+      return html`<li key=${at}>${finding.health === 'ok' ? html`<span class="health" aria-hidden="true"><span class="sign">·</span></span>` : html`<${Health} health=${finding.health} brief=${true} />`}
+        <span><${Text} text=${finding.text} />${finding.since_ms && html` <span class="soft">${text.since} <${Moment} ms=${finding.since_ms} /></span>`}</span>
+        ${place && html`<${Link} page=${place[0]} query=${place[1]}>${place[2]}<//>`}</li>`;
+    })}</ul>`}
+    ${waysOut.length > 0 && html`<details class="more-info"><summary>${text.waysOut}</summary><ul>${waysOut.map((way) => html`<li key=${way}><${Text} text=${way} /></li>`)}</ul></details>`}
   </section>`;
 }
 

@@ -38,7 +38,7 @@ export const GROUP_COLUMNS = [
   { key: 'in', label: text.inRate, sorts: true, value: (row) => row.rates?.in, align: 'number', cell: (row) => html`<${Rate} value=${row.rates?.in} />` },
   { key: 'out', label: text.outRate, sorts: true, value: (row) => row.rates?.out, align: 'number', cell: (row) => (row.group === null ? '' : html`<${Rate} value=${row.rates?.out} />`) },
   { key: 'eta', label: text.eta, sorts: true, value: (row) => row.eta_ms, align: 'number', hint: text.etaHint, cell: (row) => (row.group === null ? '' : Eta(row)) },
-  { key: 'dead', label: text.dead, sorts: true, value: (row) => row.dead_letters, align: 'number', hint: text.deadHint, cell: (row) => (row.dead_letters > 0 ? html`<${Link} page="dlq" query=${{ s: row.stream, group: row.group }}><${Count} value=${row.dead_letters} /><//>` : html`<${Count} value=${row.dead_letters} />`) },
+  { key: 'dead', label: text.deadShort, sorts: true, value: (row) => row.dead_letters, align: 'number', hint: text.deadHint, cell: (row) => (row.dead_letters > 0 ? html`<${Link} page="dlq" query=${{ s: row.stream, group: row.group }}><${Count} value=${row.dead_letters} /><//>` : html`<${Count} value=${row.dead_letters} />`) },
 ];
 
 /** @param {{ query: URLSearchParams }} props */

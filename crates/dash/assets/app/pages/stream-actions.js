@@ -3,7 +3,7 @@
 
 import { Problem, post } from '../api.js';
 import { commands } from '../cli.js';
-import { count, counted, parseDuration } from '../format.js';
+import { bound, count, counted, parseDuration } from '../format.js';
 import { html, useState } from '../html.js';
 import { status } from '../live.js';
 import { position } from '../positions.js';
@@ -131,13 +131,20 @@ export function TrimDialog({ stream, onClose, onDone }) {
       : html`<${Field} label=${text.minId} hint=${minId ?? text.minIdHint}><input value=${from} placeholder="7d" onInput=${(/** @type {any} */ event) => setFrom(value(event))} /><//>`}
     <label class="check"><input type="checkbox" checked=${keepUnread} onChange=${() => setKeepUnread(!keepUnread)} /> ${text.keepUnread}</label>`;
   return html`<${ActionDialog} title=${html`${text.trim} <${Name} name=${stream} max=${40} />`} path="/stream/trim" body=${limit && { stream, ...limit, keep_unread: keepUnread }} form=${form} onClose=${onClose} onDone=${onDone}
-    describe=${(/** @type {any} */ plan) => ({ count: plan.matched, button: text.trimButton(plan.matched, stream), text: html`<p><strong>${counted(plan.matched, words.entry.one, words.entry.many)}</strong> ${text.trimPlan}</p>` })}
-    done=${(/** @type {any} */ answer) => text.trimmed(answer.deleted ?? answer.removed ?? answer.trimmed ?? null)} />`;
+    describe=${(/** @type {any} */ plan) => ({ count: plan.matched, button: text.trimButton(plan.matched, stream), text: html`<${TrimPlan} plan=${plan} />` })}
+    done=${(/** @type {any} */ answer) => text.trimmed(answer.removed)} />`;
+}
+
+/** What a trim removes, and what groups lose by it. @param {{ plan: any }} props */
+function TrimPlan({ plan }) {
+  const losses = (plan.groups ?? []).filter((/** @type {any} */ loss) => loss.unread > 0 || loss.pending > 0);
+  return html`<p><strong>${plan.exact === false ? '≥' : ''}${counted(plan.matched, words.entry.one, words.entry.many)}</strong> ${text.trimPlan}</p>
+    ${losses.length > 0 && html`<ul class="note warn">${losses.map((/** @type {any} */ loss) => html`<li key=${loss.group}><${Name} name=${loss.group} max=${40} /> ${text.loses(bound(loss.unread, loss.unread_exact, '≥'), bound(loss.pending, loss.pending_exact, '≥'))}</li>`)}</ul>`}`;
 }
 
 /** @param {{ stream: string, ids: string[], onClose: () => void, onDone: () => void }} props */
 export function DeleteDialog({ stream, ids, onClose, onDone }) {
   return html`<${ActionDialog} title=${html`${text.deleteFrom} <${Name} name=${stream} max=${40} />`} path="/entries/delete" body=${{ stream, ids }} onClose=${onClose} onDone=${onDone}
     describe=${(/** @type {any} */ plan) => ({ count: plan.matched, button: text.deleteButton(plan.matched, stream), text: html`<p><strong>${counted(plan.matched, words.entry.one, words.entry.many)}</strong> ${text.deletePlan}</p>${ids.length <= 20 && html`<p class="mono">${ids.join(', ')}</p>`}` })}
-    done=${(/** @type {any} */ answer) => text.deleted(count(answer.deleted ?? answer.done ?? answer.matched))} />`;
+    done=${(/** @type {any} */ answer) => text.deleted(count(answer.deleted))} />`;
 }

@@ -28,11 +28,12 @@ export function Tail({ query }) {
   const groups = (known.data?.group_list ?? []).map((/** @type {any} */ row) => row.group).filter((/** @type {string | null} */ name) => name !== null);
   const view = useRef(/** @type {HTMLDivElement | null} */ (null));
   const [lines, setLines] = useState(/** @type {any[]} */ ([]));
+  const [progress, setProgress] = useState(/** @type {any} */ (null));
   const [following, setFollowing] = useState(true);
   const [stopped, setStopped] = useState(isPaused());
   const number = useRef(0);
   const watch = group ? watchOf('tail', { stream, group }) : watchOf('tail', { stream, contains: find || null });
-  useEffect(() => setLines([]), [stream, group, find]);
+  useEffect(() => { setLines([]); setProgress(null); }, [stream, group, find]);
   useEffect(() => () => pause(false), []);
 
   const add = (/** @type {any[]} */ some) => setLines((/** @type {any[]} */ old) => [...old, ...some.map((data) => {
@@ -42,7 +43,11 @@ export function Tail({ query }) {
   })].slice(-LINES_MAX));
   useLive(watch, {
     entries: ({ items, skipped }) => add([...(skipped > 0 ? [{ skipped }] : []), ...items.map((/** @type {any} */ entry) => ({ entry }))]),
-    activity: (data) => add((Array.isArray(data) ? data : data.items ?? [data]).filter((/** @type {any} */ each) => !find || JSON.stringify(each).includes(find)).map((/** @type {any} */ each) => ({ activity: each }))),
+    activity: ({ items }) => {
+      const latest = items.filter((/** @type {any} */ each) => each.event === 'progress').at(-1);
+      if (latest) setProgress(latest);
+      add(items.filter((/** @type {any} */ each) => each.event !== 'progress').filter((/** @type {any} */ each) => !find || JSON.stringify(each).includes(find)).map((/** @type {any} */ each) => ({ activity: each })));
+    },
   });
   useEffect(() => {
     if (following && view.current) view.current.scrollTop = view.current.scrollHeight;
@@ -64,11 +69,12 @@ export function Tail({ query }) {
       <${FilterBar} value=${find} label=${text.find} onInput=${(/** @type {string} */ q) => setQuery({ q }, { replace: true })}>
         <label>${text.show} <select value=${group} onChange=${(/** @type {any} */ event) => setQuery({ g: event.target.value || null })}><option value="">${text.entries}</option>
           ${[...new Set([...groups, ...(group ? [group] : [])])].map((name) => html`<option key=${name} value=${name}>${text.groupAtWork(name)}</option>`)}</select></label>
+        ${group && progress && html`<span class="soft">${text.progress(count(progress.lag), count(progress.pending))}</span>`}
         <span class="matched">${text.lines(count(lines.length))}</span>
       <//>
       <div ref=${view} class="tail" onScroll=${onScroll} tabindex="0" role="log" aria-live="off" aria-label=${text.title}>
         ${lines.map((line) => line.element)}
-        ${lines.length === 0 && html`<p class="empty">${find ? text.waitingFor(find) : text.waiting}</p>`}
+        ${lines.length === 0 && html`<p class="empty">${find ? text.waitingFor(find) : group ? text.waitingGroup : text.waiting}</p>`}
       </div>
     <//>
     <p class="hint">${text.note}</p>
@@ -82,7 +88,6 @@ function Line({ data, stream }) {
   const id = entry.id ?? '';
   const at = entry.at_ms ?? timeOfId(id);
   const event = data.activity?.event;
-  if (event === 'progress') return html`<div class="tail-line soft"><span class="tail-event">${text.events.progress}</span> ${text.progress(count(entry.lag), count(entry.pending))}</div>`;
   return html`<div class="tail-line"><span class="soft tail-time">${timeMs(event ? data.activity.seen_ms ?? at : at)}</span>
     <${Link} page="entry" query=${{ s: stream, id }} class="mono">${id}<//><${CopyButton} text=${id} class="small reveal" label=${words.parts.copy} />
     ${event && html`<span class=${`state ${event === 'done' ? 'read' : event}`}>${text.events[/** @type {'done'} */ (event)] ?? event}</span>`}
