@@ -262,6 +262,12 @@ fn write_streams(text: &mut Figures, server: &Server) {
         "Messages that could not be added when due",
         delayed.refused,
     );
+    let overdue_ms = delayed.next_due_ms.map_or(0, |due_ms| server.store.now_ms().saturating_sub(due_ms));
+    text.gauge(
+        "delayed_messages_overdue_seconds",
+        "How long the first message is overdue",
+        overdue_ms as f64 / 1e3,
+    );
     let late = delayed.late_ms_max as f64 / 1e3;
     text.gauge("delayed_messages_late_seconds_max", "Longest time that a message was late", late);
     let policies = server.store.policy_stats();

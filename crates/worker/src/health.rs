@@ -2,7 +2,7 @@
 //!
 //! It answers GET and HEAD, one request per connection. It limits the number of connections, the size of a request
 //! and the time a client can take. It does not support TLS, request bodies or keep-alive: put a proxy in front if
-//! you need them.
+//! you need them. It compresses metrics with gzip if the client accepts that.
 //!
 //! | path | 200 if | otherwise |
 //! |---|---|---|
@@ -25,7 +25,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::metrics::CONTENT_TYPE;
+use crate::metrics::{CONTENT_TYPE, accepts_gzip, gzip};
 
 /// Maximum size of a request line with its headers.
 const HEAD_BYTES_MAX: usize = 8 * 1024;
@@ -200,10 +200,7 @@ async fn respond_to(head: &[u8], probes: &dyn Probes) -> HttpResponse {
         }
         "/livez" => HttpResponse::probe(Ok(())),
         "/readyz" | "/healthz" => HttpResponse::probe(probes.ready()),
-        "/metrics" => HttpResponse {
-            content_type: CONTENT_TYPE,
-            ..HttpResponse::plain("200 OK", probes.metrics().await)
-        },
+        "/metrics" => HttpResponse::metrics(&probes.metrics().await, header(head, "accept-encoding")),
         _ => {
             HttpResponse::plain("404 Not Found", "unknown path: use /livez, /readyz, /healthz or /metrics\n")
         }
@@ -221,18 +218,39 @@ fn request_line(head: &[u8]) -> Option<(&str, &str)> {
     is_valid.then_some((method, path))
 }
 
+/// Returns the value of a header.
+fn header<'a>(head: &'a [u8], name: &str) -> Option<&'a str> {
+    let lines = std::str::from_utf8(head).ok()?.lines().skip(1);
+    let mut headers = lines.filter_map(|line| line.split_once(':'));
+    headers.find(|(found, _)| found.trim().eq_ignore_ascii_case(name)).map(|(_, value)| value.trim())
+}
+
 struct HttpResponse {
     status: &'static str,
     content_type: &'static str,
     allow: bool,
+    is_gzip: bool,
     head_only: bool,
-    body: String,
+    body: Vec<u8>,
 }
 
 impl HttpResponse {
-    fn plain(status: &'static str, body: impl Into<String>) -> HttpResponse {
+    fn plain(status: &'static str, body: impl Into<Vec<u8>>) -> HttpResponse {
         let content_type = "text/plain; charset=utf-8";
-        HttpResponse { status, content_type, allow: false, head_only: false, body: body.into() }
+        HttpResponse {
+            status,
+            content_type,
+            allow: false,
+            is_gzip: false,
+            head_only: false,
+            body: body.into(),
+        }
+    }
+
+    fn metrics(text: &str, accepted: Option<&str>) -> HttpResponse {
+        let is_gzip = accepted.is_some_and(accepts_gzip);
+        let body = if is_gzip { gzip(text.as_bytes()) } else { text.as_bytes().to_vec() };
+        HttpResponse { content_type: CONTENT_TYPE, is_gzip, ..HttpResponse::plain("200 OK", body) }
     }
 
     fn probe(result: Result<(), String>) -> HttpResponse {
@@ -245,13 +263,15 @@ impl HttpResponse {
     fn bytes(&self) -> Vec<u8> {
         let HttpResponse { status, content_type, body, .. } = self;
         let allow = if self.allow { "Allow: GET, HEAD\r\n" } else { "" };
-        let body_sent = if self.head_only { "" } else { body };
-        format!(
-            "HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {}\r\n{allow}\
-             Cache-Control: no-store\r\nConnection: close\r\n\r\n{body_sent}",
+        let encoding = if self.is_gzip { "Content-Encoding: gzip\r\n" } else { "" };
+        let head = format!(
+            "HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {}\r\n{allow}{encoding}\
+             Cache-Control: no-store\r\nConnection: close\r\n\r\n",
             body.len()
-        )
-        .into_bytes()
+        );
+        let mut bytes = head.into_bytes();
+        bytes.extend(if self.head_only { &[][..] } else { body });
+        bytes
     }
 }
 
@@ -324,6 +344,16 @@ mod tests {
             "{response}"
         );
         assert_eq!(body(&response), "up 1\n");
+        let request = b"GET /metrics HTTP/1.1\r\nHost: x\r\naccept-encoding: br, gzip\r\n\r\n";
+        let mut connection = TcpStream::connect(address).await.unwrap();
+        connection.write_all(request).await.unwrap();
+        let mut response = Vec::new();
+        connection.read_to_end(&mut response).await.unwrap();
+        let end = response.windows(4).position(|window| window == b"\r\n\r\n").unwrap() + 4;
+        let mut text = String::new();
+        io::Read::read_to_string(&mut flate2::read::GzDecoder::new(&response[end..]), &mut text).unwrap();
+        assert_eq!(text, "up 1\n");
+        assert!(String::from_utf8_lossy(&response[..end]).contains("Content-Encoding: gzip\r\n"));
         let head = send_request(address, b"HEAD /metrics HTTP/1.0\r\n\r\n").await;
         assert!(head.contains("Content-Length: 5\r\n"), "{head}");
         assert_eq!(body(&head), "");

@@ -5,11 +5,11 @@ use std::io::{self, Write};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use millstream_worker::health::{HealthServer, Probes};
-use millstream_worker::metrics::definitions::BACKEND_UP;
-use millstream_worker::metrics::{ConsumerSeries, PrometheusText, exporter_text};
+use millstream_worker::metrics::{ConsumerSeries, exporter_text, store_text};
 use millstream_worker::monitor::{Limits, Monitor};
 use tokio_util::sync::CancellationToken;
 use tracing::info;
@@ -23,11 +23,12 @@ use super::output::print_for_program;
 const EXAMPLES: &str = "\
 Examples:
   millstream metrics --once
-  millstream metrics --once 'orders*' --no-consumers
+  millstream metrics --once 'orders*' --consumers
   millstream metrics --listen 127.0.0.1:9121
 
 Streams and groups have the metric names of redis_exporter, such as redis_stream_group_lag. Metrics \
-that redis_exporter does not have begin with millstream_: ages, exactness of the lag, stuck messages, health, dead letters.
+that redis_exporter does not have begin with millstream_: ages, exactness of the lag, stuck messages, health, dead letters, \
+and totals. Above 10,000 groups, only the totals are served.
 The address also serves /livez and /readyz.";
 
 /// Serve stream and group metrics for Prometheus
@@ -44,9 +45,9 @@ pub(crate) struct Metrics {
     /// Address to listen on; port 0 chooses a free port
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:9121", value_parser = parse_address)]
     listen: String,
-    /// Omit the per-consumer series
+    /// Add series for each consumer
     #[arg(long)]
-    no_consumers: bool,
+    consumers: bool,
     #[command(flatten)]
     log: LogOptions,
     #[command(flatten)]
@@ -63,7 +64,7 @@ impl Metrics {
         let exporter = Exporter {
             monitor: Monitor::new(backend),
             pattern: self.pattern.clone(),
-            consumers: if self.no_consumers { ConsumerSeries::Omitted } else { ConsumerSeries::Each },
+            consumers: if self.consumers { ConsumerSeries::Each } else { ConsumerSeries::Omitted },
             store_responds: AtomicBool::new(true),
         };
         if self.once {
@@ -93,10 +94,11 @@ struct Exporter {
 
 impl Exporter {
     async fn collect(&self) -> Result<String, millstream_worker::Error> {
+        let began = Instant::now();
         let streams = self.monitor.streams(&self.pattern).await;
         self.store_responds.store(streams.is_ok(), Ordering::Relaxed);
         let text = exporter_text(&streams?, &Limits::default(), self.consumers);
-        Ok(text + &backend_up(true))
+        Ok(text + &store_text(true, Some((Duration::ZERO, began.elapsed()))))
     }
 }
 
@@ -110,13 +112,6 @@ impl Probes for Exporter {
     }
 
     fn metrics(&self) -> Pin<Box<dyn Future<Output = String> + Send + '_>> {
-        Box::pin(async { self.collect().await.unwrap_or_else(|_| backend_up(false)) })
+        Box::pin(async { self.collect().await.unwrap_or_else(|_| store_text(false, None)) })
     }
-}
-
-fn backend_up(up: bool) -> String {
-    let mut text = PrometheusText::default();
-    text.family(BACKEND_UP.name, BACKEND_UP.help, BACKEND_UP.kind);
-    text.sample::<&str, &str>(BACKEND_UP.name, &[], u8::from(up));
-    text.finish()
 }

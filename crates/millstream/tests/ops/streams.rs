@@ -133,15 +133,16 @@ fn doctor_passes_a_healthy_store() {
 #[test]
 fn metrics_use_the_names_that_dashboards_expect() {
     for store in TestStore::servers() {
-        let output = store.run(&["metrics", "--once"]).ok();
+        let output = store.run(&["metrics", "--once", "--consumers"]).ok();
         let output = output.stdout_contains("redis_stream_length{db=\"db0\",stream=\"orders\"} 5\n");
         let output = output
             .stdout_contains("redis_stream_group_lag{db=\"db0\",stream=\"orders\",group=\"billing\"} 1\n");
         let output =
             output.stdout_contains("consumer=\"worker-1\"} 1\n").stdout_contains("millstream_backend_up 1\n");
         output.stdout_contains("millstream_dlq_length{stream=\"orders\"} 2\n");
-        let without = store.run(&["metrics", "--once", "--no-consumers"]).ok();
+        let without = store.run(&["metrics", "--once"]).ok();
         assert!(!without.out.contains("worker-1"), "{}", without.out);
+        store.run(&["metrics", "--once", "--no-consumers"]).exits(2);
         store.run(&["metrics", "--listen", "9121"]).exits(2).stderr_contains("for example 127.0.0.1:");
         store.run(&["metrics", "--once", "--json"]).exits(2).stderr_contains("millstream lag --json");
     }

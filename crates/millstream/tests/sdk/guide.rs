@@ -74,7 +74,7 @@ fn the_metrics_of_the_guide_exist() {
     store.add(1);
     store.call(&["XGROUP", "CREATE", "orders", "billing", "0"]);
     store.call(&["XREADGROUP", "GROUP", "billing", "one", "STREAMS", "orders", ">"]);
-    let metrics = store.run(&["metrics", "--once"]).ok().out;
+    let metrics = store.run(&["metrics", "--once", "--consumers"]).ok().out;
     let (_, section) = PAGE.split_once("\n## Prometheus\n").expect("the section");
     let rows = section.lines().filter_map(|line| line.strip_prefix("| ")?.split_once(" | "));
     let names = rows.flat_map(|(_, new)| new.split('`').skip(1).step_by(2));

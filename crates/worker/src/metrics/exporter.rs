@@ -2,15 +2,30 @@
 //!
 //! Names with the prefix `redis_` are those of redis_exporter. As in redis_exporter, the value of an id is its
 //! millisecond part. Values that redis_exporter lacks (ages, exactness, stuck entries, health) have the prefix
-//! `millstream_`.
+//! `millstream_`. Totals of the store have the prefix `millstream_store_`.
+//!
+//! A value that is not known, because the details of a group have not been read yet, has no sample.
+
+use std::borrow::Borrow;
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::definitions::{
-    DLQ_LENGTH, Definition, GROUP_DEAD_WORKERS, GROUP_HEALTH, GROUP_LAG, GROUP_LAG_EXACT, GROUP_MISSED,
+    BACKEND_UP, DLQ_LENGTH, Definition, GROUP_DEAD_WORKERS, GROUP_HEALTH, GROUP_LAG_EXACT, GROUP_MISSED,
     GROUP_MISSED_EXACT, GROUP_OLDEST_PENDING_AGE, GROUP_OLDEST_UNREAD_AGE, GROUP_STUCK, GROUP_WORKERS,
+    LOOK_AGE, LOOK_DURATION, METRICS_LEFT_OUT, STORE_DEAD_LETTERS, STORE_DEAD_WORKERS, STORE_ENTRIES,
+    STORE_GROUPS, STORE_MISSED, STORE_OLDEST_PENDING_AGE, STORE_OLDEST_UNREAD_AGE, STORE_PENDING,
+    STORE_STREAMS, STORE_STUCK, STORE_UNREAD, STORE_WORKERS,
 };
-use super::text::{MetricKind, PrometheusText};
-use crate::backend::{ConsumerInfo, StreamId};
-use crate::monitor::{GroupSnapshot, Limits, StreamSnapshot};
+use super::text::{MetricKind, PrometheusText, render_labels};
+use crate::backend::StreamId;
+use crate::monitor::{GroupSnapshot, Health, Limits, StreamSnapshot};
+use crate::observe::Sampler;
+
+/// Maximum number of groups, and streams without groups, that get series of their own. If a store has more, only its totals are
+/// exported.
+pub const EXPORTED_GROUPS_MAX: usize = 10_000;
 
 /// The value of redis_exporter's label `db`. It is constant here.
 const DB: &str = "db0";
@@ -24,24 +39,112 @@ pub enum ConsumerSeries {
     Omitted,
 }
 
-type SampleLabels<'a> = Vec<(&'static str, &'a str)>;
+/// Formats the last look of a sampler as Prometheus text, with those streams that `may_see` allows. Does not ask the store.
+pub fn observed_text(
+    sampler: &Sampler,
+    may_see: impl Fn(&str) -> bool,
+    limits: &Limits,
+    consumers: ConsumerSeries,
+) -> String {
+    let (look, state) = (sampler.look(), sampler.state());
+    let streams: Vec<_> = look.streams.iter().filter(|stream| may_see(&stream.name)).cloned().collect();
+    let is_first = look.number == 0;
+    let age = SystemTime::now().duration_since(UNIX_EPOCH + Duration::from_millis(look.at_ms));
+    let up = store_text(
+        state.trouble.is_none() && !is_first,
+        (!is_first).then(|| (age.unwrap_or_default(), look.took)),
+    );
+    if is_first { up } else { exporter_text(&streams, limits, consumers) + &up }
+}
 
-/// Formats snapshots as Prometheus text.
-pub fn exporter_text(streams: &[StreamSnapshot], limits: &Limits, consumers: ConsumerSeries) -> String {
+/// Formats whether the store is reachable, and the age and the duration of the look that other metrics come from.
+pub fn store_text(is_up: bool, look: Option<(Duration, Duration)>) -> String {
     let mut text = PrometheusText::default();
-    write_streams(&mut text, streams);
-    let groups: Vec<&GroupSnapshot> = streams.iter().flat_map(|stream| &stream.groups).collect();
-    write_groups(&mut text, &groups);
-    if consumers == ConsumerSeries::Each {
-        write_consumers(&mut text, &groups);
+    let mut one = |definition: &Definition, value: &dyn Display| {
+        text.family(definition.name, definition.help, definition.kind);
+        text.sample::<&str, &str>(definition.name, &[], value);
+    };
+    one(&BACKEND_UP, &u8::from(is_up));
+    if let Some((age, took)) = look {
+        one(&LOOK_AGE, &age.as_secs_f64());
+        one(&LOOK_DURATION, &took.as_secs_f64());
     }
-    write_health(&mut text, streams, &groups, limits);
     text.finish()
 }
 
-fn write_streams(text: &mut PrometheusText, streams: &[StreamSnapshot]) {
+/// Formats snapshots as Prometheus text. If there are more than [`EXPORTED_GROUPS_MAX`], only the totals.
+pub fn exporter_text<S: Borrow<StreamSnapshot>>(
+    streams: &[S],
+    limits: &Limits,
+    consumers: ConsumerSeries,
+) -> String {
+    let mut text = PrometheusText::default();
+    let streams: Vec<&StreamSnapshot> = streams.iter().map(Borrow::borrow).collect();
+    let groups: Vec<&GroupSnapshot> = streams.iter().flat_map(|stream| &stream.groups).collect();
+    let health: Vec<Health> = groups.iter().map(|group| group.verdict(limits).health).collect();
+    write_totals(&mut text, &streams, &groups, &health);
+    let without_groups = streams.iter().filter(|stream| stream.groups.is_empty()).count();
+    let count = groups.len() + without_groups;
+    let is_too_many = count > EXPORTED_GROUPS_MAX;
+    text.family(METRICS_LEFT_OUT.name, METRICS_LEFT_OUT.help, METRICS_LEFT_OUT.kind);
+    text.sample::<&str, &str>(METRICS_LEFT_OUT.name, &[], if is_too_many { count } else { 0 });
+    if !is_too_many {
+        write_streams(&mut text, &streams);
+        write_groups(&mut text, &groups);
+        if consumers == ConsumerSeries::Each {
+            write_consumers(&mut text, &groups);
+        }
+        write_health(&mut text, &streams, &groups, &health);
+    }
+    text.finish()
+}
+
+fn write_totals(
+    text: &mut PrometheusText,
+    streams: &[&StreamSnapshot],
+    groups: &[&GroupSnapshot],
+    health: &[Health],
+) {
+    text.family(STORE_GROUPS.name, STORE_GROUPS.help, STORE_GROUPS.kind);
+    for one in [Health::Ok, Health::Degraded, Health::Critical] {
+        let count = health.iter().filter(|health| **health == one).count();
+        text.sample(STORE_GROUPS.name, &[("health", one.to_string())], count);
+    }
+    // Streams can share a dead-letter stream.
+    let dead_letters: BTreeMap<&str, u64> = streams
+        .iter()
+        .flat_map(|stream| stream.dead_letter_streams.iter().map(|(name, length)| (&**name, *length)))
+        .collect();
+    let sum = |value: fn(&GroupSnapshot) -> u64| groups.iter().map(|group| value(group)).sum::<u64>();
+    let oldest = |age: fn(&GroupSnapshot) -> Option<Duration>| {
+        groups.iter().filter_map(|group| age(group)).max().unwrap_or_default().as_secs_f64()
+    };
+    let mut one = |definition: &Definition, value: &dyn Display| {
+        text.family(definition.name, definition.help, definition.kind);
+        text.sample::<&str, &str>(definition.name, &[], value);
+    };
+    one(&STORE_STREAMS, &streams.len());
+    one(&STORE_ENTRIES, &streams.iter().map(|stream| stream.info.length).sum::<u64>());
+    one(&STORE_UNREAD, &sum(|group| group.lag.count));
+    one(&STORE_MISSED, &sum(|group| group.missed.count));
+    one(&STORE_PENDING, &sum(|group| group.pending));
+    one(&STORE_STUCK, &sum(|group| group.scan.stuck));
+    one(&STORE_DEAD_LETTERS, &dead_letters.values().sum::<u64>());
+    one(&STORE_WORKERS, &sum(|group| count_workers(group, true)));
+    one(&STORE_DEAD_WORKERS, &sum(|group| count_workers(group, false)));
+    one(&STORE_OLDEST_UNREAD_AGE, &oldest(GroupSnapshot::unread_age));
+    one(&STORE_OLDEST_PENDING_AGE, &oldest(GroupSnapshot::pending_age));
+}
+
+fn count_workers(group: &GroupSnapshot, alive: bool) -> u64 {
+    group.workers.iter().filter(|worker| worker.is_alive() == alive).count() as u64
+}
+
+fn write_streams(text: &mut PrometheusText, streams: &[&StreamSnapshot]) {
+    let labels: Vec<String> =
+        streams.iter().map(|stream| render_labels(&[("db", DB), ("stream", &stream.name)])).collect();
     let mut family = |name: &str, help: &str, kind: MetricKind, value: fn(&StreamSnapshot) -> Option<u64>| {
-        write_family(text, (name, help, kind), streams, |stream| (labels_of_stream(stream), value(stream)));
+        write_family(text, (name, help, kind), streams, &labels, |stream| value(stream));
     };
     use MetricKind::{Counter, Gauge};
     family("redis_stream_length", "Number of entries in the stream", Gauge, |s| Some(s.info.length));
@@ -70,13 +173,15 @@ fn write_streams(text: &mut PrometheusText, streams: &[StreamSnapshot]) {
 }
 
 fn write_groups(text: &mut PrometheusText, groups: &[&GroupSnapshot]) {
+    let labels: Vec<String> = groups
+        .iter()
+        .map(|group| render_labels(&[("db", DB), ("stream", &group.stream), ("group", &group.name)]))
+        .collect();
     let mut family = |name: &str, help: &str, value: fn(&GroupSnapshot) -> Option<u64>| {
-        write_family(text, (name, help, MetricKind::Gauge), groups, |group| {
-            (labels_of_group(group), value(group))
-        });
+        write_family(text, (name, help, MetricKind::Gauge), groups, &labels, |group| value(group));
     };
     family("redis_stream_group_consumers", "Number of consumers of the group", |g| {
-        Some(g.consumers.len() as u64)
+        g.detail_at.map(|_| g.consumers.len() as u64)
     });
     family("redis_stream_group_messages_pending", "Number of pending entries of the group", |g| {
         Some(g.pending)
@@ -95,83 +200,75 @@ fn write_groups(text: &mut PrometheusText, groups: &[&GroupSnapshot]) {
 }
 
 fn write_consumers(text: &mut PrometheusText, groups: &[&GroupSnapshot]) {
-    let consumers: Vec<(&GroupSnapshot, &ConsumerInfo)> = groups
-        .iter()
-        .flat_map(|group| group.consumers.iter().map(move |consumer| (*group, consumer)))
-        .collect();
-    let labels = |group, consumer: &'_ ConsumerInfo| -> Vec<(&'static str, String)> {
-        let of_group = labels_of_group(group).into_iter().map(|(name, value)| (name, value.to_owned()));
-        of_group.chain([("consumer", consumer.name.clone())]).collect()
-    };
-    let name = "redis_stream_group_consumer_messages_pending";
-    text.family(name, "Number of pending entries of the consumer", MetricKind::Gauge);
-    for (group, consumer) in &consumers {
-        text.sample(name, &labels(group, consumer), consumer.pending);
+    let (mut consumers, mut labels) = (Vec::new(), Vec::new());
+    for group in groups {
+        for consumer in &group.consumers {
+            consumers.push(consumer);
+            let of_group = [("db", DB), ("stream", &group.stream), ("group", &group.name)];
+            labels.push(render_labels(&[&of_group[..], &[("consumer", &consumer.name)]].concat()));
+        }
     }
-    let name = "redis_stream_group_consumer_idle_seconds";
-    text.family(
-        name,
-        "Time in seconds since the consumer last tried to read or claim entries",
-        MetricKind::Gauge,
-    );
-    for (group, consumer) in &consumers {
-        text.sample(name, &labels(group, consumer), consumer.idle.as_secs_f64());
-    }
+    let pending = "redis_stream_group_consumer_messages_pending";
+    let heading = (pending, "Number of pending entries of the consumer", MetricKind::Gauge);
+    write_family(text, heading, &consumers, &labels, |consumer| Some(consumer.pending));
+    let idle = "redis_stream_group_consumer_idle_seconds";
+    let help = "Time in seconds since the consumer last tried to read or claim entries";
+    write_family(text, (idle, help, MetricKind::Gauge), &consumers, &labels, |consumer| {
+        Some(consumer.idle.as_secs_f64())
+    });
 }
 
 fn write_health(
     text: &mut PrometheusText,
-    streams: &[StreamSnapshot],
+    streams: &[&StreamSnapshot],
     groups: &[&GroupSnapshot],
-    limits: &Limits,
+    health: &[Health],
 ) {
-    let mut family = |definition: &Definition, value: &dyn Fn(&GroupSnapshot) -> f64| {
-        write_family(text, heading(definition), groups, |group| {
-            (vec![("stream", &*group.stream), ("group", &*group.name)], Some(value(group)))
+    let labels: Vec<String> = groups
+        .iter()
+        .map(|group| render_labels(&[("stream", &*group.stream), ("group", &*group.name)]))
+        .collect();
+    let judged: Vec<(&GroupSnapshot, Health)> = groups.iter().copied().zip(health.iter().copied()).collect();
+    let mut family = |definition: &Definition, value: fn(&GroupSnapshot) -> f64| {
+        write_family(text, heading(definition), groups, &labels, |group| Some(value(group)));
+    };
+    family(&GROUP_LAG_EXACT, |group| f64::from(u8::from(group.lag.is_exact())));
+    family(&GROUP_MISSED, |group| group.missed.count as f64);
+    family(&GROUP_MISSED_EXACT, |group| f64::from(u8::from(group.missed.is_exact())));
+    let mut detail = |definition: &Definition, value: fn(&GroupSnapshot) -> f64| {
+        write_family(text, heading(definition), groups, &labels, |group| {
+            group.detail_at.map(|_| value(group))
         });
     };
-    family(&GROUP_LAG, &|group| group.lag.count as f64);
-    family(&GROUP_LAG_EXACT, &|group| f64::from(u8::from(group.lag.is_exact())));
-    family(&GROUP_MISSED, &|group| group.missed.count as f64);
-    family(&GROUP_MISSED_EXACT, &|group| f64::from(u8::from(group.missed.is_exact())));
-    family(&GROUP_OLDEST_UNREAD_AGE, &|group| group.unread_age().unwrap_or_default().as_secs_f64());
-    family(&GROUP_OLDEST_PENDING_AGE, &|group| group.pending_age().unwrap_or_default().as_secs_f64());
-    family(&GROUP_STUCK, &|group| group.scan.stuck as f64);
-    family(&GROUP_WORKERS, &|group| group.workers.iter().filter(|worker| worker.is_alive()).count() as f64);
-    family(&GROUP_DEAD_WORKERS, &|group| {
-        group.workers.iter().filter(|worker| !worker.is_alive()).count() as f64
-    });
-    family(&GROUP_HEALTH, &|group| f64::from(group.verdict(limits).health as u8));
-    write_family(text, heading(&DLQ_LENGTH), streams, |stream| {
-        (vec![("stream", &*stream.name)], Some(stream.dead_letters_length))
-    });
+    detail(&GROUP_OLDEST_UNREAD_AGE, |group| group.unread_age().unwrap_or_default().as_secs_f64());
+    detail(&GROUP_OLDEST_PENDING_AGE, |group| group.pending_age().unwrap_or_default().as_secs_f64());
+    detail(&GROUP_STUCK, |group| group.scan.stuck as f64);
+    detail(&GROUP_WORKERS, |group| count_workers(group, true) as f64);
+    detail(&GROUP_DEAD_WORKERS, |group| count_workers(group, false) as f64);
+    write_family(text, heading(&GROUP_HEALTH), &judged, &labels, |(_, health)| Some(*health as u8));
+    let labels: Vec<String> =
+        streams.iter().map(|stream| render_labels(&[("stream", &*stream.name)])).collect();
+    write_family(text, heading(&DLQ_LENGTH), streams, &labels, |stream| Some(stream.dead_letters_length));
 }
 
 fn heading(definition: &Definition) -> (&'static str, &'static str, MetricKind) {
     (definition.name, definition.help, definition.kind)
 }
 
-/// Writes a family with a sample for each item that has a value.
-fn write_family<'a, T, V: std::fmt::Display>(
+/// Writes a family with a sample for each item that has a value. `labels` are those of the items.
+fn write_family<T, V: Display>(
     text: &mut PrometheusText,
     (name, help, kind): (&str, &str, MetricKind),
-    items: &'a [T],
-    sample: impl Fn(&'a T) -> (SampleLabels<'a>, Option<V>),
+    items: &[T],
+    labels: &[String],
+    value: impl Fn(&T) -> Option<V>,
 ) {
     text.family(name, help, kind);
-    for (labels, value) in items.iter().map(sample) {
-        if let Some(value) = value {
-            text.sample(name, &labels, value);
+    for (item, labels) in items.iter().zip(labels) {
+        if let Some(value) = value(item) {
+            text.sample_with(name, labels, value);
         }
     }
-}
-
-fn labels_of_stream(stream: &StreamSnapshot) -> SampleLabels<'_> {
-    vec![("db", DB), ("stream", &stream.name)]
-}
-
-fn labels_of_group(group: &GroupSnapshot) -> SampleLabels<'_> {
-    vec![("db", DB), ("stream", &group.stream), ("group", &group.name)]
 }
 
 fn ms(id: StreamId) -> u64 {

@@ -3,14 +3,18 @@
 //! A [`Registry`] contains all series of a process. [`WorkerMetrics`] are the series of one worker: created once, then
 //! updated with relaxed atomics. [`definitions`] lists the names of all metrics.
 
+mod compression;
 pub mod definitions;
 mod exporter;
 mod registry;
+#[cfg(test)]
+mod tests;
 mod text;
 mod value;
 mod worker;
 
-pub use exporter::{ConsumerSeries, exporter_text};
+pub use compression::{accepts_gzip, gzip};
+pub use exporter::{ConsumerSeries, EXPORTED_GROUPS_MAX, exporter_text, observed_text, store_text};
 pub use registry::Registry;
 pub use text::{CONTENT_TYPE, MetricKind, PrometheusText};
 pub use value::{Counter, Gauge, Histogram};

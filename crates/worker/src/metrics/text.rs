@@ -44,16 +44,12 @@ impl PrometheusText {
         labels: &[(N, V)],
         value: impl Display,
     ) {
-        self.0.push_str(name);
-        for (position, (label, value)) in labels.iter().enumerate() {
-            self.0.push(if position == 0 { '{' } else { ',' });
-            let value = Escaped { text: value.as_ref(), quotes: true };
-            write!(self.0, "{}=\"{value}\"", label.as_ref()).expect("writing to a string cannot fail");
-        }
-        if !labels.is_empty() {
-            self.0.push('}');
-        }
-        self.line(format_args!(" {value}"));
+        self.sample_with(name, &render_labels(labels), value);
+    }
+
+    /// Adds a sample with labels that [`render_labels`] returned.
+    pub(super) fn sample_with(&mut self, name: &str, labels: &str, value: impl Display) {
+        self.line(format_args!("{name}{labels} {value}"));
     }
 
     /// Returns the text.
@@ -64,6 +60,20 @@ impl PrometheusText {
     fn line(&mut self, line: fmt::Arguments<'_>) {
         writeln!(self.0, "{line}").expect("writing to a string cannot fail");
     }
+}
+
+/// Returns the labels of a sample, in braces. Empty if there are none.
+pub(super) fn render_labels<N: AsRef<str>, V: AsRef<str>>(labels: &[(N, V)]) -> String {
+    let mut rendered = String::new();
+    for (position, (label, value)) in labels.iter().enumerate() {
+        rendered.push(if position == 0 { '{' } else { ',' });
+        let value = Escaped { text: value.as_ref(), quotes: true };
+        write!(rendered, "{}=\"{value}\"", label.as_ref()).expect("writing to a string cannot fail");
+    }
+    if !labels.is_empty() {
+        rendered.push('}');
+    }
+    rendered
 }
 
 struct Escaped<'a> {

@@ -1,0 +1,111 @@
+//! Tests of the exported text: its size, its limit, and the last look of a sampler.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::*;
+use crate::backend::{Admin, Backend, Embedded, Read, Start};
+use crate::monitor::{Limits, Monitor, StreamSnapshot};
+use crate::observe::{Sampler, SamplerOptions};
+use crate::producer::Producer;
+
+/// Returns a stream with groups of three consumers each, as the monitor sees it.
+async fn stream(groups: usize) -> StreamSnapshot {
+    let backend: Arc<dyn Admin> = Arc::new(Embedded::in_memory());
+    Producer::new(backend.clone(), "orders").send_all((0..10).map(|n| [("n", n.to_string())])).await.unwrap();
+    for group in (0..groups).map(|n| format!("group-{n}")) {
+        backend.create_group("orders", &group, Start::Beginning).await.unwrap();
+        for consumer in ["worker-1", "worker-2", "worker-3"] {
+            let read =
+                Read { stream: "orders", group: &group, consumer, count: 1, block: None, claim_idle: None };
+            backend.read(&read).await.unwrap();
+        }
+    }
+    Monitor::new(backend).stream("orders").await.unwrap().unwrap()
+}
+
+/// Returns copies of a stream with names of their own.
+fn copies(stream: &StreamSnapshot, count: usize) -> Vec<StreamSnapshot> {
+    let renamed = |n: usize| {
+        let mut stream = stream.clone();
+        stream.name = format!("orders-{n}");
+        stream.groups.iter_mut().for_each(|group| group.stream.clone_from(&stream.name));
+        stream
+    };
+    (0..count).map(renamed).collect()
+}
+
+fn text(streams: &[StreamSnapshot], consumers: ConsumerSeries) -> String {
+    exporter_text(streams, &Limits::default(), consumers)
+}
+
+/// Prints the sizes: `cargo test -p millstream-worker metrics::tests -- --nocapture`.
+#[tokio::test]
+async fn beyond_the_limit_only_totals_are_exported() {
+    let mut streams = copies(&stream(10).await, EXPORTED_GROUPS_MAX / 10);
+    let at_the_limit = text(&streams, ConsumerSeries::Omitted);
+    let with_consumers = text(&streams, ConsumerSeries::Each);
+    for (what, text) in [("without consumers", &at_the_limit), ("with consumers", &with_consumers)] {
+        let gzip = gzip(text.as_bytes()).len();
+        println!("{EXPORTED_GROUPS_MAX} groups {what}: {} bytes, {gzip} compressed", text.len());
+    }
+    assert!(at_the_limit.contains("\nmillstream_metrics_left_out 0\n"), "the limit is exceeded");
+    assert_eq!(at_the_limit.matches("\nredis_stream_group_lag{").count(), EXPORTED_GROUPS_MAX);
+    assert_eq!(with_consumers.matches("\nredis_stream_group_consumer_idle_seconds{").count(), 30_000);
+
+    let mut one_more = streams[0].clone();
+    one_more.name = "one-more".to_owned();
+    one_more.groups.clear();
+    streams.push(one_more);
+    let beyond = text(&streams, ConsumerSeries::Each);
+    assert!(beyond.contains("\nmillstream_metrics_left_out 10001\n"), "{beyond}");
+    assert!(beyond.len() < 8_000 && !beyond.contains("stream="), "{beyond}");
+    for total in ["store_streams 1001", "store_unread_entries 70000", "store_pending_entries 30000"] {
+        assert!(beyond.contains(&format!("\nmillstream_{total}\n")), "{total} is missing from {beyond}");
+    }
+    let total = |text: &str| -> Vec<String> {
+        text.lines().filter(|line| line.starts_with("millstream_store_unread")).map(str::to_owned).collect()
+    };
+    assert_eq!(total(&beyond), total(&at_the_limit));
+}
+
+#[tokio::test]
+async fn details_that_are_not_known_are_absent() {
+    let mut stream = stream(1).await;
+    stream.groups[0].detail_at = None;
+    let text = text(&[stream], ConsumerSeries::Omitted);
+    for absent in ["redis_stream_group_consumers{", "millstream_group_stuck_messages{", "age_seconds{"] {
+        assert!(!text.contains(absent), "{text}");
+    }
+    assert!(text.contains("\nredis_stream_group_lag{"), "{text}");
+}
+
+#[tokio::test]
+async fn the_last_look_of_a_sampler_is_exported_with_its_age() {
+    let embedded = Embedded::in_memory();
+    embedded.create_group("orders", "billing", Start::Beginning).await.unwrap();
+    embedded.create_group("secret", "billing", Start::Beginning).await.unwrap();
+    let store = embedded.store().clone();
+    let sampler =
+        Sampler::start(Arc::new(embedded), SamplerOptions::default().interval(Duration::from_millis(10)));
+    let text =
+        || observed_text(&sampler, |stream| stream != "secret", &Limits::default(), ConsumerSeries::Omitted);
+    // No look yet: the task of the sampler has not run.
+    assert_eq!(text().lines().last(), Some("millstream_backend_up 0"));
+    let mut viewer = sampler.subscribe();
+    while viewer.changed().await.number == 0 {}
+    let first = text();
+    for line in ["millstream_backend_up 1", "millstream_store_streams 1"] {
+        assert!(first.lines().any(|found| found == line), "{line} is missing from {first}");
+    }
+    assert!(
+        first.contains("\nmillstream_look_age_seconds ")
+            && first.contains("\nmillstream_look_duration_seconds ")
+    );
+    assert!(!first.contains("secret"), "{first}");
+    store.close().unwrap();
+    while viewer.changed().await.trouble.is_none() {}
+    let last = text();
+    assert!(last.contains("\nmillstream_group_health{stream=\"orders\",group=\"billing\"}"), "{last}");
+    assert!(last.lines().any(|line| line == "millstream_backend_up 0"), "{last}");
+}
