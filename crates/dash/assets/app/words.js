@@ -76,7 +76,7 @@ export const words = {
     ]),
   },
   values: {
-    hidden: '(hidden)', hiddenTitle: 'Hidden: the name of the field matches a rule of --redact, or the dashboard shows no payloads.',
+    hidden: '(hidden)', hiddenTitle: 'Hidden: the field matches a rule of --redact, the dashboard shows no payloads, or the value is nested too deeply to look for hidden parts.',
     empty: '(empty)', noFields: 'The entry has no fields.', raw: 'Raw', form: 'Show values as',
     forms: /** @type {[string, string][]} */ ([['auto', 'Auto'], ['text', 'Text'], ['json', 'JSON'], ['hex', 'Hex'], ['table', 'Table']]),
     cut: (/** @type {string} */ size) => `The value has ${size}; this is its beginning.`,
@@ -102,7 +102,8 @@ export const words = {
     etaHint: 'When the group will have read everything, if the rates stay as they are', deadHint: 'Entries in the dead-letter stream',
     well: 'Everything is well.', empty: 'The store has no streams.', nothing: 'No stream or group matches.',
     counts: (/** @type {number} */ critical, /** @type {number} */ degraded, /** @type {number} */ ok) =>
-      [critical > 0 && `${critical.toLocaleString()} ${noun(critical, 'group is', 'groups are')} critical`, degraded > 0 && `${degraded.toLocaleString()} degraded`, `${ok.toLocaleString()} ok`].filter(Boolean).join(', '),
+      [[critical, 'critical'], [degraded, 'degraded'], [ok, 'ok']].filter(([n]) => Number(n) > 0)
+        .map(([n, word], at) => `${n.toLocaleString()} ${at === 0 ? `${noun(Number(n), 'group is', 'groups are')} ` : ''}${word}`).join(', '),
     more: (/** @type {number} */ more) => `and ${more.toLocaleString()} more`,
     noGroup: 'no group', export: 'Export JSON', notOpenable: 'The name is not UTF-8. The dashboard lists the stream, and cannot open it.',
     trendLabel: (/** @type {string} */ lag) => `Lag of the last five minutes; now ${lag}`,

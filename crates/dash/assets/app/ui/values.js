@@ -16,7 +16,7 @@ import { Choices, CopyButton, Name, Text } from './parts.js';
 const LINE_CHARACTERS_MAX = 120;
 const JSON_LINE_CHARACTERS_MAX = 2000;
 /** Longest text that is drawn at once; more on request. */
-const TEXT_CHARACTERS_MAX = 200_000;
+const TEXT_CHARACTERS_MAX = 100_000;
 const TOKENS_PER_STEP = 20_000;
 const TABLE_ROWS_MAX = 500;
 const ROW_HEIGHT = 20;
