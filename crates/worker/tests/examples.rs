@@ -23,7 +23,7 @@ const EXAMPLES: &[(&str, &str)] = &[
 ];
 
 /// Programs that are not examples of usage: they measure.
-const OTHERS: &[&str] = &["latency", "throughput"];
+const OTHERS: &[&str] = &["latency", "look_cost", "throughput"];
 
 #[test]
 fn every_example_prints_its_expected_last_line() {

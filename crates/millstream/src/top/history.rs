@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use super::row::RowKey;
+use millstream_worker::observe::RowKey;
 
 /// Maximum number of samples per group: more than a wide terminal has columns.
 const SAMPLES_MAX: usize = 400;

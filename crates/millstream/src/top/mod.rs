@@ -13,10 +13,10 @@ mod keys;
 mod live;
 mod once;
 mod poller;
-mod row;
 #[cfg(test)]
 mod sample;
 mod screen;
+mod sort;
 mod state;
 
 use std::io::{self, IsTerminal};

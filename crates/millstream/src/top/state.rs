@@ -1,15 +1,16 @@
 //! The state of the view: the last snapshot, its rows, and the position of the user. Only snapshots and actions
 //! change it.
 
-use std::collections::HashMap;
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
 
-use millstream_worker::monitor::{Health, StreamSnapshot};
+use millstream_worker::monitor::StreamSnapshot;
+use millstream_worker::observe::{Look, Row, RowKey, Sort, Totals, Tracker};
 
 use super::history::History;
 use super::keys::{Action, Mode};
 use super::poller::{PollResult, PollSchedule, StoreSnapshot};
-use super::row::{Row, RowKey, Sort, rows};
+use super::sort;
 
 /// Shortest interval: polling more often would burden the store.
 pub(super) const INTERVAL_MIN: Duration = Duration::from_millis(100);
@@ -24,7 +25,8 @@ const REPLY_TIMEOUT: Duration = Duration::from_secs(5);
 pub(super) struct State {
     /// The last snapshot. `None` before the first reply of the store.
     pub(super) snapshot: Option<StoreSnapshot>,
-    rows: Vec<Row>,
+    tracker: Tracker,
+    look: Arc<Look>,
     history: History,
     /// The error of the last poll, if it failed.
     error: Option<String>,
@@ -56,43 +58,13 @@ pub(super) enum View {
     },
 }
 
-/// Totals over all streams and groups.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Totals {
-    /// Number of streams.
-    pub(super) streams: usize,
-    /// Number of groups.
-    pub(super) groups: usize,
-    /// Entries in all streams.
-    pub(super) entries: u64,
-    /// Unread entries of all groups.
-    pub(super) lag: u64,
-    /// Whether `lag` is exact. Otherwise it is a lower bound.
-    pub(super) lag_is_exact: bool,
-    /// Entries that were removed before a group read them.
-    pub(super) missed: u64,
-    /// Pending entries of all groups.
-    pub(super) pending: u64,
-    /// Pending entries that look stuck.
-    pub(super) stuck: u64,
-    /// Dead letters.
-    pub(super) dead: u64,
-    /// Entries added per second.
-    pub(super) added: f64,
-    /// Entries acknowledged per second.
-    pub(super) acknowledged: f64,
-    /// Number of degraded groups.
-    pub(super) degraded: usize,
-    /// Number of critical groups.
-    pub(super) critical: usize,
-}
-
 impl State {
     /// Creates the state before the first poll.
     pub(super) fn new(interval: Duration, now: Instant) -> State {
         State {
             snapshot: None,
-            rows: Vec::new(),
+            tracker: Tracker::default(),
+            look: Arc::default(),
             history: History::default(),
             error: None,
             last_reply: now,
@@ -117,9 +89,10 @@ impl State {
                 return;
             }
         };
-        self.rows = rows(&snapshot, self.snapshot.as_ref());
-        let lag = |row: &Row| Some((row.key.clone(), row.group.as_ref()?.snapshot.lag.count));
-        self.history.push(self.rows.iter().filter_map(lag));
+        let at = snapshot.streams.first().map_or_else(SystemTime::now, |stream| stream.at);
+        self.look = self.tracker.update(snapshot.streams.clone(), at, Duration::ZERO);
+        let lag = |row: &Arc<Row>| Some((row.key.clone(), row.group.as_ref()?.snapshot.lag.count));
+        self.history.push(self.look.rows.iter().filter_map(lag));
         self.snapshot = Some(snapshot);
         self.error = None;
         self.last_reply = now;
@@ -144,7 +117,7 @@ impl State {
             Action::Erase => drop(self.filter.pop()),
             Action::EraseAll => self.filter.clear(),
             Action::KeepFilter => self.typing = false,
-            Action::Sort => (self.sort, self.reversed) = (self.sort.next(), false),
+            Action::Sort => (self.sort, self.reversed) = (sort::next(self.sort), false),
             Action::Reverse => self.reversed = !self.reversed,
             Action::Pause => self.schedule.paused = !self.schedule.paused,
             Action::Slower => self.schedule.interval = slower(self.schedule.interval),
@@ -204,7 +177,8 @@ impl State {
 
     /// Returns the rows that match the filter, sorted.
     pub(super) fn shown(&self) -> Vec<&Row> {
-        let mut shown: Vec<&Row> = self.rows.iter().filter(|row| row.matches(&self.filter)).collect();
+        let rows = self.look.rows.iter().map(|row| &**row);
+        let mut shown: Vec<&Row> = rows.filter(|row| row.matches(&self.filter)).collect();
         // The rows are sorted by name, and the sort is stable.
         shown.sort_by(|a, b| self.sort.compare(a, b));
         if self.reversed {
@@ -231,12 +205,12 @@ impl State {
 
     /// Returns the row with this key.
     pub(super) fn row(&self, key: &RowKey) -> Option<&Row> {
-        self.rows.iter().find(|row| row.key == *key)
+        self.look.row(key).map(|row| &**row)
     }
 
     /// Returns a stream of the last snapshot.
     pub(super) fn stream(&self, name: &str) -> Option<&StreamSnapshot> {
-        self.snapshot.as_ref()?.streams.iter().find(|stream| stream.name == name)
+        self.look.stream(name).map(|stream| &**stream)
     }
 
     /// Returns the last `count` lags of a group, oldest first.
@@ -262,30 +236,7 @@ impl State {
 
     /// Returns the totals of the last snapshot.
     pub(super) fn totals(&self) -> Totals {
-        let mut totals = Totals { lag_is_exact: true, ..Totals::default() };
-        // Streams can share a dead-letter stream.
-        let mut dead_letters = HashMap::new();
-        for stream in self.snapshot.iter().flat_map(|snapshot| &snapshot.streams) {
-            totals.streams += 1;
-            totals.groups += stream.groups.len();
-            totals.entries += stream.info.length;
-            dead_letters.extend(stream.dead_letter_streams.iter().map(|(name, length)| (name, *length)));
-            let row = self.rows.iter().find(|row| row.key.stream == stream.name);
-            totals.added += row.and_then(|row| row.added).unwrap_or_default();
-        }
-        totals.dead = dead_letters.values().sum();
-        for group in self.rows.iter().filter_map(|row| row.group.as_ref()) {
-            let snapshot = &group.snapshot;
-            totals.lag += snapshot.lag.count;
-            totals.lag_is_exact &= snapshot.lag.is_exact();
-            totals.missed += snapshot.missed.count;
-            totals.pending += snapshot.pending;
-            totals.stuck += snapshot.scan.stuck;
-            totals.acknowledged += group.rates.and_then(|rates| rates.acknowledged).unwrap_or_default();
-            totals.degraded += usize::from(group.verdict.health == Health::Degraded);
-            totals.critical += usize::from(group.verdict.health == Health::Critical);
-        }
-        totals
+        self.look.totals
     }
 
     /// Returns how keys are interpreted now.

@@ -74,7 +74,7 @@ impl LookDetail {
 }
 
 /// A stream, as a look found it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct StreamLook {
     /// The properties of the stream, read before those of the groups.

@@ -80,6 +80,26 @@ impl GroupSnapshot {
         }
     }
 
+    /// Keeps the details of an earlier look that can still be true. `counts_missed`: the store counts missed entries.
+    pub(crate) fn keep_detail(&mut self, before: &GroupSnapshot, counts_missed: bool) {
+        self.detail_at = before.detail_at;
+        self.consumers.clone_from(&before.consumers);
+        self.workers.clone_from(&before.workers);
+        if counts_missed && before.detail_at.is_some() {
+            self.missed = before.missed;
+        }
+        let has_unread = !self.lag.is_exact() || self.lag.count > 0;
+        let is_unread = |unread: &OldestEntry| has_unread && unread.id > self.last_delivered;
+        self.oldest_unread = before.oldest_unread.filter(is_unread).map(|unread| oldest(unread.id, self.at));
+        if self.pending > 0 {
+            self.oldest_pending = before.oldest_pending.map(|pending| oldest(pending.id, self.at));
+            self.scan.clone_from(&before.scan);
+        }
+        if !self.lag.is_exact() && self.last_delivered == before.last_delivered {
+            self.lag.count = self.lag.count.max(before.lag.count);
+        }
+    }
+
     /// Adds the details that a look has found, from at most `rows_max` pending entries. Returns the id from which a scan of the
     /// pending entries continues, if there may be more.
     pub(crate) fn add_detail(
@@ -131,7 +151,14 @@ impl StreamSnapshot {
             dead_letters: dead_letters.first(),
             dead_letters_length: dead_letters.total(),
             dead_letter_streams: dead_letters.streams,
+            openable: true,
         }
+    }
+
+    /// Describes a stream of which only the name is known, because it is not UTF-8.
+    pub(crate) fn unopenable(escaped_name: &str, at: SystemTime) -> StreamSnapshot {
+        let (look, dead_letters) = (StreamLook::default(), DeadLetters::default());
+        StreamSnapshot { openable: false, ..StreamSnapshot::of(escaped_name, &look, dead_letters, at) }
     }
 }
 

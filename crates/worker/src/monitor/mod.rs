@@ -28,7 +28,9 @@ mod verdict;
 
 pub use collect::Monitor;
 pub(crate) use collect::{count_after, lag_of};
+pub(crate) use dead_letters::DeadLetters;
 pub use dead_letters::dead_letter_streams;
+pub(crate) use describe::StuckRule;
 pub use missed::{Missed, MissedAccuracy};
 pub use rates::{GroupRates, StreamRates};
 pub use retries::{known_records, retry_records};

@@ -25,6 +25,8 @@ pub struct StreamSnapshot {
     pub dead_letters_length: u64,
     /// The names of its dead-letter streams, each with its number of entries: those that policies name, and the default.
     pub dead_letter_streams: Vec<(String, u64)>,
+    /// Whether the stream can be opened by its name. If the name is not UTF-8, it is escaped here, and nothing else is known.
+    pub openable: bool,
 }
 
 impl StreamSnapshot {

@@ -175,7 +175,9 @@ impl GroupSnapshot {
             count => format!("{count} dead letters wait for a decision"),
         };
         find(limits.dead_letters.health(&self.dead_letters_length), "dead_letters", text);
-        if let Some(text) = self.unserved().filter(|_| !self.has_reader(limits)) {
+        // Without details, the consumers are not known yet.
+        let has_no_reader = self.detail_at.is_some() && !self.has_reader(limits);
+        if let Some(text) = self.unserved().filter(|_| has_no_reader) {
             find(self.unread_health(limits, Health::Critical), "no_reader", text);
         }
         findings.extend(self.idle_consumers(limits));

@@ -23,14 +23,17 @@
 //! # }).unwrap();
 //! ```
 
+mod collector;
+mod history;
 mod order;
 mod row;
 mod sampler;
 mod tracker;
 mod viewer;
 
+pub use history::{History, HistorySeries};
 pub use order::{Page, Query, Sort};
 pub use row::{Eta, GroupRow, Look, ObservedFinding, Rates, Row, RowKey, Totals, Trend};
-pub use sampler::{Sampler, SamplerOptions, SamplerState, SamplerStatus, Trouble};
+pub use sampler::{HistoryStatus, Sampler, SamplerOptions, SamplerState, SamplerStatus, Trouble};
 pub use tracker::Tracker;
 pub use viewer::Viewer;

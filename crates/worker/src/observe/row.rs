@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::backend::StreamInfo;
-use crate::monitor::{Finding, GroupSnapshot, Health, StreamSnapshot};
+use crate::monitor::{Finding, GroupSnapshot, GroupVerdict, Health, StreamSnapshot};
 
 /// Number of points of a [`Trend`].
 const TREND_POINTS: usize = 30;
@@ -126,6 +126,12 @@ pub struct GroupRow {
 }
 
 impl GroupRow {
+    /// Returns the verdict: the health and the findings, without since when they hold.
+    pub fn verdict(&self) -> GroupVerdict {
+        let findings = self.findings.iter().map(|observed| observed.finding.clone()).collect();
+        GroupVerdict { health: self.health, findings }
+    }
+
     /// Returns the age of the oldest unread entry, and whether it is exact. If not, it is an upper bound: the age of the last
     /// delivered entry. `None` if no entry is unread or nothing is known.
     pub fn oldest_unread(&self, at_ms: u64) -> Option<(Duration, bool)> {

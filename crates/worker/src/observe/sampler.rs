@@ -8,11 +8,13 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
+use super::collector::{Collected, Collector};
+use super::history::{History, HistorySeries, POINTS_MAX};
 use super::row::{Look, RowKey};
 use super::tracker::{Tracker, millis};
 use super::viewer::Viewers;
 use crate::backend::{Admin, Error};
-use crate::monitor::{Limits, Monitor, StreamSnapshot};
+use crate::monitor::Limits;
 
 /// A look takes at most this part of the time: the interval is at least this number times the time of a look.
 const LOOK_SHARE: u32 = 20;
@@ -31,6 +33,8 @@ pub struct SamplerOptions {
     pub pattern: String,
     /// The limits by which groups are judged.
     pub limits: Limits,
+    /// Maximum memory of the history, in bytes.
+    pub history_memory: usize,
 }
 
 impl Default for SamplerOptions {
@@ -40,6 +44,7 @@ impl Default for SamplerOptions {
             idle_interval: Duration::from_secs(10),
             pattern: "*".to_owned(),
             limits: Limits::default(),
+            history_memory: 64 * 1024 * 1024,
         }
     }
 }
@@ -63,6 +68,13 @@ impl SamplerOptions {
     #[must_use]
     pub fn pattern(mut self, pattern: impl Into<String>) -> SamplerOptions {
         self.pattern = pattern.into();
+        self
+    }
+
+    /// Sets the maximum memory of the history, in bytes.
+    #[must_use]
+    pub fn history_memory(mut self, bytes: usize) -> SamplerOptions {
+        self.history_memory = bytes;
         self
     }
 
@@ -95,6 +107,7 @@ struct Shared {
     look: RwLock<Arc<Look>>,
     state: watch::Sender<SamplerState>,
     viewers: Mutex<Viewers>,
+    history: Mutex<History>,
     /// Wakes the task before the interval is over.
     wake: Notify,
 }
@@ -130,6 +143,22 @@ pub struct SamplerStatus {
     pub state: SamplerState,
     /// Time between two looks now: what viewers want, but at least 20 times as long as a look takes.
     pub interval: Duration,
+    /// What the history covers.
+    pub history: HistoryStatus,
+}
+
+/// What the history of a sampler covers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct HistoryStatus {
+    /// The time of the first point, in milliseconds since 1970. `None` if there is none yet.
+    pub since_ms: Option<u64>,
+    /// Least time between two points, in milliseconds.
+    pub step_ms: u64,
+    /// Maximum number of points of a group.
+    pub points_max: u64,
+    /// Memory that it takes, in bytes.
+    pub bytes: usize,
 }
 
 impl fmt::Debug for Sampler {
@@ -147,7 +176,9 @@ impl Drop for Handle {
 impl Sampler {
     /// Starts a task that looks at the store. Must be called in a tokio runtime.
     pub fn start(admin: Arc<dyn Admin>, options: SamplerOptions) -> Sampler {
+        let history = Mutex::new(History::new(options.history_memory));
         let shared = Arc::new(Shared {
+            history,
             admin,
             options,
             look: RwLock::default(),
@@ -175,7 +206,29 @@ impl Sampler {
     /// Returns what the sampler does at the moment.
     pub fn status(&self) -> SamplerStatus {
         let state = self.state();
-        SamplerStatus { interval: self.handle.shared.interval(state.took), state }
+        SamplerStatus {
+            interval: self.handle.shared.interval(state.took),
+            state,
+            history: self.history_status(),
+        }
+    }
+
+    /// Returns the history of a group between two times in milliseconds since 1970, in at most `points` steps. `None` if the group
+    /// is not known.
+    ///
+    /// For a stream, without the name of a group: that of its first group. All have the same entries added.
+    pub fn history(&self, row: &RowKey, from_ms: u64, to_ms: u64, points: usize) -> Option<HistorySeries> {
+        self.handle.shared.history.lock().series(row, from_ms, to_ms, points)
+    }
+
+    fn history_status(&self) -> HistoryStatus {
+        let history = self.handle.shared.history.lock();
+        HistoryStatus {
+            since_ms: history.since_ms(),
+            step_ms: 2_000,
+            points_max: POINTS_MAX,
+            bytes: history.bytes(),
+        }
     }
 
     /// Returns the store.
@@ -210,34 +263,33 @@ impl Sampler {
 impl Shared {
     async fn run(self: Arc<Self>) {
         let mut tracker = Tracker::new(self.options.limits.clone());
+        let mut collector = Collector::new(Arc::clone(&self.admin), self.options.pattern.clone());
         loop {
             let began = Instant::now();
-            match self.collect().await {
-                Ok(streams) => {
-                    let look = tracker.update(streams, SystemTime::now(), began.elapsed());
-                    self.publish(look);
+            let in_view = self.viewers.lock().rows();
+            let (look, trouble) = match collector.collect(&in_view).await {
+                Ok(Collected { streams, trouble }) => {
+                    (Some(tracker.update(streams, SystemTime::now(), began.elapsed())), trouble)
                 }
-                Err(error) => self.report(&error),
-            }
+                Err(error) => (None, Some(error)),
+            };
+            self.publish(look, trouble.as_ref());
             self.pause(began).await;
         }
     }
 
-    async fn collect(&self) -> Result<Vec<StreamSnapshot>, Error> {
-        Monitor::new(Arc::clone(&self.admin)).streams(&self.options.pattern).await
-    }
-
-    fn publish(&self, look: Arc<Look>) {
-        let state = SamplerState { number: look.number, at_ms: look.at_ms, took: look.took, trouble: None };
-        *self.look.write() = look;
-        self.state.send_replace(state);
-    }
-
-    fn report(&self, error: &Error) {
+    fn publish(&self, look: Option<Arc<Look>>, trouble: Option<&Error>) {
+        if let Some(look) = &look {
+            self.history.lock().add(look);
+            *self.look.write() = Arc::clone(look);
+        }
         self.state.send_modify(|state| {
-            let since_ms =
-                state.trouble.as_ref().map_or(millis(SystemTime::now()), |trouble| trouble.since_ms);
-            state.trouble = Some(Trouble { since_ms, error: error.to_string() });
+            if let Some(look) = look {
+                (state.number, state.at_ms, state.took) = (look.number, look.at_ms, look.took);
+            }
+            let since_ms = state.trouble.as_ref().map(|known| known.since_ms);
+            let since_ms = since_ms.unwrap_or_else(|| millis(SystemTime::now()));
+            state.trouble = trouble.map(|error| Trouble { since_ms, error: error.to_string() });
         });
     }
 

@@ -86,7 +86,7 @@ impl Tracker {
         known.add(Point::of(stream, group));
         let rates = known.rates();
         let group = group.map(|group| known.group_row(group, &rates, &self.limits, at_ms));
-        Row { openable: !stream.name.contains('\u{fffd}'), key, info: stream.info.clone(), rates, group }
+        Row { openable: stream.openable, key, info: stream.info.clone(), rates, group }
     }
 }
 
@@ -201,4 +201,156 @@ fn eta(group: &GroupSnapshot, rates: &Rates) -> Eta {
 pub(super) fn millis(time: SystemTime) -> u64 {
     let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::{Admin, Embedded, Read, Start};
+    use crate::monitor::{Health, Monitor};
+    use crate::observe::{Query, Sort};
+    use crate::producer::Producer;
+
+    /// `events` has one entry and no group. `orders` has five entries and two groups: `audit` has no consumer; for `billing`, a
+    /// consumer has read two entries and acknowledged none.
+    async fn streams() -> Vec<StreamSnapshot> {
+        let backend: Arc<dyn Admin> = Arc::new(Embedded::in_memory());
+        for group in ["audit", "billing"] {
+            backend.create_group("orders", group, Start::Beginning).await.unwrap();
+        }
+        Producer::new(backend.clone(), "events").send([("n", "1")]).await.unwrap();
+        Producer::new(backend.clone(), "orders")
+            .send_all((0..5).map(|n| [("n", n.to_string())]))
+            .await
+            .unwrap();
+        let read = Read {
+            stream: "orders",
+            group: "billing",
+            consumer: "a",
+            count: 2,
+            block: None,
+            claim_idle: None,
+        };
+        backend.read(&read).await.unwrap();
+        Monitor::new(backend).streams("*").await.unwrap()
+    }
+
+    /// Returns the streams some seconds later, after a change to `orders` and its group `billing`.
+    fn later(
+        before: &[StreamSnapshot],
+        seconds: u64,
+        change: impl Fn(&mut StreamSnapshot, &mut GroupSnapshot),
+    ) -> (Vec<StreamSnapshot>, SystemTime) {
+        let mut after = before.to_vec();
+        for stream in &mut after {
+            stream.at += Duration::from_secs(seconds);
+            stream.groups.iter_mut().for_each(|group| group.at += Duration::from_secs(seconds));
+        }
+        let mut billing = after[1].groups.remove(1);
+        change(&mut after[1], &mut billing);
+        after[1].groups.push(billing);
+        let at = after[0].at;
+        (after, at)
+    }
+
+    fn billing(look: &Look) -> &GroupRow {
+        look.row(&RowKey::group("orders", "billing")).unwrap().group.as_ref().unwrap()
+    }
+
+    #[tokio::test]
+    async fn two_snapshots_give_rates_and_a_forecast() {
+        let before = streams().await;
+        let mut tracker = Tracker::default();
+        let first = tracker.update(before.clone(), before[0].at, Duration::ZERO);
+        assert_eq!((billing(&first).eta, first.rows[2].rates), (Eta::Unknown, Rates::default()));
+        let (after, at) = later(&before, 2, |stream, group| {
+            *stream.info.entries_added.as_mut().unwrap() += 10;
+            *group.entries_read.as_mut().unwrap() += 4;
+            group.lag.count = 1;
+        });
+        let look = tracker.update(after.clone(), at, Duration::ZERO);
+        let rates = look.rows[2].rates;
+        assert_eq!((rates.added, rates.acknowledged, rates.lag), (Some(5.0), Some(2.0), Some(-1.0)));
+        assert_eq!(billing(&look).eta, Eta::At(Duration::from_secs(1)));
+        assert_eq!((look.totals.added, look.totals.acknowledged), (5.0, 2.0));
+        let eta_of = |tracker: &mut Tracker, seconds, lag: u64| {
+            let (grown, at) = later(&after, seconds, |_, group| group.lag.count = lag);
+            billing(&tracker.update(grown, at, Duration::ZERO)).eta
+        };
+        assert_eq!(eta_of(&mut tracker, 2, 900), Eta::Never);
+        assert_eq!(eta_of(&mut tracker, 4, 0), Eta::CaughtUp);
+    }
+
+    #[tokio::test]
+    async fn rates_begin_again_if_a_counter_decreases() {
+        let before = streams().await;
+        let mut tracker = Tracker::default();
+        tracker.update(before.clone(), before[0].at, Duration::ZERO);
+        let (after, at) = later(&before, 2, |_, group| group.entries_read = Some(0));
+        assert_eq!(tracker.update(after, at, Duration::ZERO).rows[2].rates, Rates::default());
+    }
+
+    #[tokio::test]
+    async fn rates_cover_ten_seconds() {
+        let before = streams().await;
+        let mut tracker = Tracker::default();
+        for second in 0..30 {
+            let added = if second < 15 { second * 100 } else { 1_500 + (second - 15) * 10 };
+            let (after, at) = later(&before, second, |stream, _| stream.info.entries_added = Some(added));
+            let look = tracker.update(after, at, Duration::ZERO);
+            if second == 29 {
+                assert_eq!(look.rows[2].rates.added, Some(10.0));
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_finding_keeps_the_time_at_which_it_was_first_seen() {
+        let before = streams().await;
+        let mut tracker = Tracker::default();
+        tracker.update(before.clone(), before[0].at, Duration::ZERO);
+        let since = |look: &Look| {
+            let found = billing(look).findings.iter().find(|observed| observed.finding.code == "pending");
+            found.map(|observed| observed.since_ms)
+        };
+        let mut times = Vec::new();
+        for (second, pending) in [(2, 20_000), (4, 30_000), (6, 1), (8, 20_000)] {
+            let (after, at) = later(&before, second, |_, group| group.pending = pending);
+            times.push(
+                since(&tracker.update(after, at, Duration::ZERO))
+                    .map(|ms| (ms - millis(before[0].at)) / 1000),
+            );
+        }
+        assert_eq!(times, [Some(2), Some(2), None, Some(8)]);
+    }
+
+    #[tokio::test]
+    async fn rows_are_filtered_and_sorted() {
+        let streams = streams().await;
+        let look = Tracker::default().update(streams.clone(), streams[0].at, Duration::ZERO);
+        let found = |words: &str| look.rows.iter().filter(|row| row.matches(words)).count();
+        assert_eq!([found(""), found("ORD"), found("ord bill"), found("x")], [3, 2, 1, 0]);
+        assert_eq!(found("degraded"), 1, "audit has no consumer");
+        let sorted = |sort, reversed| {
+            let page = look.page(&Query { sort, reversed, ..Query::default() }, |_| true);
+            let name = |row: Arc<Row>| row.key.group.clone().unwrap_or_else(|| "-".to_owned());
+            page.rows.into_iter().map(name).collect::<Vec<_>>()
+        };
+        assert_eq!(sorted(Sort::Name, false), ["-", "audit", "billing"]);
+        assert_eq!(sorted(Sort::Name, true), ["billing", "audit", "-"]);
+        for (sort, _) in Sort::ALL {
+            // All groups have these values, and streams without groups do not.
+            let is_of_groups = matches!(
+                sort,
+                Sort::Health | Sort::Lag | Sort::UnreadAge | Sort::Pending | Sort::Stuck | Sort::DeadLetters
+            );
+            assert!(!is_of_groups || sorted(sort, false).last().unwrap() == "-", "{sort:?}");
+        }
+        assert_eq!(sorted(Sort::Health, false), ["audit", "billing", "-"]);
+        assert_eq!(sorted(Sort::Pending, false), ["billing", "audit", "-"]);
+        let degraded = Query { health: Some(Health::Degraded), ..Query::default() };
+        assert_eq!(look.page(&degraded, |_| true).matched, 1);
+        let beyond = Query { offset: 10, ..Query::default() };
+        assert_eq!((look.page(&beyond, |_| true).offset, look.page(&beyond, |_| true).rows.len()), (3, 0));
+    }
 }

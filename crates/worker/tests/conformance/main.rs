@@ -7,6 +7,7 @@ mod cases;
 #[path = "../../../millstream/tests/support/certificates.rs"]
 mod certificates;
 mod full;
+mod observing;
 mod over_streams;
 mod patterns;
 #[path = "../../../millstream/tests/support/peers.rs"]

@@ -1,9 +1,8 @@
 //! The page of one group: its problems, figures, consumers and stuck messages.
 
 use millstream_worker::backend::{PendingRow, StreamId};
-use millstream_worker::monitor::{
-    GroupRates, GroupSnapshot, GroupVerdict, Health, LagAccuracy, MissedAccuracy,
-};
+use millstream_worker::monitor::{GroupSnapshot, Health, LagAccuracy, MissedAccuracy};
+use millstream_worker::observe::{Eta, GroupRow, Row, RowKey};
 use millstream_worker::operate::consumers::rows as consumer_rows;
 use ratatui::text::{Line, Span};
 
@@ -14,7 +13,6 @@ use crate::ops::safe_text::printable;
 use crate::ops::shell::suggest;
 use crate::ops::value::{ABSENT, age, age_of, age_or_absent, count, counted, format_lag, format_missed};
 use crate::ops::workers;
-use crate::top::row::{GroupRow, Row, RowKey};
 use crate::top::state::State;
 
 /// Returns the lines of the page.
@@ -25,7 +23,7 @@ pub(super) fn lines(state: &State, key: &RowKey, palette: &Palette, width: usize
         return lines;
     };
     let group = &group_row.snapshot;
-    lines.extend(findings(&group_row.verdict, palette));
+    lines.extend(findings(group_row, palette));
     lines.push(Line::default());
     lines.extend(figures(row, group_row).map(|(name, value)| {
         Line::from(vec![Span::styled(format!("{name:<10}"), palette.dim), Span::raw(value)])
@@ -66,18 +64,19 @@ fn missing(state: &State, key: &RowKey) -> String {
     }
 }
 
-fn findings(verdict: &GroupVerdict, palette: &Palette) -> Vec<Line<'static>> {
+fn findings(group: &GroupRow, palette: &Palette) -> Vec<Line<'static>> {
     let line = |health, text: &str| {
         let style = if health == Health::Ok { palette.dim } else { palette.health(health) };
         Line::styled(format!("  {}", printable(text)), style)
     };
-    verdict.findings.iter().map(|finding| line(finding.health, &finding.text)).collect()
+    let findings = group.findings.iter().map(|observed| &observed.finding);
+    findings.map(|finding| line(finding.health, &finding.text)).collect()
 }
 
 fn figures(row: &Row, group_row: &GroupRow) -> [(&'static str, String); 6] {
     let group = &group_row.snapshot;
     [
-        ("lag", lag_figures(group, group_row.rates)),
+        ("lag", lag_figures(group, group_row.eta)),
         ("missed", missed_figures(group)),
         ("pending", pending_figures(group)),
         ("rates", rate_figures(row)),
@@ -86,7 +85,7 @@ fn figures(row: &Row, group_row: &GroupRow) -> [(&'static str, String); 6] {
     ]
 }
 
-fn lag_figures(group: &GroupSnapshot, rates: Option<GroupRates>) -> String {
+fn lag_figures(group: &GroupSnapshot, eta: Eta) -> String {
     let accuracy = match group.lag.accuracy {
         LagAccuracy::Reported => "exact",
         LagAccuracy::Counted => "exact, counted",
@@ -96,9 +95,8 @@ fn lag_figures(group: &GroupSnapshot, rates: Option<GroupRates>) -> String {
     if let Some(waited) = group.unread_age() {
         figures += &format!(", the oldest {} old", age(waited));
     }
-    match rates.and_then(|rates| rates.caught_up_in) {
-        Some(time) if group.lag.count > 0 => figures += &format!(", caught up in {} at this rate", age(time)),
-        _ => {}
+    if let Eta::At(time) = eta {
+        figures += &format!(", caught up in {} at this rate", age(time));
     }
     figures
 }
@@ -139,7 +137,7 @@ fn rate_figures(row: &Row) -> String {
     let per_second = |rate_known: Option<f64>| {
         rate_known.map_or_else(|| "unknown".to_owned(), |known| format!("{}/s", rate(known)))
     };
-    format!("in {}, out {}", per_second(row.added), per_second(row.acknowledged()))
+    format!("in {}, out {}", per_second(row.rates.added), per_second(row.rates.acknowledged))
 }
 
 fn position(group: &GroupSnapshot) -> String {

@@ -10,6 +10,7 @@ use super::palette::Palette;
 use crate::ops::safe_text::printable;
 use crate::ops::value::{age, count, counted};
 use crate::top::keys::Mode;
+use crate::top::sort;
 use crate::top::state::{State, View};
 
 /// Number of lines at the top.
@@ -49,7 +50,7 @@ fn totals(state: &State, palette: &Palette) -> Line<'static> {
     let problems = [
         (totals.missed, "missed", palette.bad),
         (totals.stuck, "stuck", palette.warn),
-        (totals.dead, "dead", palette.warn),
+        (totals.dead_letters, "dead", palette.warn),
         (totals.degraded as u64, "degraded", palette.warn),
         (totals.critical as u64, "critical", palette.bad),
     ];
@@ -91,7 +92,7 @@ pub(super) fn footer(state: &State, palette: &Palette) -> Line<'static> {
     let (sort, reversed) = (state.sort, state.reversed);
     let arrow = if reversed { " ↑" } else { "" };
     let page_keys = match state.view {
-        View::Overview => format!("Enter open  / filter  s sort: {}{arrow}", sort.name()),
+        View::Overview => format!("Enter open  / filter  s sort: {}{arrow}", sort::name(sort)),
         View::Group { .. } => "Esc back  j/k scroll".to_owned(),
     };
     let interval = age(state.schedule.interval);

@@ -1,5 +1,6 @@
 //! The panel at the bottom: a graph of the lag of the selected group, and its health.
 
+use millstream_worker::observe::{Eta, RowKey};
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
@@ -10,7 +11,6 @@ use super::group::name;
 use super::palette::Palette;
 use crate::ops::safe_text::printable;
 use crate::ops::value::{age, count, format_lag};
-use crate::top::row::RowKey;
 use crate::top::state::State;
 
 /// Height of the panel: a title, the health, and the graph.
@@ -28,8 +28,7 @@ pub(super) fn draw(state: &State, key: &RowKey, palette: &Palette, area: Rect, f
         count(peak),
         lags.len()
     );
-    let caught_up_in = group.rates.and_then(|rates| rates.caught_up_in);
-    if let Some(time) = caught_up_in.filter(|_| group.snapshot.lag.count > 0) {
+    if let Eta::At(time) = group.eta {
         summary += &format!(", caught up in {} at this rate", age(time));
     }
     let title = Line::from(vec![
@@ -37,8 +36,8 @@ pub(super) fn draw(state: &State, key: &RowKey, palette: &Palette, area: Rect, f
         Span::styled(name(key), palette.title),
         Span::raw(summary),
     ]);
-    let verdict = printable(group.verdict.to_string());
-    let verdict = Line::styled(verdict, palette.health(group.verdict.health));
+    let verdict = printable(group.verdict().to_string());
+    let verdict = Line::styled(verdict, palette.health(group.health));
     draw_lines(&[title, verdict], area, frame);
     let graph = Rect {
         y: area.y + TEXT_HEIGHT.min(area.height),

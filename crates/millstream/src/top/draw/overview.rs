@@ -1,6 +1,7 @@
 //! The table of all streams and groups.
 
 use millstream_worker::monitor::{GroupSnapshot, Health};
+use millstream_worker::observe::{Row, Sort};
 use ratatui::text::{Line, Span};
 
 use super::grid::{CellKind, Column, Grid};
@@ -9,7 +10,7 @@ use super::palette::Palette;
 use crate::ops::safe_text::printable;
 use crate::ops::value::{ABSENT, age_or_absent, count, format_lag, format_missed};
 use crate::top::poller::ALL_STREAMS;
-use crate::top::row::{Row, Sort};
+
 use crate::top::state::State;
 
 /// For each column: heading, sort order, kind of cells, and drop priority.
@@ -74,7 +75,7 @@ fn cells(row: &Row, palette: &Palette) -> Vec<Span<'static>> {
     vec![
         name(&row.key.stream),
         name(row.key.group.as_deref().unwrap_or(ABSENT)),
-        Span::raw(count(row.length)),
+        Span::raw(count(row.info.length)),
         of_group(|group| format_lag(group.lag)),
         if has_missed { missed.style(palette.bad) } else { missed },
         of_group(|group| age_or_absent(group.unread_age())),
@@ -82,8 +83,8 @@ fn cells(row: &Row, palette: &Palette) -> Vec<Span<'static>> {
         of_group(|group| age_or_absent(group.pending_age())),
         if is_stuck { stuck.style(palette.warn) } else { stuck },
         of_group(|group| group.consumers.len().to_string()),
-        Span::raw(rate_or_absent(row.added)),
-        Span::raw(rate_or_absent(row.acknowledged())),
+        Span::raw(rate_or_absent(row.rates.added)),
+        Span::raw(rate_or_absent(row.rates.acknowledged)),
         health(row.health(), palette),
     ]
 }

@@ -165,7 +165,7 @@ async fn totals_and_lags_come_from_snapshots() {
     let totals = state.totals();
     assert_eq!((totals.streams, totals.groups, totals.entries), (2, 2, 6));
     assert_eq!((totals.lag, totals.lag_is_exact, totals.pending), (8, true, 2));
-    assert_eq!((totals.critical, totals.degraded, totals.dead), (0, 1, 0));
+    assert_eq!((totals.critical, totals.degraded, totals.dead_letters), (0, 1, 0));
     let mut snapshot = sample::snapshot().await;
     snapshot.streams[1].groups[1].lag.count = 7;
     state.receive(Ok(snapshot), Instant::now());

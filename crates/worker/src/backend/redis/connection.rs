@@ -2,6 +2,7 @@
 //! connection breaks, the next call opens a new one.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::RwLock;
@@ -214,6 +215,7 @@ pub(super) struct ServerConnection {
     current: RwLock<CurrentConnection>,
     /// Locked while a task connects, so that only one task does.
     connecting: Mutex<()>,
+    round_trips: AtomicU64,
 }
 
 /// The connection in use, and its number: connections are counted from 1.
@@ -228,19 +230,32 @@ impl ServerConnection {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(CONNECT_TIMEOUT))
             .set_response_timeout(Some(REPLY_TIMEOUT));
-        ServerConnection { target, config, current: RwLock::default(), connecting: Mutex::default() }
+        ServerConnection {
+            target,
+            config,
+            current: RwLock::default(),
+            connecting: Mutex::default(),
+            round_trips: AtomicU64::new(0),
+        }
     }
 
     pub(super) async fn command(&self, command: &Cmd) -> Result<Value, NoReply> {
         let (number, mut connection) = self.connection().await.map_err(NoReply::NotSent)?;
+        self.round_trips.fetch_add(1, Ordering::Relaxed);
         let reply = connection.command(command).await;
         reply.map_err(|error| self.no_reply(number, error))
     }
 
     pub(super) async fn pipeline(&self, pipeline: &Pipeline) -> Result<Vec<Value>, NoReply> {
         let (number, mut connection) = self.connection().await.map_err(NoReply::NotSent)?;
+        self.round_trips.fetch_add(1, Ordering::Relaxed);
         let replies = connection.pipeline(pipeline).await;
         replies.map_err(|error| self.no_reply(number, error))
+    }
+
+    /// Returns how many commands and pipelines were sent.
+    pub(super) fn round_trips(&self) -> u64 {
+        self.round_trips.load(Ordering::Relaxed)
     }
 
     /// Opens the connection if there is none.

@@ -167,6 +167,14 @@ impl Redis {
         Ok(self)
     }
 
+    /// Returns how many commands and pipelines were sent that do not block, to all nodes of a cluster. Each waits for its reply once.
+    pub fn round_trips(&self) -> u64 {
+        match &self.connection.link {
+            Link::Server(server) => server.round_trips(),
+            Link::Cluster(nodes) => nodes.masters().iter().map(|node| node.connection.round_trips()).sum(),
+        }
+    }
+
     /// Returns whether the server has an optional feature. `stream` is the stream of the call that needs it.
     async fn has(&self, feature: Feature, stream: &str) -> Result<bool, Error> {
         // A server with XEXTEND needs no scripts and has none.

@@ -1,0 +1,287 @@
+//! An hour of history of every group in little memory.
+//!
+//! All groups share one clock: the times of the points. Each has six columns: entries added, entries read, lag, pending entries,
+//! the oldest unread entry and dead letters. [`encoding`] packs them: a group in which nothing changes takes no bytes per point,
+//! a busy one about ten. If the memory is used up, the older half of the history that was viewed least loses every second point.
+//!
+//! It knows neither the store nor how looks come about.
+
+mod encoding;
+mod series;
+
+use std::collections::{HashMap, VecDeque};
+
+use encoding::Values;
+use series::Packed;
+
+use super::row::{GroupRow, Look, RowKey};
+
+/// Least time between two points. A bit less than two seconds, so that looks every two seconds are points.
+const STEP_MS: u64 = 1_900;
+/// Time that the history covers.
+const KEPT_MS: u64 = 60 * 60 * 1000;
+/// Number of points of a block.
+const BLOCK_POINTS: u64 = 60;
+/// Maximum number of points of each group: an hour at two seconds.
+pub(super) const POINTS_MAX: u64 = KEPT_MS / 2_000;
+/// A value stays valid for this many times the usual time between two points. Then the history has a gap.
+const GAP_FACTOR: f64 = 2.5;
+/// Memory of a group in addition to its packed points: its entry in the table and its names.
+const GROUP_BYTES: usize = size_of::<(RowKey, Packed)>() + 8;
+
+/// The history of all groups.
+#[derive(Debug)]
+pub struct History {
+    limit_bytes: usize,
+    clock: Clock,
+    groups: HashMap<RowKey, Packed>,
+    /// Counts the views of groups.
+    views: u64,
+    bytes: usize,
+}
+
+/// The times of the points, in milliseconds since 1970.
+#[derive(Debug, Default)]
+struct Clock {
+    /// The number of the first point, a multiple of [`BLOCK_POINTS`].
+    first: u64,
+    times: VecDeque<u64>,
+}
+
+/// The history of a group, in steps of equal length. `None` where nothing was recorded.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct HistorySeries {
+    /// The begin of the first step, in milliseconds since 1970.
+    pub from_ms: u64,
+    /// The length of a step.
+    pub step_ms: u64,
+    /// Entries added per second: the highest rate of each step.
+    pub added: Vec<Option<f64>>,
+    /// Entries acknowledged per second: the highest rate of each step.
+    pub acknowledged: Vec<Option<f64>>,
+    /// The greatest lag of each step.
+    pub lag: Vec<Option<u64>>,
+    /// The greatest number of pending entries of each step.
+    pub pending: Vec<Option<u64>>,
+    /// The greatest age of the oldest unread entry of each step, in milliseconds. 0 if no entry was unread.
+    pub oldest_unread_ms: Vec<Option<u64>>,
+    /// The greatest number of dead letters of each step.
+    pub dead_letters: Vec<Option<u64>>,
+}
+
+/// A point of a group.
+#[derive(Clone, Copy, Debug)]
+struct Point {
+    at_ms: u64,
+    values: Values,
+}
+
+impl History {
+    /// Creates a history that takes at most about this much memory.
+    pub fn new(limit_bytes: usize) -> History {
+        let (clock, groups) = (Clock::default(), HashMap::new());
+        History { limit_bytes, clock, groups, views: 0, bytes: 0 }
+    }
+
+    /// Returns the memory that it takes, in bytes.
+    pub fn bytes(&self) -> usize {
+        self.bytes + self.clock.times.len() * size_of::<u64>()
+    }
+
+    /// Returns the time of the first point, in milliseconds since 1970. `None` if there is none yet.
+    pub fn since_ms(&self) -> Option<u64> {
+        self.clock.times.front().copied()
+    }
+
+    /// Adds the groups of a look, unless the last point is less than two seconds old. Forgets groups that are gone.
+    pub fn add(&mut self, look: &Look) {
+        let groups = look.rows.iter().filter_map(|row| {
+            Some((&row.key, Values::of(row.info.entries_added, row.group.as_ref()?, look.at_ms)))
+        });
+        self.add_values(look.at_ms, groups);
+    }
+
+    fn add_values<'a>(&mut self, at_ms: u64, groups: impl Iterator<Item = (&'a RowKey, Values)>) {
+        if self.clock.times.back().is_some_and(|last| at_ms < last + STEP_MS) {
+            return;
+        }
+        let number = self.clock.add(at_ms);
+        for (key, values) in groups {
+            match self.groups.get_mut(key) {
+                Some(group) => group.add(number, &values),
+                None => {
+                    self.groups.insert(key.clone(), Packed::new(number, &values));
+                }
+            }
+        }
+        self.groups.retain(|_, group| group.last_number() == number);
+        if (number + 1).is_multiple_of(BLOCK_POINTS) {
+            self.forget_old(at_ms);
+        }
+        self.bytes = self.groups.iter().map(|(key, group)| bytes_of(key, group)).sum();
+        if self.bytes > self.limit_bytes {
+            self.shrink();
+        }
+    }
+
+    /// Forgets blocks whose points are all too old.
+    fn forget_old(&mut self, now_ms: u64) {
+        let block = usize::try_from(BLOCK_POINTS).unwrap_or(usize::MAX);
+        while self.clock.times.get(block).is_some_and(|next| next + KEPT_MS <= now_ms) {
+            self.clock.times.drain(..block);
+            self.clock.first += BLOCK_POINTS;
+            self.groups.values_mut().for_each(|group| group.forget_before(self.clock.first));
+        }
+    }
+
+    /// Thins out the groups that were viewed least, until a tenth of the memory is free. If that does not help, forgets the oldest
+    /// points of all groups.
+    fn shrink(&mut self) {
+        let target = self.limit_bytes / 10 * 9;
+        let mut keys: Vec<(u64, RowKey)> =
+            self.groups.iter().map(|(key, group)| (group.viewed, key.clone())).collect();
+        keys.sort();
+        for (_, key) in keys {
+            if self.bytes <= target {
+                return;
+            }
+            if let Some(group) = self.groups.get_mut(&key) {
+                let before = bytes_of(&key, group);
+                group.thin_out();
+                self.bytes = (self.bytes + bytes_of(&key, group)).saturating_sub(before);
+            }
+        }
+        while self.bytes > self.limit_bytes && self.clock.times.len() as u64 > BLOCK_POINTS {
+            self.clock.times.drain(..BLOCK_POINTS as usize);
+            self.clock.first += BLOCK_POINTS;
+            self.groups.values_mut().for_each(|group| group.forget_before(self.clock.first));
+            self.bytes = self.groups.iter().map(|(key, group)| bytes_of(key, group)).sum();
+        }
+    }
+
+    /// Returns the history of a group between two times, in at most `points` steps. `None` if the group is not known.
+    ///
+    /// For a stream with groups, without the name of a group, returns that of its first group: all have the same `added`.
+    pub fn series(&mut self, key: &RowKey, from_ms: u64, to_ms: u64, points: usize) -> Option<HistorySeries> {
+        let key = match key.group {
+            Some(_) => key.clone(),
+            None => self.groups.keys().filter(|known| known.stream == key.stream).min()?.clone(),
+        };
+        self.views += 1;
+        let group = self.groups.get_mut(&key)?;
+        group.viewed = self.views;
+        let clock = &self.clock;
+        let mut found = Vec::new();
+        group.visit(|number, values| {
+            if let Some(at_ms) = clock.time(number) {
+                found.push(Point { at_ms, values: *values });
+            }
+        });
+        Some(HistorySeries::of(&found, from_ms, to_ms, points))
+    }
+}
+
+fn bytes_of(key: &RowKey, group: &Packed) -> usize {
+    GROUP_BYTES + key.stream.len() + key.group.as_ref().map_or(0, String::len) + group.heap_bytes()
+}
+
+impl Clock {
+    /// Adds a point and returns its number.
+    fn add(&mut self, at_ms: u64) -> u64 {
+        self.times.push_back(at_ms);
+        self.first + self.times.len() as u64 - 1
+    }
+
+    fn time(&self, number: u64) -> Option<u64> {
+        let at = usize::try_from(number.checked_sub(self.first)?).ok()?;
+        self.times.get(at).copied()
+    }
+}
+
+impl Values {
+    fn of(added: Option<u64>, group: &GroupRow, at_ms: u64) -> Values {
+        let snapshot = &group.snapshot;
+        let age_ms = group.oldest_unread(at_ms).map(|(age, _)| u64::try_from(age.as_millis()).unwrap_or(0));
+        Values {
+            added,
+            read: snapshot.read_so_far(),
+            lag: snapshot.lag.count,
+            pending: snapshot.pending,
+            oldest_unread_at_ms: age_ms.map(|age_ms| at_ms.saturating_sub(age_ms)),
+            dead_letters: snapshot.dead_letters_length,
+        }
+    }
+}
+
+impl HistorySeries {
+    fn of(found: &[Point], from_ms: u64, to_ms: u64, points: usize) -> HistorySeries {
+        let span_ms = to_ms.saturating_sub(from_ms).max(1);
+        let step_ms = span_ms.div_ceil(points.max(1) as u64).max(1);
+        let steps = usize::try_from(span_ms.div_ceil(step_ms)).unwrap_or(0);
+        let mut series = HistorySeries {
+            from_ms,
+            step_ms,
+            added: vec![None; steps],
+            acknowledged: vec![None; steps],
+            lag: vec![None; steps],
+            pending: vec![None; steps],
+            oldest_unread_ms: vec![None; steps],
+            dead_letters: vec![None; steps],
+        };
+        let reach_ms = (usual_step(found) as f64 * GAP_FACTOR) as u64;
+        for (at, point) in found.iter().enumerate() {
+            let next_ms = found.get(at + 1).map_or(u64::MAX, |next| next.at_ms);
+            let until_ms = next_ms.min(point.at_ms.saturating_add(reach_ms)).min(to_ms);
+            let before = at.checked_sub(1).map(|at| &found[at]);
+            let before = before.filter(|before| point.at_ms - before.at_ms <= reach_ms);
+            if until_ms > from_ms && point.at_ms < to_ms {
+                let first = usize::try_from(point.at_ms.saturating_sub(from_ms) / step_ms).unwrap_or(steps);
+                let last = usize::try_from((until_ms - 1).saturating_sub(from_ms) / step_ms).unwrap_or(steps);
+                for step in first..=last.max(first).min(steps.saturating_sub(1)) {
+                    series.raise(step, point, before);
+                }
+            }
+        }
+        series
+    }
+
+    /// Raises the values of a step to those of a point.
+    fn raise(&mut self, step: usize, point: &Point, before: Option<&Point>) {
+        let (values, at_ms) = (&point.values, point.at_ms);
+        let age_ms = values.oldest_unread_at_ms.map_or(0, |oldest_ms| at_ms.saturating_sub(oldest_ms));
+        for (column, value) in [
+            (&mut self.lag, values.lag),
+            (&mut self.pending, values.pending),
+            (&mut self.oldest_unread_ms, age_ms),
+            (&mut self.dead_letters, values.dead_letters),
+        ] {
+            column[step] = column[step].max(Some(value));
+        }
+        let Some(before) = before else { return };
+        let seconds = (at_ms - before.at_ms) as f64 / 1000.0;
+        let rate = |from: Option<u64>, to: Option<u64>| Some(to?.checked_sub(from?)? as f64 / seconds);
+        let read = rate(before.values.read, values.read);
+        let pending = (values.pending as f64 - before.values.pending as f64) / seconds;
+        let rates = [
+            (&mut self.added, rate(before.values.added, values.added)),
+            (&mut self.acknowledged, read.map(|read| (read - pending).max(0.0))),
+        ];
+        for (column, rate) in rates {
+            column[step] = match (column[step], rate) {
+                (Some(known), Some(rate)) => Some(rate.max(known)),
+                (known, rate) => known.or(rate),
+            };
+        }
+    }
+}
+
+/// Returns the usual time between two points: the median, at least two seconds.
+fn usual_step(points: &[Point]) -> u64 {
+    let mut steps: Vec<u64> = points.windows(2).map(|two| two[1].at_ms - two[0].at_ms).collect();
+    steps.sort_unstable();
+    steps.get(steps.len() / 2).copied().unwrap_or_default().max(2_000)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,143 @@
+//! Tests of the history: what comes out is what went in, and it takes as little memory as promised.
+
+use super::*;
+
+fn key(n: usize) -> RowKey {
+    RowKey::group(format!("stream-{:04}", n / 10), format!("group-{}", n % 10))
+}
+
+/// The time of a point, with looks about every two seconds.
+fn time(point: u64) -> u64 {
+    1_794_000_000_000 + point * 2_000 + (point * 7919) % 13
+}
+
+/// A busy group: 38 to 44 entries a second, with a lag that goes up and down.
+fn busy(point: u64, seed: u64) -> Values {
+    let noise = |n: u64| (point.wrapping_mul(2_654_435_761).wrapping_add(seed * 97 + n * 31) >> 3) % 12;
+    let added = 1_000_000 + point * 80 + noise(1);
+    Values {
+        added: Some(added),
+        read: Some(added - 100 - noise(2) * 9),
+        lag: 100 + noise(2) * 9,
+        pending: noise(3) * 3,
+        oldest_unread_at_ms: Some(time(point) - 2_000 - noise(4) * 100),
+        dead_letters: point / 500,
+    }
+}
+
+fn points_of(history: &History, key: &RowKey) -> Vec<(u64, Values)> {
+    let mut points = Vec::new();
+    history.groups[key].visit(|number, values| points.push((number, *values)));
+    points
+}
+
+#[test]
+fn points_come_out_as_they_went_in() {
+    let mut history = History::new(usize::MAX);
+    let values = |point: u64| match point {
+        // Everything changes, by as much as possible.
+        70 => Values { added: None, lag: u64::MAX, pending: u64::MAX - 1, ..Values::default() },
+        71 => Values { added: Some(0), read: Some(u64::MAX - 1), ..Values::default() },
+        100..=400 => busy(100, 1),
+        _ => busy(point, 1),
+    };
+    // The group appears in the middle of a block.
+    for point in 0..500 {
+        let groups = [(key(0), busy(point, 2)), (key(1), values(point))];
+        let count = if point < 17 { 1 } else { 2 };
+        history.add_values(time(point), groups.iter().take(count).map(|(key, values)| (key, *values)));
+    }
+    let expected: Vec<_> = (17..500).map(|point| (point, values(point))).collect();
+    assert_eq!(points_of(&history, &key(1)), expected);
+    history.groups.get_mut(&key(1)).unwrap().forget_before(120);
+    assert_eq!(points_of(&history, &key(1)), expected[103..]);
+    history.add_values(time(500), [(&key(1), values(500))].into_iter());
+    assert!(!history.groups.contains_key(&key(0)), "a group that is gone is forgotten");
+}
+
+#[test]
+fn thinned_blocks_keep_their_last_point() {
+    let mut history = History::new(usize::MAX);
+    for point in 7..600 {
+        history.add_values(time(point), [(&key(0), busy(point, 1))].into_iter());
+    }
+    let all = points_of(&history, &key(0));
+    let before = history.groups[&key(0)].heap_bytes();
+    history.groups.get_mut(&key(0)).unwrap().thin_out();
+    let thinned = points_of(&history, &key(0));
+    assert!(thinned.len() < all.len() * 4 / 5 && history.groups[&key(0)].heap_bytes() < before);
+    assert!(thinned.iter().all(|point| all.contains(point)), "a point has changed");
+    assert_eq!(thinned.last(), all.last());
+    for _ in 0..20 {
+        history.groups.get_mut(&key(0)).unwrap().thin_out();
+    }
+    assert!(points_of(&history, &key(0)).iter().all(|point| all.contains(point)));
+}
+
+#[test]
+fn an_hour_is_kept_and_looks_every_few_milliseconds_are_not_all_points() {
+    let mut history = History::new(usize::MAX);
+    for point in 0..4_000 {
+        history.add_values(time(point), [(&key(0), busy(point, 1))].into_iter());
+        history.add_values(time(point) + 100, [(&key(0), busy(point, 1))].into_iter());
+    }
+    let points = points_of(&history, &key(0)).len() as u64;
+    assert!((POINTS_MAX..=POINTS_MAX + 2 * BLOCK_POINTS).contains(&points), "{points}");
+    assert_eq!(points, history.clock.times.len() as u64);
+}
+
+/// Prints the bytes: `cargo test -p millstream-worker ten_thousand -- --nocapture`.
+#[test]
+fn ten_thousand_groups_take_a_few_bytes_per_point() {
+    const BUSY: usize = 500;
+    // A tenth of the groups, so that the test is fast.
+    let keys: Vec<RowKey> = (0..1_000).map(key).collect();
+    let quiet = Values { added: Some(123_456), read: Some(123_456), ..Values::default() };
+    let mut history = History::new(usize::MAX);
+    for point in 0..POINTS_MAX {
+        let values = |n: usize| if n < BUSY / 10 { busy(point, n as u64) } else { quiet };
+        history.add_values(time(point), keys.iter().enumerate().map(|(n, key)| (key, values(n))));
+    }
+    let bytes = history.bytes() * 10;
+    println!("10,000 groups, {BUSY} busy, an hour at 2 s: {:.1} MB", bytes as f64 / 1e6);
+    assert!(bytes < 16_000_000, "{bytes}");
+}
+
+#[test]
+fn the_least_viewed_groups_lose_points_first_if_the_memory_is_used_up() {
+    let limit = 40_000;
+    let mut history = History::new(limit);
+    let keys: Vec<RowKey> = (0..10).map(key).collect();
+    for point in 0..POINTS_MAX {
+        let groups = keys.iter().enumerate().map(|(n, key)| (key, busy(point, n as u64)));
+        history.add_values(time(point), groups);
+        history.series(&keys[3], 0, u64::MAX, 10).unwrap();
+        assert!(history.bytes() <= limit + 20_000, "{} at {point}", history.bytes());
+    }
+    let points = |at: usize| points_of(&history, &keys[at]).len();
+    assert!(points(3) >= points(0), "{} {}", points(3), points(0));
+    assert!(points(0) > 60);
+}
+
+#[test]
+fn a_series_has_the_greatest_values_and_gaps() {
+    let mut history = History::new(usize::MAX);
+    let at = |second: u64| 1_794_000_000_000 + second * 1_000;
+    let values = |n: u64, lag| Values { added: Some(n * 20), read: Some(n * 10), lag, ..Values::default() };
+    for (n, second) in [0, 2, 4, 6, 60, 62].into_iter().enumerate() {
+        let lag = if second == 2 { 99 } else { 5 };
+        history.add_values(at(second), [(&key(0), values(n as u64, lag))].into_iter());
+    }
+    let series = history.series(&key(0), at(0), at(64), 16).unwrap();
+    assert_eq!((series.step_ms, series.lag.len()), (4_000, 16));
+    assert_eq!(series.lag[..4], [Some(99), Some(5), Some(5), None]);
+    assert_eq!((series.lag[14], series.lag[15]), (None, Some(5)));
+    assert_eq!((series.added[0], series.acknowledged[1]), (Some(10.0), Some(5.0)));
+    assert_eq!(series.oldest_unread_ms[0], Some(0));
+    // The rate over the gap is unknown.
+    assert_eq!(series.added[15], Some(10.0));
+    assert_eq!(history.series(&key(5), 0, u64::MAX, 5), None);
+    let stream = RowKey { stream: key(0).stream, group: None };
+    assert_eq!(history.series(&stream, at(0), at(64), 16).unwrap(), series);
+    assert_eq!(history.since_ms(), Some(at(0)));
+}
