@@ -29,8 +29,8 @@ const columns = (stream) => [
   { key: 'fields', label: text.fields, class: 'wide', cell: (entry) => html`<${FieldsLine} fields=${entry.fields} />` },
 ];
 
-/** @param {{ stream: string, query: URLSearchParams }} props */
-export function StreamBrowser({ stream, query }) {
+/** @param {{ stream: string, query: URLSearchParams, version: number }} props `version` changes when an action has changed the entries */
+export function StreamBrowser({ stream, query, version }) {
   const typed = query.get('from') ?? '';
   const oldestFirst = query.get('order') === 'asc';
   const find = query.get('find') ?? '';
@@ -45,6 +45,7 @@ export function StreamBrowser({ stream, query }) {
   const mayAct = useMayAct();
   const items = page.data?.items ?? [];
   useEffect(() => setSelected(new Set()), [page.data]);
+  useEffect(() => { if (version > 0) page.reload(); }, [version]);
 
   const onward = () => page.data?.next && setQuery({ at: page.data.next });
   const backward = async () => {

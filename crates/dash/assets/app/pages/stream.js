@@ -30,6 +30,8 @@ export function Stream({ query }) {
   const [dialog, setDialog] = useState(/** @type {string | null} */ (null));
   useEffect(() => setLive(null), [stream]);
   useLive(watchOf('stream', { stream }), { stream: (data) => setLive((/** @type {any} */ old) => ({ ...old, ...data })) });
+  const [version, setVersion] = useState(0);
+  const changed = () => { first.reload(); setVersion(version + 1); };
   const mayAct = useMayAct();
   const actions = mayAct ? [{ key: 'a', id: 'add', text: text.add }, { key: '', id: 'group', text: text.createGroup }, { key: '', id: 'trim', text: text.trim }] : [];
   useKeys({ t: () => open('tail', { s: stream }), ...(mayAct ? { a: () => setDialog('add') } : {}) });
@@ -45,11 +47,11 @@ export function Stream({ query }) {
         <${PolicyFacts} policy=${data.policy} />
         <${Panel} class="table-panel" title=${text.groups}><${GroupsTable} rows=${data.group_list ?? []} /><//>`;
     }}<//>
-    <${StreamBrowser} stream=${stream} query=${query} />
+    <${StreamBrowser} stream=${stream} query=${query} version=${version} />
     <${CliLine} line=${commands(place).streamInfo(stream)} />
     ${dialog === 'add' && html`<${AddDialog} stream=${stream} onClose=${close} />`}
     ${dialog === 'group' && html`<${CreateGroupDialog} stream=${stream} onClose=${close} onDone=${first.reload} />`}
-    ${dialog === 'trim' && html`<${TrimDialog} stream=${stream} onClose=${close} onDone=${first.reload} />`}`;
+    ${dialog === 'trim' && html`<${TrimDialog} stream=${stream} onClose=${close} onDone=${changed} />`}`;
 }
 
 /** @param {{ data: any }} props */

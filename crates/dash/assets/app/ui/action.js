@@ -77,9 +77,11 @@ export function ActionDialog({ title, path, body, form, describe, cli = null, do
       onClose();
       onDone?.(answer);
     } catch (error) {
-      if (!(error instanceof Problem) || error.code !== 'preview_outdated' || !error.plan) throw error;
+      if (!(error instanceof Problem) || !error.plan) throw error;
+      // The plan is new: the visitor confirms this one, or reads in it why the action is refused.
       setTyped('');
-      setPlan({ key, answer: error.plan, moved: true });
+      setPlan({ key, answer: error.plan, moved: error.code === 'preview_outdated' });
+      if (error.code !== 'preview_outdated') throw error;
     }
   });
 
