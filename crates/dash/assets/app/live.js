@@ -6,7 +6,7 @@
  * the server sends what changed since.
  */
 
-import { Problem, apiUrl, get } from './api.js';
+import { Problem, apiUrl, get, hooks } from './api.js';
 import { Observable } from './observable.js';
 import { preferences } from './preferences.js';
 import { queryString } from './routes.js';
@@ -76,6 +76,8 @@ function connect() {
 function refreshStatus() {
   get('/status').then((answer) => {
     status.set(answer);
+    // An event stream cannot say that the session has ended; the status does.
+    if (answer.login !== 'none' && !answer.logged_in) hooks.loginNeeded();
     if (answer.interval_ms) connection.merge({ intervalMs: answer.interval_ms });
   }, () => {});
 }

@@ -203,7 +203,7 @@ function useKeptFocus(body) {
 }
 
 /**
- * Sorts and filters rows that the page has, and keeps sort and filter in the address.
+ * Sorts and filters rows that the page has, and keeps sort and filter in the address. In the main table, the one without a prefix, the key s sorts.
  * @template T
  * @param {object} options
  * @param {readonly T[]} options.rows
@@ -232,6 +232,9 @@ export function useLocalTable({ rows, columns, rowKey, text, prefix = '', first 
     const column = columns.find((each) => each.key === key);
     setQuery({ [names.sort]: key, [names.desc]: key === sort ? !desc : column?.align === 'number' }, { replace: true });
   };
+  const sortKeys = columns.filter((column) => column.value).map(({ key }) => key);
+  const isMain = prefix === '';
+  useKeys(isMain && sortKeys.length > 0 ? { s: () => onSort(sortKeys[(sortKeys.indexOf(sort ?? '') + 1) % sortKeys.length]) } : {});
   return {
     filter, matched: keys.length,
     setFilter: (/** @type {string} */ value) => setQuery({ [names.q]: value }, { replace: true }),
