@@ -76,7 +76,7 @@ async fn create(redis: &Arc<Redis>) -> BoxResult<()> {
         let redis = redis.clone();
         creating.spawn(async move {
             for stream in (part..STREAMS).step_by(20) {
-                create_stream(&*redis, &format!("look:{stream:04}")).await?;
+                create_stream(&redis, &format!("look:{stream:04}")).await?;
             }
             Ok::<(), millstream_worker::Error>(())
         });

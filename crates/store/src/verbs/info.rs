@@ -193,7 +193,7 @@ impl<B: AsRef<[u8]>> Verb for LookAtStream<B> {
             last_id: stream.last_id(),
             max_deleted_id: stream.max_deleted_id(),
             entries_added: stream.entries_added(),
-            ends: Some(ends).filter(|_| stream.len() > 0),
+            ends: Some(ends).filter(|_| !stream.is_empty()),
             groups_len: stream.groups().len() as u64,
             groups: groups.map(|(name, group)| GroupView::new(txn, stream, name, group).look()).collect(),
         })

@@ -132,7 +132,7 @@ impl Known {
         let rate = |value: fn(&Point) -> Option<u64>| {
             let mut known = self.points.iter().filter_map(|point| Some((point.at_ms, value(point)?)));
             let (first_ms, first) = known.next()?;
-            let (last_ms, last) = known.last()?;
+            let (last_ms, last) = known.next_back()?;
             let seconds = last_ms.checked_sub(first_ms).filter(|ms| *ms > 0)? as f64 / 1000.0;
             Some((last as f64 - first as f64) / seconds)
         };
