@@ -8,12 +8,19 @@ use axum::http::StatusCode;
 use axum::http::header;
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
+use millstream_worker::observe::Sampler;
+use millstream_worker::operate::redaction::Redaction;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
 
 use crate::access::{Access, Visitor};
 use crate::assets::Assets;
-use crate::options::{ANSWER_BYTES_MAX, BODY_BYTES_MAX, Options};
+use crate::audit::Audit;
+use crate::facts::{self, Facts};
+use crate::first_seen::FirstSeen;
+use crate::options::{ANSWER_BYTES_MAX, BODY_BYTES_MAX, EVENT_STREAMS_MAX, Options, SEARCHES_MAX};
 use crate::problem::Problem;
 use crate::session::{Cookie, Sessions};
 use crate::throttle::Throttle;
@@ -25,17 +32,46 @@ pub(crate) struct App {
     pub(crate) sessions: Sessions,
     pub(crate) throttle: Throttle,
     pub(crate) assets: Assets,
+    pub(crate) sampler: Sampler,
+    /// What is hidden from everybody.
+    pub(crate) redaction: Redaction,
+    pub(crate) facts: Facts,
+    pub(crate) audit: Audit,
+    pub(crate) first_seen: FirstSeen,
+    /// Connections that can still receive events.
+    pub(crate) event_slots: Arc<Semaphore>,
+    /// Searches that can still run.
+    pub(crate) search_slots: Arc<Semaphore>,
+    /// Ends all events when the dashboard stops.
+    pub(crate) stopped: CancellationToken,
 }
 
 impl App {
-    pub(crate) fn new(options: Options, access: Arc<dyn Access>) -> App {
-        App {
+    /// Must be called in a tokio runtime.
+    pub(crate) fn start(
+        options: Options,
+        access: Arc<dyn Access>,
+        sampler: Sampler,
+        stopped: CancellationToken,
+    ) -> Arc<App> {
+        let redaction = if options.payloads { options.redaction.clone() } else { Redaction::everything() };
+        let app = Arc::new(App {
             assets: Assets::new(options.assets.clone()),
+            audit: Audit::new(options.audit.clone()),
             access,
             sessions: Sessions::default(),
             throttle: Throttle::default(),
+            sampler,
+            redaction,
+            facts: Facts::default(),
+            first_seen: FirstSeen::default(),
+            event_slots: Arc::new(Semaphore::new(EVENT_STREAMS_MAX)),
+            search_slots: Arc::new(Semaphore::new(SEARCHES_MAX)),
+            stopped,
             options,
-        }
+        });
+        facts::keep_asking(&app);
+        app
     }
 }
 
@@ -64,6 +100,31 @@ pub(crate) fn login_required() -> Problem {
         .way_out("log in on the page, or send the header Authorization: Bearer PASSWORD")
 }
 
+/// The visitor of a request that needs a login.
+pub(crate) struct LoggedIn(pub(crate) Visitor);
+
+impl<S: Send + Sync> FromRequestParts<S> for LoggedIn {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<LoggedIn, Problem> {
+        let caller = parts.extensions.get::<Caller>();
+        caller.and_then(|caller| caller.visitor.clone()).map(LoggedIn).ok_or_else(login_required)
+    }
+}
+
+/// The parameters in the query of a request.
+pub(crate) struct Params<T>(pub(crate) T);
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Params<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Params<T>, Problem> {
+        axum::extract::Query::<T>::try_from_uri(&parts.uri)
+            .map(|query| Params(query.0))
+            .map_err(|error| Problem::bad_request(format!("invalid query: {}", error.body_text())))
+    }
+}
+
 /// The JSON body of a request.
 pub(crate) struct JsonBody<T>(pub(crate) T);
 
@@ -81,8 +142,11 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for JsonBody<T> {
     }
 }
 
+/// What a handler returns.
+pub(crate) type Answer = Result<Response, Problem>;
+
 /// Returns an answer of the API.
-pub(crate) fn json(value: &Value) -> Result<Response, Problem> {
+pub(crate) fn json(value: &Value) -> Answer {
     let body = value.to_string();
     if body.len() > ANSWER_BYTES_MAX {
         let detail = format!("the answer has {} bytes, and the limit is {ANSWER_BYTES_MAX}", body.len());

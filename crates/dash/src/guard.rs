@@ -49,7 +49,12 @@ pub(crate) async fn guard(State(app): State<Arc<App>>, request: Request, next: N
             head.extensions.insert(caller);
             answer(Request::from_parts(head, body), next).await
         }
-        Err(problem) => problem.into_response(),
+        Err(problem) => {
+            if head.method != Method::GET && head.method != Method::HEAD {
+                app.audit.refusal(address_of(&head), head.uri.path(), &problem);
+            }
+            problem.into_response()
+        }
     };
     secure(response.headers_mut(), is_page);
     response

@@ -10,11 +10,17 @@ pub mod access;
 mod api;
 mod app;
 mod assets;
+mod audit;
+mod facts;
+mod first_seen;
 mod guard;
 mod listen;
 pub mod options;
 mod problem;
+mod query;
+mod rows;
 mod session;
+mod sse;
 mod throttle;
 
 pub use access::{Access, LoginError, LoginKind, OneStore, Visitor};

@@ -15,6 +15,7 @@ use axum::response::{IntoResponse, Response};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use millstream_worker::observe::Sampler;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
@@ -35,10 +36,15 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 /// Returns the dashboard as a router, to mount it in the server of another program. All its paths are relative, so it can
 /// be nested below any path. The program is responsible for connections and their limits. Give it
 /// [`into_make_service_with_connect_info`](Router::into_make_service_with_connect_info) with a `SocketAddr`, so that wrong
-/// passwords are counted for each address.
-pub fn router(options: Options, access: Arc<dyn Access>) -> Router {
+/// passwords are counted for each address. Events end when `stopped` is cancelled.
+pub fn router(
+    options: Options,
+    access: Arc<dyn Access>,
+    sampler: Sampler,
+    stopped: CancellationToken,
+) -> Router {
     let base = options.public_url.as_ref().map(|url| url.base.clone()).unwrap_or_default();
-    let app = Arc::new(App::new(options, access));
+    let app = App::start(options, access, sampler, stopped);
     let routes = api::routes().layer(from_fn_with_state(Arc::clone(&app), guard)).with_state(app);
     if base.is_empty() {
         return routes;
@@ -72,10 +78,11 @@ pub async fn serve(
     listener: TcpListener,
     options: Options,
     access: Arc<dyn Access>,
+    sampler: Sampler,
     stopped: CancellationToken,
 ) -> io::Result<()> {
     check_address(listener.local_addr()?, access.login_kind())?;
-    let router = router(options, access);
+    let router = router(options, access, sampler, stopped.clone());
     let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let mut connections = JoinSet::new();
     while let Some(slot) = stopped.run_until_cancelled(Arc::clone(&slots).acquire_owned()).await {

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use millstream_worker::operate::command::Command;
+use millstream_worker::operate::redaction::Redaction;
 use serde_json::Value;
 
 /// Maximum number of open connections.
@@ -29,9 +31,6 @@ pub const LOGIN_FAILURES_MAX: usize = 5;
 /// How long a session lasts.
 pub const SESSION_LIFETIME: Duration = Duration::from_secs(12 * 60 * 60);
 
-/// The fields that are hidden unless the options say otherwise.
-pub const HIDDEN_BY_DEFAULT: [&str; 4] = ["*password*", "*secret*", "*token*", "authorization"];
-
 /// Receives each record of an action, a login or a refusal.
 pub type AuditSink = Arc<dyn Fn(&Value) + Send + Sync>;
 
@@ -43,17 +42,16 @@ pub struct Options {
     pub read_only: bool,
     /// Whether values of fields are shown. If not, only their names are.
     pub payloads: bool,
-    /// Glob patterns of the names of fields to hide. A pattern also matches the path of a value in a JSON payload, such as
-    /// `data.user.email`, and each name in that path. Case does not matter.
-    pub redact: Vec<String>,
+    /// Which values of fields are hidden.
+    pub redaction: Redaction,
     /// The URL under which visitors reach the dashboard, if a proxy is in front of it.
     pub public_url: Option<PublicUrl>,
     /// Further host names that requests may have.
     pub allowed_hosts: Vec<String>,
     /// Receives each record of an action, in addition to the log and to the last ones in memory.
     pub audit: Option<AuditSink>,
-    /// Whether the store has a server to ask for memory, clients and slow commands.
-    pub has_server: bool,
+    /// Writes a suggested command as a line for a shell.
+    pub command_line: fn(&Command) -> String,
     /// The folder of the pages, instead of the embedded ones. Only in debug builds.
     pub assets: Option<PathBuf>,
 }
@@ -63,11 +61,11 @@ impl Default for Options {
         Options {
             read_only: false,
             payloads: true,
-            redact: HIDDEN_BY_DEFAULT.map(str::to_owned).to_vec(),
+            redaction: Redaction::default(),
             public_url: None,
             allowed_hosts: Vec::new(),
             audit: None,
-            has_server: true,
+            command_line: plain_line,
             assets: None,
         }
     }
@@ -78,11 +76,30 @@ impl std::fmt::Debug for Options {
         f.debug_struct("Options")
             .field("read_only", &self.read_only)
             .field("payloads", &self.payloads)
-            .field("redact", &self.redact)
+            .field("redaction", &self.redaction)
             .field("public_url", &self.public_url)
             .field("allowed_hosts", &self.allowed_hosts)
             .finish_non_exhaustive()
     }
+}
+
+/// Writes a command with every name in single quotes.
+fn plain_line(command: &Command) -> String {
+    let quoted = |text: &str| format!("'{}'", text.replace('\'', r"'\''"));
+    let mut line = format!("millstream {}", command.subcommand);
+    for (name, value) in &command.options {
+        line.push_str(&format!(" {name}"));
+        if let Some(value) = value {
+            line.push_str(&format!("={}", quoted(value)));
+        }
+    }
+    if !command.names.is_empty() {
+        line.push_str(" --");
+    }
+    for name in &command.names {
+        line.push_str(&format!(" {}", quoted(name)));
+    }
+    line
 }
 
 /// The URL under which visitors reach the dashboard: `https://HOST[:PORT][/PATH]`.

@@ -3,6 +3,8 @@
 use axum::http::StatusCode;
 use axum::http::header::{self, HeaderValue};
 use axum::response::{IntoResponse, Response};
+use millstream_worker::Error;
+use millstream_worker::backend::ErrorKind;
 use serde_json::{Map, Value};
 
 /// An error of the API.
@@ -12,11 +14,12 @@ pub(crate) struct Problem {
     code: &'static str,
     detail: String,
     way_out: Option<String>,
+    more: Vec<(&'static str, Value)>,
 }
 
 impl Problem {
     pub(crate) fn new(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Problem {
-        Problem { status, code, detail: detail.into(), way_out: None }
+        Problem { status, code, detail: detail.into(), way_out: None, more: Vec::new() }
     }
 
     /// The request is malformed.
@@ -40,6 +43,20 @@ impl Problem {
         self
     }
 
+    /// Adds a member.
+    pub(crate) fn with(mut self, name: &'static str, value: Value) -> Problem {
+        self.more.push((name, value));
+        self
+    }
+
+    pub(crate) fn code(&self) -> &'static str {
+        self.code
+    }
+
+    pub(crate) fn detail(&self) -> &str {
+        &self.detail
+    }
+
     pub(crate) fn to_json(&self) -> Value {
         let mut object = Map::new();
         object.insert("type".to_owned(), "about:blank".into());
@@ -48,7 +65,38 @@ impl Problem {
         object.insert("detail".to_owned(), self.detail.as_str().into());
         object.insert("code".to_owned(), self.code.into());
         object.insert("way_out".to_owned(), self.way_out.clone().into());
+        object.extend(self.more.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
         Value::Object(object)
+    }
+}
+
+impl From<Error> for Problem {
+    fn from(error: Error) -> Problem {
+        let (status, code) = match error.kind() {
+            ErrorKind::Unreachable => (StatusCode::SERVICE_UNAVAILABLE, "unreachable"),
+            ErrorKind::Busy => (StatusCode::SERVICE_UNAVAILABLE, "busy"),
+            ErrorKind::NotWritable => (StatusCode::SERVICE_UNAVAILABLE, "not_writable"),
+            ErrorKind::Closed => (StatusCode::SERVICE_UNAVAILABLE, "closed"),
+            ErrorKind::NoStore => (StatusCode::NOT_FOUND, "no_store"),
+            ErrorKind::NoGroup => (StatusCode::NOT_FOUND, "no_group"),
+            ErrorKind::Denied => (StatusCode::FORBIDDEN, "denied"),
+            ErrorKind::WrongType => (StatusCode::CONFLICT, "wrong_type"),
+            ErrorKind::Unsupported => (StatusCode::UNPROCESSABLE_ENTITY, "unsupported"),
+            ErrorKind::BadUrl => (StatusCode::BAD_REQUEST, "bad_request"),
+            _ => (StatusCode::UNPROCESSABLE_ENTITY, "refused"),
+        };
+        let way_out = match error.kind() {
+            ErrorKind::Unreachable | ErrorKind::Busy => Some("try again when the store answers"),
+            ErrorKind::NotWritable => Some("free space for the store, then try again"),
+            ErrorKind::Denied => Some("ask for the permission, or log in as another user"),
+            ErrorKind::WrongType => Some("choose the name of a stream"),
+            _ => None,
+        };
+        let problem = Problem::new(status, code, error.to_string());
+        match way_out {
+            Some(text) => problem.way_out(text),
+            None => problem,
+        }
     }
 }
 

@@ -4,11 +4,14 @@ use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::Args;
 use millstream_dash::options::PublicUrl;
 use millstream_dash::{LoginKind, OneStore, Options};
 use millstream_worker::Admin;
+use millstream_worker::observe::{Sampler, SamplerOptions};
+use millstream_worker::operate::redaction::{DEFAULT_GLOBS, Redaction};
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -18,6 +21,9 @@ use crate::ops::Failure;
 use crate::ops::address::parse_address;
 use crate::ops::connection::{CommonOptions, DASH_PASSWORD_VARIABLE};
 use crate::ops::log::LogOptions;
+use crate::ops::policy::parse_bytes;
+use crate::ops::shell::line;
+use crate::ops::time::parse_duration;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -57,6 +63,12 @@ pub(crate) struct Dash {
     /// Append a record of each action to this file, as JSON lines
     #[arg(long, value_name = "FILE")]
     audit: Option<PathBuf>,
+    /// Time between two looks at the store while somebody watches
+    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = parse_interval)]
+    interval: Duration,
+    /// Maximum memory of the history that the pages show
+    #[arg(long, value_name = "BYTES", default_value = "64mb", value_parser = parse_bytes)]
+    history_memory: u64,
     /// Serve the pages from this folder
     #[arg(long, value_name = "FOLDER", hide = true)]
     assets: Option<PathBuf>,
@@ -85,6 +97,10 @@ impl Dash {
         })?;
         let backend = self.common.connect().await?;
         let location = backend.location();
+        let sampling = SamplerOptions::default()
+            .interval(self.interval)
+            .history_memory(usize::try_from(self.history_memory).unwrap_or(usize::MAX));
+        let sampler = Sampler::start(Arc::clone(&backend), sampling);
         let access = Arc::new(access(backend, password));
         self.log.start("info", |line| {
             // If standard error is closed, there is no place left to report it.
@@ -92,7 +108,7 @@ impl Dash {
         })?;
         info!("serving the dashboard of {location} at http://{address}/");
         let stopped = CancellationToken::new();
-        millstream_dash::serve(listener, options, access, stopped)
+        millstream_dash::serve(listener, options, access, sampler, stopped)
             .await
             .map_err(|error| Failure::Other(error.to_string()))
     }
@@ -101,7 +117,9 @@ impl Dash {
         let mut options = Options::default();
         options.read_only = self.read_only;
         options.payloads = !self.no_payloads;
-        options.redact.extend(self.redact.iter().cloned());
+        let globs = DEFAULT_GLOBS.into_iter().chain(self.redact.iter().map(String::as_str));
+        options.redaction = Redaction::new(globs).map_err(Failure::Usage)?;
+        options.command_line = line;
         options.public_url.clone_from(&self.public_url);
         options.allowed_hosts.clone_from(&self.allow_host);
         options.assets.clone_from(&self.assets);
@@ -134,6 +152,12 @@ impl Dash {
             password => Ok(password),
         }
     }
+}
+
+fn parse_interval(text: &str) -> Result<Duration, String> {
+    let interval = parse_duration(text)?;
+    let is_valid = (Duration::from_millis(100)..=Duration::from_secs(60)).contains(&interval);
+    if is_valid { Ok(interval) } else { Err("expected 100ms to 60s".to_owned()) }
 }
 
 fn access(backend: Arc<dyn Admin>, password: Option<String>) -> OneStore {

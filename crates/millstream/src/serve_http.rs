@@ -17,12 +17,16 @@ use millstream_dash::options::PublicUrl;
 use millstream_server::settings::{Id, Settings};
 use millstream_server::{InProcess, Running};
 use millstream_store::priority;
+use millstream_worker::backend::Redis;
+use millstream_worker::observe::{Sampler, SamplerOptions};
+use millstream_worker::operate::redaction::{DEFAULT_GLOBS, Redaction};
 use tokio_util::sync::CancellationToken;
 use tracing::Level;
 use tracing::subscriber::DefaultGuard;
 use tracing_subscriber::fmt::MakeWriter;
 
 use crate::ops::Failure;
+use crate::ops::shell::line;
 use access::UserAccess;
 
 /// Starts the dashboard if the setting `http` has an address.
@@ -65,14 +69,19 @@ fn serve(
 ) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let _log = log_warnings(server.clone());
+    let place = location.clone();
     let result = runtime.block_on(async {
         let access = Arc::new(UserAccess::new(server.clone(), listener.local_addr()?, location));
         options.audit = Some(audit::sink(server.clone()));
         let listener = tokio::net::TcpListener::from_std(listener)?;
         let stopped = CancellationToken::new();
         let _stop = stopped.clone().drop_guard();
+        // Sees all streams. The dashboard shows each visitor only those that its user may read.
+        let (dialled, login) = (server.clone(), server.internal_login());
+        let backend = Redis::over(move || dialled.connect_as(&login), "dashboard", &place);
+        let sampler = Sampler::start(Arc::new(backend), SamplerOptions::default());
         tokio::select! {
-            result = millstream_dash::serve(listener, options, access, stopped) => result,
+            result = millstream_dash::serve(listener, options, access, sampler, stopped) => result,
             // The in-process connections end with the server, so there is nothing to wait for.
             () = server.server().shutdown.begun() => Ok(()),
         }
@@ -120,7 +129,10 @@ pub(crate) fn options(settings: &Settings) -> Result<Options, Failure> {
     let mut options = Options::default();
     options.read_only = settings.is_on(Id::HttpReadOnly);
     options.payloads = settings.is_on(Id::HttpPayloads);
-    options.redact.extend(words(Id::HttpRedact));
+    let globs = DEFAULT_GLOBS.map(str::to_owned).into_iter().chain(words(Id::HttpRedact));
+    options.redaction =
+        Redaction::new(globs).map_err(|error| Failure::Other(format!("http-redact: {error}")))?;
+    options.command_line = line;
     options.allowed_hosts = words(Id::HttpAllowHost);
     options.public_url = public_url.map_err(|error| Failure::Other(format!("http-public-url: {error}")))?;
     Ok(options)

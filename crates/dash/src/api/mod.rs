@@ -1,16 +1,27 @@
 //! The routes of the dashboard: one file for each group of them.
 
+mod actions;
+mod audit;
+mod entries;
+mod events;
+mod history;
+mod letters;
+mod overview;
 mod probes;
+mod search;
+mod server;
 mod session;
 mod status;
+mod stream;
+mod tail;
 
 use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{Path, Request, State};
-use axum::http::HeaderMap;
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
 
 use crate::app::App;
 use crate::problem::Problem;
@@ -20,11 +31,49 @@ pub(crate) fn routes() -> Router<Arc<App>> {
     Router::new()
         .route("/livez", get(probes::live))
         .route("/readyz", get(probes::ready))
-        .route("/api/v1/status", get(status::status))
-        .route("/api/v1/session", axum::routing::post(session::log_in).delete(session::log_out))
+        .route("/metrics", get(probes::metrics))
+        .nest("/api/v1", api())
         .route("/a/{hash}/{*name}", get(asset))
         .method_not_allowed_fallback(method_not_allowed)
         .fallback(page)
+}
+
+/// The routes of the API. `openapi.json` describes them.
+fn api() -> Router<Arc<App>> {
+    Router::new()
+        .route("/openapi.json", get(description))
+        .route("/status", get(status::status))
+        .route("/session", post(session::log_in).delete(session::log_out))
+        .route("/overview", get(overview::overview))
+        .route("/streams", get(overview::streams))
+        .route("/workers", get(overview::workers))
+        .route("/history", get(history::history))
+        .route("/stream", get(stream::stream))
+        .route("/group", get(stream::group))
+        .route("/policy", get(stream::policy))
+        .route("/entries", get(entries::entries).post(actions::entries::add))
+        .route("/entry", get(entries::entry))
+        .route("/entry/raw", get(entries::raw))
+        .route("/search", get(search::search))
+        .route("/dlq", get(letters::streams))
+        .route("/delayed", get(letters::delayed))
+        .route("/doctor", get(server::doctor))
+        .route("/server", get(server::server))
+        .route("/slowlog", get(server::slow_log))
+        .route("/clients", get(server::clients))
+        .route("/events", get(events::events))
+        .route("/audit", get(audit::audit))
+        .route("/groups", post(actions::groups::create))
+        .route("/delayed/cancel", post(actions::entries::cancel_delayed))
+        .route("/delayed/now", post(actions::entries::delayed_now))
+        .route("/server/snapshot", post(actions::server::snapshot))
+        .route("/server/slowlog-reset", post(actions::server::reset_slow_log))
+        .route("/server/config", post(actions::server::set))
+}
+
+/// The description of the API, for programs that generate clients.
+async fn description() -> impl IntoResponse {
+    ([(header::CONTENT_TYPE, "application/json")], include_str!("../../openapi.json"))
 }
 
 async fn asset(
@@ -45,6 +94,5 @@ async fn page(State(app): State<Arc<App>>, request: Request) -> Response {
 }
 
 async fn method_not_allowed() -> Problem {
-    use axum::http::StatusCode;
     Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", "this path has no such method")
 }

@@ -1,4 +1,19 @@
-//! `/livez` and `/readyz`, for whoever restarts processes. They need no login and tell nothing about the store.
+//! `/livez`, `/readyz` and `/metrics`, for programs that watch. The probes need no login and tell nothing about the store.
+
+use std::io::Write;
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use millstream_worker::metrics::definitions::BACKEND_UP;
+use millstream_worker::metrics::{CONTENT_TYPE, ConsumerSeries, PrometheusText, exporter_text};
+use millstream_worker::monitor::{Limits, StreamSnapshot};
+
+use crate::app::{App, LoggedIn};
+use crate::assets::accepts_gzip;
 
 /// The process answers.
 pub(super) async fn live() -> &'static str {
@@ -6,6 +21,38 @@ pub(super) async fn live() -> &'static str {
 }
 
 /// The store answers.
-pub(super) async fn ready() -> &'static str {
-    "ok\n"
+pub(super) async fn ready(State(app): State<Arc<App>>) -> Response {
+    let state = app.sampler.state();
+    if state.trouble.is_some() {
+        return (StatusCode::SERVICE_UNAVAILABLE, "the store does not answer\n").into_response();
+    }
+    if state.number == 0 {
+        return (StatusCode::SERVICE_UNAVAILABLE, "the store has not answered yet\n").into_response();
+    }
+    "ok\n".into_response()
+}
+
+/// The last look as text for Prometheus. Never asks the store.
+pub(super) async fn metrics(
+    State(app): State<Arc<App>>,
+    LoggedIn(visitor): LoggedIn,
+    headers: HeaderMap,
+) -> Response {
+    app.sampler.touch();
+    let look = app.sampler.look();
+    let streams = look.streams.iter().filter(|stream| (visitor.may_see)(&stream.name));
+    let streams: Vec<StreamSnapshot> = streams.map(|stream| (**stream).clone()).collect();
+    let mut text = exporter_text(&streams, &Limits::default(), ConsumerSeries::Omitted);
+    let mut up = PrometheusText::default();
+    up.family(BACKEND_UP.name, BACKEND_UP.help, BACKEND_UP.kind);
+    up.sample::<&str, &str>(BACKEND_UP.name, &[], u8::from(app.sampler.state().trouble.is_none()));
+    text.push_str(&up.finish());
+    let head = [(header::CONTENT_TYPE, CONTENT_TYPE), (header::VARY, "Accept-Encoding")];
+    if accepts_gzip(&headers) {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+        if let Ok(bytes) = encoder.write_all(text.as_bytes()).and_then(|()| encoder.finish()) {
+            return (head, [(header::CONTENT_ENCODING, "gzip")], bytes).into_response();
+        }
+    }
+    (head, text).into_response()
 }

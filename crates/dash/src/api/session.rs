@@ -25,8 +25,13 @@ pub(super) async fn log_in(
     JsonBody(login): JsonBody<Login>,
 ) -> Result<Response, Problem> {
     let now = Instant::now();
-    let visitor = guard::log_in(&app, login.user.as_deref(), &login.password, caller.address, now).await?;
+    let visitor = guard::log_in(&app, login.user.as_deref(), &login.password, caller.address, now).await;
+    let visitor = visitor.inspect_err(|_| {
+        let user = login.user.as_deref().unwrap_or_default();
+        app.audit.session(caller.address, user, "login_failed");
+    })?;
     let name = visitor.name.clone();
+    app.audit.session(caller.address, &name, "login");
     let token = app.sessions.start(visitor, now).ok_or_else(|| {
         let detail = "the operating system gives no random bits for a session";
         Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "no_random_bits", detail)
@@ -37,6 +42,9 @@ pub(super) async fn log_in(
 
 pub(super) async fn log_out(State(app): State<Arc<App>>, caller: Caller) -> Response {
     if let Some(token) = &caller.token {
+        if let Some(visitor) = &caller.visitor {
+            app.audit.session(caller.address, &visitor.name, "logout");
+        }
         app.sessions.end(token);
     }
     (StatusCode::NO_CONTENT, [(header::SET_COOKIE, caller.cookie.unset())]).into_response()

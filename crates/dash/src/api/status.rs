@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use axum::response::Response;
+use millstream_worker::operate::wording::millis;
 use serde_json::json;
 
-use crate::app::{self, App, Caller};
+use super::events;
+use crate::app::{self, Answer, App, Caller};
 use crate::options;
-use crate::problem::Problem;
 
-pub(super) async fn status(State(app): State<Arc<App>>, caller: Caller) -> Result<Response, Problem> {
+pub(super) async fn status(State(app): State<Arc<App>>, caller: Caller) -> Answer {
     let login = app.access.login_kind().as_str();
     let Some(visitor) = caller.visitor else {
         return app::json(&json!({
@@ -20,16 +20,34 @@ pub(super) async fn status(State(app): State<Arc<App>>, caller: Caller) -> Resul
             "read_only": app.options.read_only,
         }));
     };
+    let (look, status) = (app.sampler.look(), app.sampler.status());
     app::json(&json!({
         "version": env!("CARGO_PKG_VERSION"),
         "login": login,
         "logged_in": true,
         "user": visitor.name,
         "place": visitor.backend.location(),
-        "has_server": app.options.has_server,
+        "product": app.facts.product(),
+        "capabilities": app.facts.capabilities(),
+        "has_server": app.facts.has_server(),
         "read_only": app.options.read_only,
         "payloads": app.options.payloads,
-        "redacted": app.options.redact,
+        "redacted": app.options.redaction.globs(),
+        "interval_ms": millis(status.interval),
+        "look": {
+            "number": look.number,
+            "at_ms": look.at_ms,
+            "took_ms": millis(look.took),
+            "streams": look.streams.len(),
+            "groups": look.totals.groups,
+        },
+        "trouble": events::trouble(&status.state),
+        "history": {
+            "since_ms": status.history.since_ms,
+            "step_ms": status.history.step_ms,
+            "points_max": status.history.points_max,
+            "bytes": status.history.bytes,
+        },
         "limits": {
             "connections": options::CONNECTIONS_MAX,
             "event_streams": options::EVENT_STREAMS_MAX,
@@ -37,6 +55,9 @@ pub(super) async fn status(State(app): State<Arc<App>>, caller: Caller) -> Resul
             "jobs": options::JOBS_MAX,
             "body_bytes": options::BODY_BYTES_MAX,
             "answer_bytes": options::ANSWER_BYTES_MAX,
+            "entries": super::entries::ENTRIES_MAX,
+            "search_entries": super::search::SCAN_MAX,
+            "login_failures": options::LOGIN_FAILURES_MAX,
         },
     }))
 }

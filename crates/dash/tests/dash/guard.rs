@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use millstream_dash::options::{BODY_BYTES_MAX, HEAD_BYTES_MAX, LOGIN_FAILURES_MAX, PublicUrl};
 use millstream_dash::{OneStore, Options};
+use millstream_worker::observe::{Sampler, SamplerOptions};
 use serde_json::json;
 
-use crate::support::{memory, open, start};
+use crate::support::{Dash, memory, open, start};
 
 const STATUS: &str = "/api/v1/status";
 const SESSION: &str = "/api/v1/session";
@@ -154,10 +155,15 @@ async fn every_answer_has_the_headers_that_keep_browsers_strict() {
     assert_eq!(dash.get("/").await.header("cache-control"), Some("no-cache"));
 }
 
+async fn with_password() -> Dash {
+    let store = memory().await;
+    let access = OneStore::with_password(Arc::clone(&store), "open sesame");
+    start(Options::default(), Arc::new(access), store).await
+}
+
 #[tokio::test]
 async fn a_password_opens_a_session() {
-    let store = OneStore::with_password(memory().await, "open sesame");
-    let dash = start(Options::default(), Arc::new(store)).await;
+    let dash = with_password().await;
     let before = dash.get(STATUS).await.json();
     assert_eq!((&before["login"], &before["logged_in"]), (&json!("password"), &json!(false)));
     assert!(before.get("place").is_none());
@@ -181,8 +187,7 @@ async fn a_password_opens_a_session() {
 
 #[tokio::test]
 async fn scripts_send_the_password_with_each_request() {
-    let store = OneStore::with_password(memory().await, "open sesame");
-    let dash = start(Options::default(), Arc::new(store)).await;
+    let dash = with_password().await;
     for _ in 0..2 {
         let status = dash.get_with(STATUS, "Authorization: Bearer open sesame\r\n").await.json();
         assert_eq!(status["logged_in"], json!(true));
@@ -196,8 +201,7 @@ async fn scripts_send_the_password_with_each_request() {
 
 #[tokio::test]
 async fn wrong_passwords_block_an_address_for_a_minute() {
-    let store = OneStore::with_password(memory().await, "open sesame");
-    let dash = start(Options::default(), Arc::new(store)).await;
+    let dash = with_password().await;
     for number in 0..LOGIN_FAILURES_MAX {
         // The limit applies to pages and scripts together.
         let reply = match number % 2 {
@@ -245,8 +249,11 @@ async fn large_requests_are_refused_at_their_limits() {
 #[tokio::test]
 async fn without_a_password_only_loopback_addresses_are_served() {
     let listener = tokio::net::TcpListener::bind("0.0.0.0:0").await.unwrap();
-    let access = Arc::new(OneStore::open(memory().await));
+    let store = memory().await;
+    let access = Arc::new(OneStore::open(Arc::clone(&store)));
+    let sampler = Sampler::start(store, SamplerOptions::default());
     let stopped = tokio_util::sync::CancellationToken::new();
-    let error = millstream_dash::serve(listener, Options::default(), access, stopped).await.unwrap_err();
+    let error =
+        millstream_dash::serve(listener, Options::default(), access, sampler, stopped).await.unwrap_err();
     assert!(error.to_string().contains("without a password"), "{error}");
 }

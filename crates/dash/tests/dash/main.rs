@@ -1,5 +1,9 @@
 //! Tests of the dashboard over real connections, on embedded stores and on Redis servers.
 
+mod description;
+mod events;
 mod guard;
 mod pages;
+mod reads;
+mod stores;
 mod support;

@@ -2,9 +2,11 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use millstream_dash::{Access, OneStore, Options};
 use millstream_worker::Admin;
+use millstream_worker::observe::{Sampler, SamplerOptions};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -31,15 +33,35 @@ pub(crate) async fn memory() -> Arc<dyn Admin> {
 
 /// Starts a dashboard for everybody.
 pub(crate) async fn open(options: Options) -> Dash {
-    start(options, Arc::new(OneStore::open(memory().await))).await
+    over(memory().await, options).await
+}
+
+/// Starts a dashboard of a store for everybody.
+pub(crate) async fn over(store: Arc<dyn Admin>, options: Options) -> Dash {
+    start(options, Arc::new(OneStore::open(Arc::clone(&store))), store).await
 }
 
 /// Starts a dashboard.
-pub(crate) async fn start(options: Options, access: Arc<dyn Access>) -> Dash {
+pub(crate) async fn start(options: Options, access: Arc<dyn Access>, store: Arc<dyn Admin>) -> Dash {
+    let sampling = SamplerOptions::default()
+        .interval(Duration::from_millis(100))
+        .idle_interval(Duration::from_millis(100));
+    let sampler = Sampler::start(store, sampling);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let (address, stopped) = (listener.local_addr().unwrap(), CancellationToken::new());
-    tokio::spawn(millstream_dash::serve(listener, options, access, stopped.clone()));
+    tokio::spawn(millstream_dash::serve(listener, options, access, sampler, stopped.clone()));
     Dash { address, _stopped: stopped.drop_guard() }
+}
+
+/// Waits until `check` returns something.
+pub(crate) async fn eventually<T>(what: &str, mut check: impl AsyncFnMut() -> Option<T>) -> T {
+    for _ in 0..400 {
+        if let Some(found) = check().await {
+            return found;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("not within 20 s: {what}");
 }
 
 impl Dash {

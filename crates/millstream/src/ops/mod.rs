@@ -22,7 +22,7 @@ pub(crate) mod lookup;
 pub(crate) mod metrics;
 pub(crate) mod output;
 pub(crate) mod pending;
-mod policy;
+pub(crate) mod policy;
 pub(crate) mod safe_text;
 pub(crate) mod shell;
 pub(crate) mod stream;

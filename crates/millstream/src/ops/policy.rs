@@ -432,16 +432,19 @@ fn parse_backoff_field(text: &str) -> Result<Choice, String> {
 }
 
 fn parse_bytes_field(text: &str) -> Result<Choice, String> {
+    or_off(text, |text| parse_bytes(text).map(Choice::Number))
+}
+
+/// Parses a size such as `1048576`, `500mb` or `2gb`.
+pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
     const UNITS: [(&str, u64); 4] = [("kb", 1 << 10), ("mb", 1 << 20), ("gb", 1 << 30), ("tb", 1 << 40)];
     let invalid = || "expected a size such as 1048576, 500mb or 2gb".to_owned();
-    or_off(text, |text| {
-        let lower = text.to_ascii_lowercase();
-        let unit = UNITS.iter().find(|(unit, _)| lower.ends_with(unit));
-        let (digits, factor) =
-            unit.map_or((&*lower, 1), |(unit, factor)| (&lower[..lower.len() - unit.len()], *factor));
-        let number: u64 = digits.parse().map_err(|_| invalid())?;
-        number.checked_mul(factor).map(Choice::Number).ok_or_else(invalid)
-    })
+    let lower = text.to_ascii_lowercase();
+    let unit = UNITS.iter().find(|(unit, _)| lower.ends_with(unit));
+    let (digits, factor) =
+        unit.map_or((&*lower, 1), |(unit, factor)| (&lower[..lower.len() - unit.len()], *factor));
+    let number: u64 = digits.parse().map_err(|_| invalid())?;
+    number.checked_mul(factor).ok_or_else(invalid)
 }
 
 #[cfg(test)]

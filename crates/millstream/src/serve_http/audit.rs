@@ -18,7 +18,7 @@ pub(super) fn sink(server: InProcess) -> AuditSink {
         let from = format!("{}:0", text("from"));
         match text("action") {
             // The server itself writes a line about each login.
-            "login" | "logout" => {}
+            "login" | "login_failed" | "logout" => {}
             "refused" => server.audit_refusal(&from, &describe(record)),
             _ => server.audit(&from, text("user"), &describe(record)),
         }

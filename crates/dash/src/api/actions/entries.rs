@@ -1,0 +1,152 @@
+//! Actions on entries: add, and delayed entries.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use bytes::Bytes;
+use millstream_worker::backend::{Capability, Due, Fields, Idempotence, NewEntry, StreamId};
+use serde::Deserialize;
+use serde_json::json;
+
+use super::{Action, Outcome, Steps, dry_run};
+use crate::app::{Answer, App, Caller, JsonBody};
+use crate::problem::Problem;
+use crate::query;
+
+/// Maximum number of ids in a body.
+pub(in crate::api) const IDS_MAX: usize = 1000;
+
+#[derive(Deserialize)]
+pub(in crate::api) struct Add {
+    stream: String,
+    fields: Vec<(String, String)>,
+    delay_ms: Option<u64>,
+    at_ms: Option<u64>,
+    producer: Option<String>,
+    iid: Option<String>,
+}
+
+pub(in crate::api) async fn add(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    JsonBody(body): JsonBody<Add>,
+) -> Answer {
+    let about = json!({ "stream": body.stream, "fields": body.fields.len() });
+    let action = Action::new(&app, caller, "entries/add", about)?;
+    let backend = Arc::clone(action.backend());
+    action
+        .run(async move {
+            let due = due(body.delay_ms, body.at_ms)?;
+            let idempotence = match (body.producer, body.iid) {
+                (None, None) => None,
+                (Some(producer), Some(iid)) => Some(Idempotence { producer, iid }),
+                _ => return Err(Problem::bad_request("producer and iid belong together")),
+            };
+            if idempotence.is_some() && !backend.supports(Capability::IdempotentAdds, &body.stream).await? {
+                return Err(Problem::bad_request("this store does not support idempotent adds")
+                    .way_out("leave out producer and iid"));
+            }
+            let bytes = |text: String| Bytes::from(text.into_bytes());
+            let fields: Fields =
+                body.fields.into_iter().map(|(name, value)| (bytes(name), bytes(value))).collect();
+            let entries = [NewEntry { fields, idempotence }];
+            let ids = match due {
+                None => backend.add(&body.stream, &entries, None).await?,
+                Some(due) => backend.add_delayed(&body.stream, &entries, due, None).await?,
+            };
+            let id = ids.first().map(StreamId::to_string);
+            Ok(Outcome::new(json!({ "id": id, "delayed": due.is_some() })).with("id", id))
+        })
+        .await
+}
+
+fn due(delay_ms: Option<u64>, at_ms: Option<u64>) -> Result<Option<Due>, Problem> {
+    match (delay_ms, at_ms) {
+        (None, None) => Ok(None),
+        (Some(delay), None) => Ok(Some(Due::In(delay))),
+        (None, Some(at)) => Ok(Some(Due::At(at))),
+        (Some(_), Some(_)) => Err(Problem::bad_request("delay_ms and at_ms exclude each other")),
+    }
+}
+
+/// Parses ids, at least one and not too many.
+pub(super) fn some_ids(texts: &[String]) -> Result<Vec<StreamId>, Problem> {
+    match texts.len() {
+        0 => Err(Problem::bad_request("ids is empty")),
+        1..=IDS_MAX => query::ids(texts),
+        count => Err(Problem::bad_request(format!("ids has {count} ids, and the limit is {IDS_MAX}"))),
+    }
+}
+
+#[derive(Deserialize)]
+pub(in crate::api) struct Tickets {
+    stream: String,
+    tickets: Vec<String>,
+    #[serde(flatten)]
+    steps: Steps,
+}
+
+/// What to do with delayed entries.
+#[derive(Clone, Copy)]
+enum Delayed {
+    Cancel,
+    Now,
+}
+
+pub(in crate::api) async fn cancel_delayed(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    JsonBody(body): JsonBody<Tickets>,
+) -> Answer {
+    delayed(&app, caller, body, "delayed/cancel", Delayed::Cancel).await
+}
+
+pub(in crate::api) async fn delayed_now(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    JsonBody(body): JsonBody<Tickets>,
+) -> Answer {
+    delayed(&app, caller, body, "delayed/now", Delayed::Now).await
+}
+
+async fn delayed(
+    app: &Arc<App>,
+    caller: Caller,
+    body: Tickets,
+    name: &'static str,
+    change: Delayed,
+) -> Answer {
+    let about = json!({ "stream": body.stream, "asked": body.tickets.len() });
+    let action = Action::new(app, caller, name, about)?;
+    let backend = Arc::clone(action.backend());
+    action
+        .run(async move {
+            let tickets = some_ids(&body.tickets)?;
+            let mut found = Vec::new();
+            for ticket in &tickets {
+                let entries = backend.delayed(&body.stream, *ticket, 1).await?;
+                found.extend(entries.iter().map(|entry| entry.id).filter(|id| id == ticket));
+            }
+            // A ticket identifies an entry: the only change there can be is that it is no longer delayed.
+            let plan = json!({
+                "stream": body.stream,
+                "asked": tickets.len(),
+                "matched": found.len(),
+                "dry_run": true,
+                "preview": found.len().to_string(),
+            });
+            match body.steps.preview()? {
+                None => return Ok(dry_run(plan)),
+                Some(preview) if plan["preview"] != preview => return Err(super::outdated(plan)),
+                Some(_) => {}
+            }
+            let done = match change {
+                Delayed::Cancel => backend.cancel_delayed(&body.stream, &found).await?,
+                Delayed::Now => backend.promote_delayed(&body.stream, &found).await?,
+            };
+            let json =
+                json!({ "stream": body.stream, "asked": tickets.len(), "done": done, "dry_run": false });
+            Ok(Outcome::new(json).with("done", done))
+        })
+        .await
+}

@@ -1,0 +1,135 @@
+//! The actions. One that destroys something has two steps: `"dry_run": true` answers a plan with its `preview`; without
+//! `dry_run`, the body carries this preview. If the store has changed since, nothing is done: 409 with the new plan.
+//!
+//! Every action ends in the record of actions, with what was asked, what came of it, and no payload.
+
+pub(super) mod entries;
+pub(super) mod groups;
+pub(super) mod server;
+
+use std::future::Future;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use millstream_worker::Admin;
+use serde_json::{Map, Value};
+
+use crate::access::Visitor;
+use crate::app::{self, Answer, App, Caller, login_required};
+use crate::problem::Problem;
+
+/// An action of a visitor, from its request to its record.
+pub(super) struct Action {
+    app: Arc<App>,
+    visitor: Visitor,
+    address: IpAddr,
+    name: &'static str,
+    /// What the record says about the action.
+    about: Map<String, Value>,
+    started: Instant,
+}
+
+/// What came of an action: its answer, and what its record says about the outcome.
+pub(super) struct Outcome {
+    status: StatusCode,
+    json: Value,
+    done: Map<String, Value>,
+}
+
+impl Outcome {
+    pub(super) fn new(json: Value) -> Outcome {
+        Outcome { status: StatusCode::OK, json, done: Map::new() }
+    }
+
+    /// Adds something to the record.
+    pub(super) fn with(mut self, name: &str, value: impl Into<Value>) -> Outcome {
+        self.done.insert(name.to_owned(), value.into());
+        self
+    }
+}
+
+impl Action {
+    /// Begins an action. `about` is an object with the names of its subject.
+    pub(super) fn new(
+        app: &Arc<App>,
+        caller: Caller,
+        name: &'static str,
+        about: Value,
+    ) -> Result<Action, Problem> {
+        let visitor = caller.visitor.ok_or_else(login_required)?;
+        let about = match about {
+            Value::Object(about) => about,
+            _ => Map::new(),
+        };
+        let started = Instant::now();
+        Ok(Action { app: Arc::clone(app), visitor, address: caller.address, name, about, started })
+    }
+
+    pub(super) fn backend(&self) -> &Arc<dyn Admin> {
+        &self.visitor.backend
+    }
+
+    /// Waits for the outcome, records it, and returns the answer.
+    pub(super) async fn run(self, work: impl Future<Output = Result<Outcome, Problem>>) -> Answer {
+        let outcome = work.await;
+        let mut about = self.about;
+        if let Ok(outcome) = &outcome {
+            about.extend(outcome.done.clone());
+        }
+        let problem = outcome.as_ref().err();
+        self.app.audit.action(
+            self.address,
+            &self.visitor.name,
+            self.name,
+            about,
+            self.started.elapsed(),
+            problem,
+        );
+        // Viewers should see at once what the action changed.
+        self.app.sampler.wake();
+        let outcome = outcome?;
+        let answer: Response = app::json(&outcome.json)?;
+        Ok((outcome.status, answer).into_response())
+    }
+}
+
+/// The two steps of an action that destroys something, in its body.
+#[derive(Debug, Default, serde::Deserialize)]
+pub(super) struct Steps {
+    #[serde(default)]
+    dry_run: bool,
+    preview: Option<String>,
+}
+
+impl Steps {
+    /// Returns the preview that the action must carry out. `None` if only a plan is wanted.
+    pub(super) fn preview(&self) -> Result<Option<&str>, Problem> {
+        match (self.dry_run, &self.preview) {
+            (true, _) => Ok(None),
+            (false, Some(preview)) => Ok(Some(preview)),
+            (false, None) => Err(Problem::new(
+                StatusCode::BAD_REQUEST,
+                "preview_required",
+                "this action needs the preview of its plan",
+            )
+            .way_out("send it with \"dry_run\": true, then again with the preview of the answer")),
+        }
+    }
+}
+
+/// Returns the answer to a dry run.
+pub(super) fn dry_run(plan: Value) -> Outcome {
+    let matched = plan["matched"].clone();
+    Outcome::new(plan).with("matched", matched).with("dry_run", true)
+}
+
+/// The store has changed since the preview.
+pub(super) fn outdated(plan: Value) -> Problem {
+    let detail = "the store has changed since the preview; nothing was changed";
+    Problem::new(StatusCode::CONFLICT, "preview_outdated", detail)
+        .way_out("look at the new plan, then confirm it")
+        .with("plan", plan)
+}

@@ -1,0 +1,192 @@
+//! The entries of a stream: pages of them, one with what each group did with it, and raw values.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::{HeaderName, StatusCode, header};
+use axum::response::IntoResponse;
+use millstream_worker::Admin;
+use millstream_worker::backend::{Entry, Fields, IdOrder, Range, StreamId};
+use millstream_worker::dead_letter::DeadLetterFormat;
+use millstream_worker::operate::fields::FieldsView;
+use millstream_worker::operate::shapes;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::overview::no_stream;
+use crate::app::{self, Answer, App, LoggedIn, Params};
+use crate::problem::Problem;
+use crate::query;
+
+/// Maximum number of entries of one answer.
+pub(crate) const ENTRIES_MAX: usize = 500;
+/// Number of entries to read with the first call of a page. Entries can be large, so a page begins with few.
+const FIRST_CALL: usize = 25;
+/// A page ends when its entries have more bytes.
+const PAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+#[derive(Deserialize)]
+pub(super) struct EntriesQuery {
+    stream: String,
+    from: Option<String>,
+    to: Option<String>,
+    order: Option<String>,
+    count: Option<usize>,
+}
+
+pub(super) async fn entries(
+    State(app): State<Arc<App>>,
+    LoggedIn(visitor): LoggedIn,
+    Params(query): Params<EntriesQuery>,
+) -> Answer {
+    let (first, last) = query::range(query.from.as_deref(), query.to.as_deref())?;
+    let count = query::count(query.count, 100, ENTRIES_MAX)?;
+    let range = Range { first, last, order: query::order(query.order.as_deref())?, count };
+    let (page, next) = read_page(&*visitor.backend, &query.stream, range).await?;
+    if page.is_empty() && visitor.backend.stream(&query.stream).await?.is_none() {
+        return Err(no_stream(&app, &visitor, &query.stream));
+    }
+    let view = FieldsView::listed(&app.redaction);
+    let items: Value = page.iter().map(|entry| shapes::viewed_entry(entry, &view)).collect();
+    app::json(&json!({ "items": items, "next": next.map(|id| id.to_string()) }))
+}
+
+/// Reads a page of entries, and the id at which the next page begins. Reads large entries few at a time.
+pub(crate) async fn read_page(
+    backend: &dyn Admin,
+    stream: &str,
+    mut range: Range,
+) -> Result<(Vec<Entry>, Option<StreamId>), Problem> {
+    // One more tells where the next page begins.
+    let wanted = range.count + 1;
+    let (mut page, mut bytes, mut call) = (Vec::new(), 0, FIRST_CALL);
+    while page.len() < wanted && bytes < PAGE_BYTES_MAX {
+        range.count = call.min(wanted - page.len());
+        let entries = backend.range(stream, range).await?;
+        let is_end = entries.len() < range.count;
+        bytes += entries.iter().map(|entry| bytes_of(&entry.fields)).sum::<usize>();
+        page.extend(entries);
+        if is_end {
+            return Ok((page, None));
+        }
+        let after = page.last().and_then(|entry| match range.order {
+            IdOrder::Ascending => entry.id.next(),
+            IdOrder::Descending => entry.id.prev(),
+        });
+        match (after, range.order) {
+            (None, _) => return Ok((page, None)),
+            (Some(id), IdOrder::Ascending) => range.first = id,
+            (Some(id), IdOrder::Descending) => range.last = id,
+        }
+        call *= 4;
+    }
+    let next = page.pop().map(|entry| entry.id).filter(|_| !page.is_empty());
+    Ok((page, next))
+}
+
+/// Returns the number of bytes of fields.
+pub(crate) fn bytes_of(fields: &Fields) -> usize {
+    fields.iter().map(|(name, value)| name.len() + value.len()).sum()
+}
+
+#[derive(Deserialize)]
+pub(super) struct EntryQuery {
+    stream: String,
+    id: String,
+}
+
+pub(super) async fn entry(
+    State(app): State<Arc<App>>,
+    LoggedIn(visitor): LoggedIn,
+    Params(query): Params<EntryQuery>,
+) -> Answer {
+    let id = query::id(&query.id, 0)?;
+    let (backend, stream) = (&*visitor.backend, &*query.stream);
+    let entry = find(backend, stream, id).await?;
+    let mut json = shapes::viewed_entry(&entry, &FieldsView::whole(&app.redaction));
+    let listed = FieldsView::listed(&app.redaction);
+    let traceparent = entry.fields.iter().find(|(name, _)| name == "traceparent");
+    let shown = traceparent.and_then(|(name, value)| app.redaction.shown(name, value));
+    json["traceparent"] = json!(shown.and_then(|value| String::from_utf8(value.into_owned()).ok()));
+    json["previous"] = json!(neighbour(backend, stream, id.prev(), IdOrder::Descending).await?);
+    json["next"] = json!(neighbour(backend, stream, id.next(), IdOrder::Ascending).await?);
+    let letter = DeadLetterFormat::new(stream, None, None).read(&entry).filter(|letter| !letter.is_foreign);
+    json["dead_letter"] = letter.map_or(Value::Null, |letter| shapes::viewed_dead_letter(&letter, &listed));
+    app::json(&json)
+}
+
+async fn find(backend: &dyn Admin, stream: &str, id: StreamId) -> Result<Entry, Problem> {
+    let found = backend.range(stream, Range::single(id)).await?.into_iter().next();
+    found.ok_or_else(|| {
+        Problem::not_found(format!("stream {stream} has no entry {id}"))
+            .way_out("it was deleted or trimmed, or never existed")
+    })
+}
+
+/// Returns the id of the first entry from an id on.
+async fn neighbour(
+    backend: &dyn Admin,
+    stream: &str,
+    from: Option<StreamId>,
+    order: IdOrder,
+) -> Result<Option<String>, Problem> {
+    let Some(from) = from else { return Ok(None) };
+    let range = match order {
+        IdOrder::Ascending => Range::starting_at(from, 1),
+        IdOrder::Descending => Range { first: StreamId::MIN, last: from, order, count: 1 },
+    };
+    Ok(backend.range(stream, range).await?.first().map(|entry| entry.id.to_string()))
+}
+
+#[derive(Deserialize)]
+pub(super) struct RawQuery {
+    stream: String,
+    id: String,
+    field: Option<String>,
+    field_hex: Option<String>,
+    #[serde(default)]
+    nth: usize,
+}
+
+pub(super) async fn raw(
+    State(app): State<Arc<App>>,
+    LoggedIn(visitor): LoggedIn,
+    Params(query): Params<RawQuery>,
+) -> Answer {
+    let id = query::id(&query.id, 0)?;
+    let name = match &query.field_hex {
+        Some(digits) => unhex(digits).ok_or_else(|| Problem::bad_request("invalid field_hex"))?,
+        None => query::required("field", query.field.as_deref())?.as_bytes().to_vec(),
+    };
+    let entry = find(&*visitor.backend, &query.stream, id).await?;
+    let mut named = entry.fields.iter().filter(|(found, _)| *found == name);
+    let (_, value) = named.nth(query.nth).ok_or_else(|| Problem::not_found("the entry has no such field"))?;
+    let shown = app.redaction.shown_among(&entry.fields, &name, value).ok_or_else(|| {
+        Problem::new(StatusCode::FORBIDDEN, "hidden", "this value is hidden in this dashboard")
+    })?;
+    let headers: [(HeaderName, String); 3] = [
+        (header::CONTENT_TYPE, "application/octet-stream".to_owned()),
+        (header::CONTENT_DISPOSITION, format!("attachment; filename=\"{id}.bin\"")),
+        (header::CONTENT_SECURITY_POLICY, "default-src 'none'; sandbox".to_owned()),
+    ];
+    Ok((headers, shown.into_owned()).into_response())
+}
+
+fn unhex(digits: &str) -> Option<Vec<u8>> {
+    let is_hex = digits.len().is_multiple_of(2) && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+    let bytes = (0..digits.len()).step_by(2).map(|at| u8::from_str_radix(digits.get(at..at + 2)?, 16).ok());
+    if is_hex { bytes.collect() } else { None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hexadecimal_digits_are_bytes() {
+        assert_eq!(unhex("fF00"), Some(vec![255, 0]));
+        for invalid in ["f", "gg", "+1", "é"] {
+            assert_eq!(unhex(invalid), None, "{invalid}");
+        }
+    }
+}

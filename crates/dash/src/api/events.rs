@@ -1,0 +1,313 @@
+//! `/events`: one connection for each visible tab, with the state of what its page shows, and then what changes.
+//!
+//! A page that connects again gets the whole state of what it watches, in the same events.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::Uri;
+use millstream_worker::observe::{Query, RowKey, SamplerState};
+use millstream_worker::operate::wording::millis;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value, json};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, MissedTickBehavior, interval};
+
+use super::stream::{self, GroupDetails};
+use super::tail::{self, TailEvent};
+use crate::access::Visitor;
+use crate::app::{Answer, App, Caller, LoggedIn, Params};
+use crate::options::EVENT_STREAMS_MAX;
+use crate::problem::Problem;
+use crate::query::OverviewQuery;
+use crate::rows;
+use crate::sse::{self, Events, Gone};
+
+/// Time between two comments on a quiet connection.
+const COMMENT_INTERVAL: Duration = Duration::from_secs(15);
+/// The details of a group need a scan, so they are older than its row: at most this.
+const DETAILS_AGE_MAX: Duration = Duration::from_secs(10);
+/// The interval of looks that a page can ask for.
+const INTERVAL_MS: std::ops::RangeInclusive<u64> = 100..=60_000;
+
+#[derive(Deserialize)]
+pub(super) struct EventsQuery {
+    watch: String,
+    since: Option<u64>,
+    interval_ms: Option<u64>,
+}
+
+/// What a page watches.
+enum Watch {
+    Overview(Query),
+    Stream(String),
+    Group(String, String),
+    Tail(tail::Tail),
+    Jobs,
+}
+
+#[derive(Deserialize)]
+struct Named {
+    stream: String,
+    group: Option<String>,
+    contains: Option<String>,
+}
+
+impl Watch {
+    /// Parses such as `group?stream=orders&group=billing`.
+    fn parse(text: &str) -> Result<Watch, Problem> {
+        let (kind, query) = text.split_once('?').unwrap_or((text, ""));
+        let named = || parse_query::<Named>(query);
+        match kind {
+            "overview" => Ok(Watch::Overview(parse_query::<OverviewQuery>(query)?.parse()?)),
+            "stream" => Ok(Watch::Stream(named()?.stream)),
+            "group" => {
+                let Named { stream, group, .. } = named()?;
+                Ok(Watch::Group(stream, group.ok_or_else(|| Problem::bad_request("group is missing"))?))
+            }
+            "tail" => {
+                let Named { stream, group, contains } = named()?;
+                Ok(Watch::Tail(tail::Tail { stream, group, contains }))
+            }
+            "jobs" => Ok(Watch::Jobs),
+            _ => {
+                Err(Problem::bad_request("invalid watch")
+                    .way_out("use overview, stream, group, tail or jobs"))
+            }
+        }
+    }
+}
+
+fn parse_query<T: DeserializeOwned>(query: &str) -> Result<T, Problem> {
+    let invalid = |error: String| Problem::bad_request(format!("invalid watch: {error}"));
+    let uri = format!("/?{query}").parse::<Uri>().map_err(|error| invalid(error.to_string()))?;
+    let parsed = axum::extract::Query::<T>::try_from_uri(&uri);
+    parsed.map(|query| query.0).map_err(|error| invalid(error.body_text()))
+}
+
+pub(super) async fn events(
+    State(app): State<Arc<App>>,
+    LoggedIn(visitor): LoggedIn,
+    caller: Caller,
+    Params(query): Params<EventsQuery>,
+) -> Answer {
+    let watch = Watch::parse(&query.watch)?;
+    let slot = Arc::clone(&app.event_slots).try_acquire_owned().map_err(|_| {
+        Problem::too_many(
+            "too_many_events",
+            format!("{EVENT_STREAMS_MAX} connections already receive events"),
+        )
+        .way_out("close other tabs of the dashboard")
+    })?;
+    Ok(sse::answer(slot, |events| run(app, visitor, caller.token, watch, query, events)))
+}
+
+/// Sends events until the client, the session or the dashboard ends.
+async fn run(
+    app: Arc<App>,
+    visitor: Visitor,
+    token: Option<String>,
+    watch: Watch,
+    query: EventsQuery,
+    events: Events,
+) -> Result<(), Gone> {
+    let mut viewer = app.sampler.subscribe();
+    if let Some(ms) = query.interval_ms {
+        viewer.ask_interval(Duration::from_millis(ms.clamp(*INTERVAL_MS.start(), *INTERVAL_MS.end())));
+    }
+    let status = app.sampler.status();
+    let hello = json!({
+        "version": env!("CARGO_PKG_VERSION"), "look": status.state.number, "interval_ms": millis(status.interval),
+    });
+    events.send("hello", None, &hello).await?;
+    if query.since.is_some_and(|since| since > status.state.number) {
+        // The looks of another process.
+        events.send("resync", None, &json!({})).await?;
+    }
+    let mut tails = match &watch {
+        Watch::Tail(tail) => Some(tail::start(&app, &visitor, tail.clone())),
+        _ => None,
+    };
+    let mut page = Page { app: &app, visitor: &visitor, watch, sent: Sent::default(), details: None };
+    page.trouble(&status.state, &events).await?;
+    if status.state.number > 0 {
+        page.look(&viewer, &events).await?;
+    }
+    let mut comments = interval(COMMENT_INTERVAL);
+    comments.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    comments.tick().await;
+    loop {
+        tokio::select! {
+            () = events.closed() => return Err(Gone),
+            () = app.stopped.cancelled() => return Ok(()),
+            _ = comments.tick() => {
+                let session_ended = token.as_deref().is_some_and(|token| {
+                    page.has_login() && app.sessions.find(token, std::time::Instant::now()).is_none()
+                });
+                if session_ended || !(visitor.is_valid)() {
+                    return Ok(());
+                }
+                events.comment().await?;
+            }
+            state = viewer.changed() => {
+                page.trouble(&state, &events).await?;
+                page.look(&viewer, &events).await?;
+            }
+            Some(event) = next(&mut tails) => event.send(&events).await?,
+        }
+    }
+}
+
+async fn next(tails: &mut Option<mpsc::Receiver<TailEvent>>) -> Option<TailEvent> {
+    match tails {
+        Some(tails) => tails.recv().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// What a page has been sent.
+#[derive(Default)]
+struct Sent {
+    look: Option<u64>,
+    rows: HashMap<String, Value>,
+    order: Vec<String>,
+    page: (usize, usize),
+    totals: Value,
+    state: Value,
+    trouble: Option<Value>,
+}
+
+struct Page<'a> {
+    app: &'a App,
+    visitor: &'a Visitor,
+    watch: Watch,
+    sent: Sent,
+    details: Option<(Instant, GroupDetails)>,
+}
+
+impl Page<'_> {
+    fn has_login(&self) -> bool {
+        self.app.access.anonymous().is_none()
+    }
+
+    /// Sends whether the store answers, if that has changed.
+    async fn trouble(&mut self, state: &SamplerState, events: &Events) -> Result<(), Gone> {
+        let trouble = trouble(state);
+        let before = self.sent.trouble.replace(trouble.clone());
+        let is_news = before.as_ref() != Some(&trouble) && (before.is_some() || !trouble.is_null());
+        if is_news { events.send("trouble", None, &trouble).await } else { Ok(()) }
+    }
+
+    /// Sends what a new look changes, once the client has read what was sent.
+    async fn look(
+        &mut self,
+        viewer: &millstream_worker::observe::Viewer,
+        events: &Events,
+    ) -> Result<(), Gone> {
+        events.ready().await?;
+        let look = self.app.sampler.look();
+        if self.sent.look.replace(look.number) == Some(look.number) {
+            return Ok(());
+        }
+        match &self.watch {
+            Watch::Overview(query) => {
+                let page = look.page(query, &*self.visitor.may_see);
+                viewer.show(page.rows.iter().map(|row| row.key.clone()));
+                let rows: Vec<(String, Value)> =
+                    page.rows.iter().map(|row| (rows::key(&row.key), rows::row(row, look.at_ms))).collect();
+                let totals = rows::totals(&look.totals_of(&*self.visitor.may_see));
+                if self.sent.totals != totals {
+                    let data = json!({ "look": look.number, "at_ms": look.at_ms, "totals": totals });
+                    self.sent.totals = totals;
+                    events.send("totals", Some(look.number), &data).await?;
+                }
+                let mut data = json!({
+                    "look": look.number, "at_ms": look.at_ms, "matched": page.matched, "offset": page.offset,
+                });
+                if self.sent.changes(rows, (page.matched, page.offset), &mut data) {
+                    events.send("rows", Some(look.number), &data).await?;
+                }
+                Ok(())
+            }
+            Watch::Stream(stream) => {
+                viewer.show(look.rows_of(stream).iter().map(|row| row.key.clone()));
+                let state = stream::stream_json(self.app, self.visitor, stream).await;
+                self.state("stream", look.number, state, events).await
+            }
+            Watch::Group(stream, group) => {
+                viewer.show([RowKey::group(stream, group)]);
+                let state = self.group(&stream.clone(), &group.clone()).await;
+                self.state("group", look.number, state, events).await
+            }
+            Watch::Tail(_) | Watch::Jobs => Ok(()),
+        }
+    }
+
+    async fn group(&mut self, stream: &str, group: &str) -> Result<Value, Problem> {
+        let is_fresh = self.details.as_ref().is_some_and(|(at, _)| at.elapsed() < DETAILS_AGE_MAX);
+        if !is_fresh {
+            let details = GroupDetails::read(self.app, self.visitor, stream, group).await?;
+            self.details = Some((Instant::now(), details));
+        }
+        match &self.details {
+            Some((_, details)) => stream::group_json(self.app, self.visitor, stream, group, details).await,
+            None => Ok(Value::Null),
+        }
+    }
+
+    async fn state(
+        &mut self,
+        name: &str,
+        look: u64,
+        state: Result<Value, Problem>,
+        events: &Events,
+    ) -> Result<(), Gone> {
+        let (name, state) = match state {
+            Ok(state) => (name, state),
+            Err(problem) => ("problem", problem.to_json()),
+        };
+        if self.sent.state == state {
+            return Ok(());
+        }
+        events.send(name, Some(look), &state).await?;
+        self.sent.state = state;
+        Ok(())
+    }
+}
+
+impl Sent {
+    /// Adds to an event what has changed since the last one: rows, rows that are gone, and the order. Returns whether anything
+    /// has.
+    fn changes(&mut self, rows: Vec<(String, Value)>, page: (usize, usize), data: &mut Value) -> bool {
+        let order: Vec<String> = rows.iter().map(|(key, _)| key.clone()).collect();
+        let now: BTreeMap<&String, &Value> = rows.iter().map(|(key, row)| (key, row)).collect();
+        let gone: Vec<&String> = self.rows.keys().filter(|key| !now.contains_key(key)).collect();
+        let changed = rows.iter().filter(|(key, row)| self.rows.get(key) != Some(row));
+        let set: Map<String, Value> = changed.cloned().collect();
+        let is_first = self.look_is_first();
+        let is_news =
+            is_first || !set.is_empty() || !gone.is_empty() || order != self.order || page != self.page;
+        data["set"] = Value::Object(set);
+        data["gone"] = json!(gone);
+        data["order"] = json!(order);
+        self.rows = rows.into_iter().collect();
+        self.order = order;
+        self.page = page;
+        is_news
+    }
+
+    fn look_is_first(&self) -> bool {
+        self.rows.is_empty() && self.order.is_empty()
+    }
+}
+
+/// Returns since when the store does not answer, and why. Null if it does.
+pub(super) fn trouble(state: &SamplerState) -> Value {
+    state
+        .trouble
+        .as_ref()
+        .map_or(Value::Null, |trouble| json!({ "since_ms": trouble.since_ms, "error": trouble.error }))
+}

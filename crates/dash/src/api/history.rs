@@ -1,0 +1,60 @@
+//! `/history`: the last hour of a group or a stream, from memory. Never asks the store.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use axum::extract::State;
+use millstream_worker::observe::RowKey;
+use millstream_worker::operate::wording::millis_since_epoch;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::overview::no_stream;
+use crate::app::{self, Answer, App, LoggedIn, Params};
+use crate::problem::Problem;
+use crate::query;
+
+/// Maximum number of points of an answer.
+const POINTS_MAX: usize = 600;
+/// The history of an answer that does not say from when on.
+const HOUR_MS: u64 = 60 * 60 * 1000;
+
+#[derive(Deserialize)]
+pub(super) struct HistoryQuery {
+    stream: String,
+    group: Option<String>,
+    from_ms: Option<u64>,
+    to_ms: Option<u64>,
+    points: Option<usize>,
+}
+
+pub(super) async fn history(
+    State(app): State<Arc<App>>,
+    LoggedIn(visitor): LoggedIn,
+    Params(query): Params<HistoryQuery>,
+) -> Answer {
+    app.sampler.touch();
+    let points = query::count(query.points, 300, POINTS_MAX)?;
+    let to_ms = query.to_ms.unwrap_or_else(|| millis_since_epoch(SystemTime::now()));
+    let from_ms = query.from_ms.unwrap_or(to_ms.saturating_sub(HOUR_MS));
+    if from_ms >= to_ms {
+        return Err(Problem::bad_request("from_ms must be less than to_ms"));
+    }
+    if !(visitor.may_see)(&query.stream) {
+        return Err(no_stream(&app, &visitor, &query.stream));
+    }
+    let key = RowKey { stream: query.stream, group: query.group };
+    let found = app.sampler.history(&key, from_ms, to_ms, points);
+    let series =
+        found.ok_or_else(|| Problem::not_found("nothing is known about this group or stream yet"))?;
+    app::json(&json!({
+        "step_ms": series.step_ms,
+        "from_ms": series.from_ms,
+        "in": series.added,
+        "out": series.acknowledged,
+        "lag": series.lag,
+        "pending": series.pending,
+        "oldest_unread_ms": series.oldest_unread_ms,
+        "dead_letters": series.dead_letters,
+    }))
+}

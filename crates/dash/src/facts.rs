@@ -1,0 +1,162 @@
+//! What the dashboard knows about the server of the store without asking it for each request: its product, its
+//! capabilities, and an hour of its figures. One task asks every ten seconds.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, SystemTime};
+
+use millstream_worker::backend::ServerInfo;
+use millstream_worker::operate::doctor::{ServerFacts, capabilities};
+use millstream_worker::operate::wording::millis_since_epoch;
+use parking_lot::RwLock;
+use serde_json::{Map, Value, json};
+use tokio::time::sleep;
+
+use crate::app::App;
+
+/// Time between two questions.
+const INTERVAL: Duration = Duration::from_secs(10);
+/// Number of points of the history: an hour.
+const POINTS_MAX: usize = 360;
+
+/// What is known about the server.
+#[derive(Debug, Default)]
+pub(crate) struct Facts {
+    known: RwLock<Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    product: Option<String>,
+    has_server: Option<bool>,
+    capabilities: Map<String, Value>,
+    /// When the newest point was taken.
+    at_ms: u64,
+    points: VecDeque<Point>,
+    /// The counters at the newest point.
+    last: Option<Counters>,
+}
+
+/// Figures of the server in one interval. `None` if the server does not tell.
+#[derive(Clone, Copy, Debug, Default)]
+struct Point {
+    /// The average time of a sync.
+    sync_ms: Option<f64>,
+    syncs_per_s: Option<f64>,
+    ops_per_s: Option<f64>,
+    memory_bytes: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Counters {
+    at: std::time::Instant,
+    commands: Option<u64>,
+    syncs: Option<u64>,
+    /// Time of all syncs, in microseconds.
+    sync_us: Option<u64>,
+}
+
+/// Asks until the dashboard is gone.
+pub(crate) fn keep_asking(app: &Arc<App>) {
+    let weak = Arc::downgrade(app);
+    tokio::spawn(async move {
+        while ask(&weak).await {
+            sleep(INTERVAL).await;
+        }
+    });
+}
+
+async fn ask(app: &Weak<App>) -> bool {
+    let Some(app) = app.upgrade() else { return false };
+    if app.stopped.is_cancelled() {
+        return false;
+    }
+    let admin = app.sampler.admin();
+    if app.facts.known.read().capabilities.is_empty() {
+        let look = app.sampler.look();
+        let found = capabilities(&**admin, look.streams.first().map(|stream| &*stream.name)).await;
+        let is_known = found.iter().any(|(_, _, native)| native.is_ok());
+        let named =
+            found.iter().map(|(_, name, native)| ((*name).to_owned(), native.as_ref().ok().copied().into()));
+        if is_known {
+            app.facts.known.write().capabilities = named.collect();
+        }
+    }
+    if let Ok(info) = admin.server(&[]).await {
+        app.facts.known.write().add(info);
+    }
+    true
+}
+
+impl Facts {
+    pub(crate) fn product(&self) -> Option<String> {
+        self.known.read().product.clone()
+    }
+
+    pub(crate) fn has_server(&self) -> Option<bool> {
+        self.known.read().has_server
+    }
+
+    pub(crate) fn capabilities(&self) -> Value {
+        Value::Object(self.known.read().capabilities.clone())
+    }
+
+    /// Returns the average time and the number of syncs per second in the last interval.
+    pub(crate) fn syncs(&self) -> (Option<f64>, Option<f64>) {
+        let known = self.known.read();
+        known.points.back().map_or((None, None), |point| (point.sync_ms, point.syncs_per_s))
+    }
+
+    /// Returns the history of the server.
+    pub(crate) fn series(&self) -> Value {
+        let known = self.known.read();
+        let step_ms = INTERVAL.as_millis() as u64;
+        let from_ms = known.at_ms.saturating_sub(step_ms * (known.points.len() as u64).saturating_sub(1));
+        json!({
+            "step_ms": step_ms,
+            "from_ms": from_ms,
+            "sync_ms": known.points.iter().map(|point| point.sync_ms).collect::<Vec<_>>(),
+            "ops_per_s": known.points.iter().map(|point| point.ops_per_s).collect::<Vec<_>>(),
+            "memory_bytes": known.points.iter().map(|point| point.memory_bytes).collect::<Vec<_>>(),
+        })
+    }
+}
+
+impl Known {
+    fn add(&mut self, info: Option<ServerInfo>) {
+        let facts = ServerFacts::new(info);
+        self.has_server = Some(!facts.is_embedded());
+        self.product = match facts.is_embedded() {
+            true => Some(format!("millstream {} (embedded)", env!("CARGO_PKG_VERSION"))),
+            false => facts.version(),
+        };
+        if facts.is_embedded() {
+            return;
+        }
+        let number = |name: &str| facts.fact(name).and_then(|text| text.parse::<u64>().ok());
+        let syncs = number("log_syncs");
+        let now = Counters {
+            at: std::time::Instant::now(),
+            commands: number("total_commands_processed"),
+            syncs,
+            sync_us: number("log_average_sync_usec").zip(syncs).map(|(average, syncs)| average * syncs),
+        };
+        let mut point = Point { memory_bytes: number("used_memory"), ..Point::default() };
+        if let Some(last) = self.last {
+            let seconds = now.at.duration_since(last.at).as_secs_f64().max(0.001);
+            let grown = |now: Option<u64>, last: Option<u64>| Some(now?.checked_sub(last?)? as f64);
+            let syncs = grown(now.syncs, last.syncs);
+            point.ops_per_s = grown(now.commands, last.commands).map(|commands| commands / seconds);
+            point.syncs_per_s = syncs.map(|syncs| syncs / seconds);
+            let sync_us = grown(now.sync_us, last.sync_us);
+            point.sync_ms =
+                syncs.filter(|syncs| *syncs > 0.0).and_then(|syncs| Some(sync_us? / syncs / 1000.0));
+        }
+        self.last = Some(now);
+        self.at_ms = millis_since_epoch(SystemTime::now());
+        if self.points.len() == POINTS_MAX {
+            self.points.pop_front();
+        }
+        self.points.push_back(point);
+    }
+}

@@ -1,0 +1,81 @@
+//! Server-sent events: an answer whose events a task writes as fast as the client reads.
+//!
+//! There is no queue. The task waits until the client has read what was sent, and then computes what is new. So a slow
+//! client gets the newest state. JSON has no line ends, so nothing in it can end an event or begin another one.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use axum::body::Body;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use futures_core::Stream;
+use serde_json::Value;
+use tokio::sync::mpsc;
+
+/// The client has closed the connection.
+#[derive(Debug)]
+pub(crate) struct Gone;
+
+/// Where a task writes its events.
+pub(crate) struct Events {
+    sender: mpsc::Sender<Bytes>,
+}
+
+impl Events {
+    /// Waits until the client has read what was sent.
+    pub(crate) async fn ready(&self) -> Result<(), Gone> {
+        self.sender.reserve().await.map(drop).map_err(|_| Gone)
+    }
+
+    /// Sends an event, once the client has read the one before. `id` is the number of the look that it shows.
+    pub(crate) async fn send(&self, name: &str, id: Option<u64>, data: &Value) -> Result<(), Gone> {
+        let id = id.map_or_else(String::new, |id| format!("id: {id}\n"));
+        self.write(format!("{id}event: {name}\ndata: {data}\n\n")).await
+    }
+
+    /// Sends a comment, so that proxies and browsers see that the connection is alive.
+    pub(crate) async fn comment(&self) -> Result<(), Gone> {
+        self.write(":\n\n".to_owned()).await
+    }
+
+    /// Waits until the client closes the connection.
+    pub(crate) async fn closed(&self) {
+        self.sender.closed().await;
+    }
+
+    async fn write(&self, text: String) -> Result<(), Gone> {
+        self.sender.send(Bytes::from(text)).await.map_err(|_| Gone)
+    }
+}
+
+/// Returns an answer with the events that the task writes. It ends when the task does. `slot` is freed then.
+pub(crate) fn answer<F>(slot: impl Send + 'static, task: impl FnOnce(Events) -> F) -> Response
+where
+    F: Future<Output = Result<(), Gone>> + Send + 'static,
+{
+    let (sender, receiver) = mpsc::channel(1);
+    let task = task(Events { sender });
+    tokio::spawn(async move {
+        // The client is gone: nobody is left to tell.
+        let _ = task.await;
+        drop(slot);
+    });
+    let headers = [(header::CONTENT_TYPE, "text/event-stream"), (header::CACHE_CONTROL, "no-store")];
+    // Proxies such as nginx would otherwise collect events before they pass them on.
+    let unbuffered = [("x-accel-buffering", "no")];
+    (headers, unbuffered, Body::from_stream(Received(receiver))).into_response()
+}
+
+/// The body of the answer.
+struct Received(mpsc::Receiver<Bytes>);
+
+impl Stream for Received {
+    type Item = Result<Bytes, std::convert::Infallible>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.0.poll_recv(cx).map(|bytes| bytes.map(Ok))
+    }
+}
