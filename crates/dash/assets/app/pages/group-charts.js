@@ -13,17 +13,13 @@ const text = words.groupCharts;
 const RANGES = /** @type {Record<string, number>} */ ({ '5m': 300_000, '15m': 900_000, '1h': 3_600_000 });
 const POINTS = 360;
 
-/** @param {{ stream: string, group: string, range: string }} props */
-export function GroupCharts({ stream, group, range }) {
+/** @param {{ stream: string, group: string, range: string, atMs: number }} props `atMs`: when the store was last looked at, by the dashboard's clock */
+export function GroupCharts({ stream, group, range, atMs }) {
   const span = RANGES[range] ?? RANGES['1h'];
-  const every = Math.max(2000, span / POINTS);
-  const [now, setNow] = useState(Date.now());
-  useEffect(() => {
-    const timer = setInterval(() => document.visibilityState === 'visible' && setNow(Date.now()), every);
-    return () => clearInterval(timer);
-  }, [every]);
+  const step = Math.max(2000, span / POINTS);
+  const to = Math.floor(atMs / step) * step;
   const [kept, setKept] = useState(/** @type {any} */ (null));
-  const found = useGet('/history', { stream, group, from_ms: now - span, to_ms: now, points: POINTS });
+  const found = useGet('/history', { stream, group, from_ms: to - span, to_ms: to, points: POINTS });
   useEffect(() => { if (found.data) setKept({ key: `${stream} ${group}`, data: found.data }); }, [found.data]);
   const data = found.data ?? (kept?.key === `${stream} ${group}` ? kept.data : null);
   return html`<${Panel} title=${text.title} actions=${html`<${Choices} label=${text.range} value=${range} choices=${Object.keys(RANGES).map((each) => [each, each])} onChange=${(/** @type {string} */ t) => setQuery({ t }, { replace: true })} />`}>

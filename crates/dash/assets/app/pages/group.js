@@ -46,7 +46,7 @@ export function Group({ query }) {
       const data = { ...loaded, ...live };
       return html`<${Verdict} data=${data} here=${here} />
         <${GroupFacts} data=${data} here=${here} />
-        <${GroupCharts} stream=${stream} group=${group} range=${query.get('t') ?? '1h'} />
+        <${GroupCharts} stream=${stream} group=${group} range=${query.get('t') ?? '1h'} atMs=${data.at_ms ?? Date.now()} />
         <${Panel} class="table-panel" title=${text.consumers} actions=${html`<${Link} page="pending" query=${here} class="button small">${text.allPending}<//>`}>
           <${Consumers} data=${data} here=${here} onRemove=${mayAct ? (/** @type {any} */ consumer) => setDialog({ kind: 'consumer', consumer }) : null} /><//>
         <${Histogram} data=${data} here=${here} />

@@ -53,7 +53,7 @@ export function Chart({ title, fromMs, stepMs, series, show }) {
   const at = cursor !== null && cursor < points ? cursor : null;
   return html`<figure class="chart">
     <figcaption><h3>${title}</h3>
-      <span class="legend">${series.map(({ label, tone, values }) => html`<span key=${label} class=${`key ${tone}`}>${label} <strong>${show(at === null ? values[points - 1] : values[at])}</strong></span>`)}
+      <span class="legend">${series.map(({ label, tone, values }) => html`<span key=${label} class=${`key ${tone}`}>${label} <strong>${show(at === null ? summary(values)?.last : values[at])}</strong></span>`)}
         ${at !== null && html`<span class="at">${time(fromMs + at * stepMs)}</span>`}</span></figcaption>
     <div ref=${host} class="canvas" aria-hidden="true"></div>
     <p class="sentence">${series.map(({ label, values }) => sentence(label, values, points * stepMs, show)).join(' ')}</p>
@@ -86,7 +86,7 @@ function options(element, series, show, onCursor) {
     width: Math.max(200, element.clientWidth), height: HEIGHT, legend: { show: false }, padding: [8, 8, 0, 0],
     cursor: { y: false, drag: { x: false, y: false }, points: { size: 6 } },
     hooks: { setCursor: [(/** @type {any} */ plot) => onCursor(plot.cursor.idx ?? null)] },
-    scales: { y: { range: (/** @type {any} */ _plot, /** @type {number} */ _low, /** @type {number} */ high) => [0, Math.max(1, (high ?? 0) * 1.1)] } },
+    scales: { y: { range: (/** @type {any} */ _plot, /** @type {number} */ _low, /** @type {number} */ high) => [0, Math.max(2, (high ?? 0) * 1.1)] } },
     axes: [
       { ...axis, size: 22, space: 70, values: (/** @type {any} */ _plot, /** @type {number[]} */ splits) => splits.map((at) => time(at * 1000).slice(0, 5)) },
       { ...axis, size: 56, space: 34, values: (/** @type {any} */ _plot, /** @type {number[]} */ splits) => splits.map(show) },
