@@ -57,6 +57,8 @@ pub struct Visitor {
     pub may_see: Arc<dyn Fn(&str) -> bool + Send + Sync>,
     /// Whether the visitor still exists and could log in as before. If not, its session has ended.
     pub is_valid: Arc<dyn Fn() -> bool + Send + Sync>,
+    /// Returns the figures of the server itself as text for Prometheus. Empty if there are none, or the visitor may not see them.
+    pub figures: Arc<dyn Fn() -> String + Send + Sync>,
 }
 
 impl fmt::Debug for Visitor {
@@ -109,6 +111,7 @@ impl OneStore {
             backend,
             may_see: Arc::new(|_| true),
             is_valid: Arc::new(|| true),
+            figures: Arc::new(String::new),
         }
     }
 }

@@ -50,6 +50,8 @@ pub struct Options {
     pub allowed_hosts: Vec<String>,
     /// Receives each record of an action, in addition to the log and to the last ones in memory.
     pub audit: Option<AuditSink>,
+    /// Whether `/metrics` has series for each consumer.
+    pub consumer_series: bool,
     /// Writes a suggested command as a line for a shell.
     pub command_line: fn(&Command) -> String,
     /// The folder of the pages, instead of the embedded ones. Only in debug builds.
@@ -65,6 +67,7 @@ impl Default for Options {
             public_url: None,
             allowed_hosts: Vec::new(),
             audit: None,
+            consumer_series: false,
             command_line: plain_line,
             assets: None,
         }

@@ -149,6 +149,7 @@ mod tests {
             backend: backend.admin().unwrap(),
             may_see: Arc::new(|_| true),
             is_valid: Arc::new(|| true),
+            figures: Arc::new(String::new),
         }
     }
 

@@ -34,9 +34,10 @@ pub(crate) fn start(running: &mut Running, options: Options) -> Result<(), Failu
     let Some(listener) = running.take_http_listener() else { return Ok(()) };
     let server = running.in_process();
     let location = location(running);
+    let history_bytes = running.settings().size(Id::HttpHistoryMemory);
     let started = thread::Builder::new().name("http".into()).spawn(move || {
         priority::lower();
-        run(&server, || serve(listener, options, &server, location));
+        run(&server, || serve(listener, options, &server, location, history_bytes));
     });
     // Nothing waits for the thread: its connections end with the server.
     started
@@ -66,6 +67,7 @@ fn serve(
     mut options: Options,
     server: &InProcess,
     location: String,
+    history_bytes: usize,
 ) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let _log = log_warnings(server.clone());
@@ -79,7 +81,8 @@ fn serve(
         // Sees all streams. The dashboard shows each visitor only those that its user may read.
         let (dialled, login) = (server.clone(), server.internal_login());
         let backend = Redis::over(move || dialled.connect_as(&login), "dashboard", &place);
-        let sampler = Sampler::start(Arc::new(backend), SamplerOptions::default());
+        let sampler =
+            Sampler::start(Arc::new(backend), SamplerOptions::default().history_memory(history_bytes));
         tokio::select! {
             result = millstream_dash::serve(listener, options, access, sampler, stopped) => result,
             // The in-process connections end with the server, so there is nothing to wait for.
@@ -128,6 +131,7 @@ pub(crate) fn options(settings: &Settings) -> Result<Options, Failure> {
     let public_url = public_url.map(|url| PublicUrl::parse(&url)).transpose();
     let mut options = Options::default();
     options.read_only = settings.is_on(Id::HttpReadOnly);
+    options.consumer_series = settings.is_on(Id::HttpMetricsConsumers);
     options.payloads = settings.is_on(Id::HttpPayloads);
     let globs = DEFAULT_GLOBS.map(str::to_owned).into_iter().chain(words(Id::HttpRedact));
     options.redaction =

@@ -191,12 +191,17 @@ impl Login {
     /// not counted and not logged.
     pub fn may_read(&self, key: &[u8]) -> bool {
         self.user.is_unrestricted()
-            || LOOK_COMMANDS.iter().all(|[command, subcommand]| {
-                let argv: [&[u8]; 3] = [command, subcommand, key];
-                table::find(&argv).is_ok_and(|spec| {
-                    check_request(&self.user, spec, &argv, &required_keys(spec, &argv)).is_ok()
-                })
-            })
+            || LOOK_COMMANDS.iter().all(|[command, subcommand]| self.may_run(&[command, subcommand, key]))
+    }
+
+    /// Whether the user may see the figures of the server: it may run INFO. A denial is not counted and not logged.
+    pub fn may_see_figures(&self) -> bool {
+        self.user.is_unrestricted() || self.may_run(&[b"INFO"])
+    }
+
+    fn may_run(&self, argv: &[&[u8]]) -> bool {
+        table::find(argv)
+            .is_ok_and(|spec| check_request(&self.user, spec, argv, &required_keys(spec, argv)).is_ok())
     }
 }
 
@@ -314,6 +319,10 @@ mod tests {
         let readable = |user: &str, key: &[u8]| server.log_in(user, "pw", "").unwrap().may_read(key);
         assert!(readable("reader", b"orders:eu") && !readable("reader", b"mails"));
         assert!(!readable("writer", b"orders:eu"));
+        let sees_figures = |user: &str| server.log_in(user, "pw", "").unwrap().may_see_figures();
+        assert!(!sees_figures("reader"));
+        set_user(&server, "reader +info");
+        assert!(sees_figures("reader"));
         let admin = connect(&server, &server.internal_login());
         assert!(ask(&admin, "INFO stats").contains("acl_access_denied_cmd:0\r\n"));
         server.server().shutdown.begin();

@@ -8,9 +8,8 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use millstream_worker::metrics::definitions::BACKEND_UP;
-use millstream_worker::metrics::{CONTENT_TYPE, ConsumerSeries, PrometheusText, exporter_text};
-use millstream_worker::monitor::{Limits, StreamSnapshot};
+use millstream_worker::metrics::{CONTENT_TYPE, ConsumerSeries, observed_text};
+use millstream_worker::monitor::Limits;
 
 use crate::app::{App, LoggedIn};
 use crate::assets::accepts_gzip;
@@ -32,21 +31,19 @@ pub(super) async fn ready(State(app): State<Arc<App>>) -> Response {
     "ok\n".into_response()
 }
 
-/// The last look as text for Prometheus. Never asks the store.
+/// The last look as text for Prometheus, and the figures of the server itself. Never asks the store.
 pub(super) async fn metrics(
     State(app): State<Arc<App>>,
     LoggedIn(visitor): LoggedIn,
     headers: HeaderMap,
 ) -> Response {
     app.sampler.touch();
-    let look = app.sampler.look();
-    let streams = look.streams.iter().filter(|stream| (visitor.may_see)(&stream.name));
-    let streams: Vec<StreamSnapshot> = streams.map(|stream| (**stream).clone()).collect();
-    let mut text = exporter_text(&streams, &Limits::default(), ConsumerSeries::Omitted);
-    let mut up = PrometheusText::default();
-    up.family(BACKEND_UP.name, BACKEND_UP.help, BACKEND_UP.kind);
-    up.sample::<&str, &str>(BACKEND_UP.name, &[], u8::from(app.sampler.state().trouble.is_none()));
-    text.push_str(&up.finish());
+    let consumers = match app.options.consumer_series {
+        true => ConsumerSeries::Each,
+        false => ConsumerSeries::Omitted,
+    };
+    let mut text = observed_text(&app.sampler, &*visitor.may_see, &Limits::default(), consumers);
+    text.push_str(&(visitor.figures)());
     let head = [(header::CONTENT_TYPE, CONTENT_TYPE), (header::VARY, "Accept-Encoding")];
     if accepts_gzip(&headers) {
         let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());

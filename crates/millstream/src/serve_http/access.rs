@@ -54,12 +54,17 @@ impl UserAccess {
     }
 
     fn visitor(&self, login: Login) -> Visitor {
-        let (reader, session) = (login.clone(), login.clone());
+        let (reader, session, observer) = (login.clone(), login.clone(), login.clone());
+        let server = self.server.clone();
         Visitor {
             name: login.name(),
             backend: self.backend(&login),
             may_see: Arc::new(move |stream| reader.may_read(stream.as_bytes())),
             is_valid: Arc::new(move || session.is_valid()),
+            figures: Arc::new(move || match observer.may_see_figures() {
+                true => server.server().figures(),
+                false => String::new(),
+            }),
         }
     }
 }

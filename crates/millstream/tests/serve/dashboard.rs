@@ -137,6 +137,68 @@ fn a_login_is_a_user_of_the_server_and_failures_are_audited() {
     assert_eq!(other.post("session", &json!({ "password": "admin" })).1["user"], "default");
 }
 
+/// Returns the streams of the overview, once the dashboard has looked at the server.
+fn streams_of(visitor: &mut Visitor) -> Vec<String> {
+    let rows = visitor.get("overview").1["rows"].as_array().cloned().unwrap_or_default();
+    let mut streams: Vec<_> = rows.iter().map(|row| row["stream"].as_str().unwrap().to_owned()).collect();
+    streams.sort_unstable();
+    streams.dedup();
+    streams
+}
+
+#[test]
+fn a_visitor_sees_and_does_what_the_rules_of_its_user_allow() {
+    let dir = TempDir::new();
+    let mut server = start_with_users(&dir, USERS);
+    let mut admin = admin_of(&server);
+    admin.call("XADD orders:eu 1-1 item book", "$3\r\n1-1\r\n");
+    admin.call("XADD mails 1-1 to secret@example", "$3\r\n1-1\r\n");
+    let (mut root, mut alice) = (Visitor::of(&server), Visitor::of(&server));
+    assert_eq!((root.log_in("default", "admin"), alice.log_in("alice", "pw")), (200, 200));
+    eventually("the dashboard has looked", || streams_of(&mut root) == ["mails", "orders:eu"]);
+    assert_eq!(streams_of(&mut alice), ["orders:eu"]);
+    assert_eq!(alice.get("entries?stream=orders:eu").1["items"][0]["id"], "1-1");
+    let entry = |stream: &str| json!({ "stream": stream, "fields": [["item", "pen"]] });
+    assert_eq!(alice.post("entries", &entry("orders:eu")).0, 200);
+    let line = server.line_with("event=command");
+    assert!(line.contains("address=\"127.0.0.1:0\" user=\"alice\" what=\"dashboard "), "{line}");
+    assert!(line.contains("stream=orders:eu"), "{line}");
+    for path in ["entries?stream=mails", "stream?stream=mails", "entry?stream=mails&id=1-1"] {
+        let (status, answer) = alice.get(path);
+        assert!(status == 403 && !answer.to_string().contains("secret@example"), "{path}: {status} {answer}");
+    }
+    let (status, answer) = alice.post("entries", &entry("mails"));
+    assert_eq!(status, 403, "{answer}");
+    admin.call("XLEN mails", ":1\r\n");
+    // Only those who may run INFO see the figures of the server itself.
+    let metrics = |visitor: &mut Visitor| visitor.send("GET", "/metrics", None).1.to_string();
+    let (all, own) = (metrics(&mut root), metrics(&mut alice));
+    assert!(all.contains("millstream_server_log_sync_seconds_bucket") && all.contains("mails"), "{all}");
+    assert!(
+        own.contains("orders:eu") && !own.contains("mails") && !own.contains("millstream_server"),
+        "{own}"
+    );
+    // A change of the rules applies to the next request.
+    admin.call("ACL SETUSER alice ~mails", "+OK\r\n");
+    assert_eq!(alice.get("entries?stream=mails").0, 200);
+    // The connections of visitors are clients like others.
+    let clients = admin.ask(&["CLIENT LIST"]);
+    for user in ["alice", "(internal)"] {
+        let is_shown =
+            |line: &str| line.contains(" addr=dashboard:0 ") && line.contains(&format!(" user={user} "));
+        assert!(clients.lines().any(is_shown), "{user}: {clients}");
+    }
+}
+
+#[test]
+fn a_read_only_dashboard_refuses_actions_of_every_user() {
+    let server = Server::start(&["--http", "127.0.0.1:0", "--http-read-only", "yes", "--appendonly", "no"]);
+    let mut visitor = Visitor::of(&server);
+    let (status, answer) = visitor.post("entries", &json!({ "stream": "s", "fields": [["a", "b"]] }));
+    assert_eq!((status, &answer["code"]), (403, &json!("read_only")), "{answer}");
+    server.connect().call("XLEN s", ":0\r\n");
+}
+
 #[test]
 fn user_that_is_deleted_or_disabled_loses_its_session() {
     let dir = TempDir::new();
