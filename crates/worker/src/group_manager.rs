@@ -195,11 +195,22 @@ impl GroupManager {
         Ok(())
     }
 
-    /// Moves the group to the position in the plan.
+    /// Moves the group to the position in the plan. Fails, without any change, if the group has moved since the preview.
     pub async fn reset(&self, plan: &ResetPlan) -> Result<(), Error> {
-        let target = plan.after.last_delivered;
+        match self.reset_unless_moved(plan).await? {
+            true => Ok(()),
+            false => Err(refused(format!(
+                "group {} of stream {} has moved since the preview; nothing was changed; preview the reset again",
+                plan.group, plan.stream
+            ))),
+        }
+    }
+
+    /// Moves the group to the position in the plan. Returns false, without any change, if the group has moved since the preview.
+    pub(crate) async fn reset_unless_moved(&self, plan: &ResetPlan) -> Result<bool, Error> {
+        let (from, target) = (plan.before.last_delivered, plan.after.last_delivered);
         let start = if target == StreamId::MIN { Start::Beginning } else { Start::After(target) };
-        self.backend.move_group(&plan.stream, &plan.group, start).await
+        self.backend.move_group_from(&plan.stream, &plan.group, from, start).await
     }
 
     async fn lag_after(&self, stream: &str, info: &StreamInfo, after: StreamId) -> Result<Lag, Error> {

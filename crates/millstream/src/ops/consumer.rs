@@ -6,8 +6,8 @@ use millstream_worker::backend::ConsumerInfo;
 use millstream_worker::group_manager::GroupManager;
 use millstream_worker::heartbeat::known_workers;
 use millstream_worker::operate::consumers::rows;
+use millstream_worker::operate::groups;
 use millstream_worker::operate::shapes;
-use serde_json::json;
 
 use super::confirm::Confirm;
 use super::connection::CommonOptions;
@@ -137,25 +137,19 @@ impl RemoveConsumer {
                 )));
             }
         };
-        let (heir, moved) = if *dry_run {
-            (heir.clone(), found.pending)
+        let plan =
+            groups::plan_consumer_removal(&*backend, stream, group, consumer, heir.as_deref()).await?.effect;
+        let removed = if *dry_run {
+            None
         } else {
             confirm.ask(&action).await?;
             let groups = GroupManager::new(backend);
-            let removed = groups.remove_consumer(stream, group, consumer, heir.as_deref()).await?;
-            (removed.heir, removed.adopted)
+            Some(groups.remove_consumer(stream, group, consumer, heir.as_deref()).await?)
         };
         if common.json {
-            return print_json(&json!({
-                "stream": stream,
-                "group": group,
-                "removed": consumer,
-                "heir": heir,
-                "heir_is_new": heir_is_new,
-                "moved": moved,
-                "dry_run": dry_run,
-            }));
+            return print_json(&shapes::consumer_removal(&plan, removed.as_ref()));
         }
+        let (heir, moved) = removed.map_or((None, 0), |removed| (removed.heir, removed.adopted));
         if *dry_run {
             return print_line(&format!("would {action}"));
         }

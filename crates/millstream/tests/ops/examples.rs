@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::test_store::TestStore;
 
 /// Commands whose examples start servers or workers. Other suites run them.
-const TESTED_ELSEWHERE: [&str; 6] = ["serve", "check", "compat", "work", "top", "demo"];
+const TESTED_ELSEWHERE: [&str; 7] = ["serve", "check", "compat", "work", "top", "demo", "dash"];
 /// Running time after which an endless example is stopped.
 const ENDLESS_LIMIT: Duration = Duration::from_secs(3);
 

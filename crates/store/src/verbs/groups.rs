@@ -2,7 +2,7 @@
 
 use std::iter;
 
-use millstream_engine::{GroupStart, Refusal, Stream, StreamEffect};
+use millstream_engine::{GroupStart, Refusal, Stream, StreamEffect, StreamId};
 
 use super::lease::apply_release;
 use super::{ConsumerPath, Verb};
@@ -76,6 +76,31 @@ impl<B: AsRef<[u8]>> Verb for GroupSetId<B> {
         let entries_read = stream.decide_entries_read(self.entries_read);
         txn.apply_stream(key, StreamEffect::GroupSetId { group, last_id, entries_read });
         Ok(())
+    }
+}
+
+/// Sets the position of a group if it has not moved. Returns false, without any change, if it has.
+#[derive(Clone, Copy, Debug)]
+pub struct MoveGroup<B = Vec<u8>> {
+    /// The position that the group must have.
+    pub from: StreamId,
+    /// The group and its new position.
+    pub to: GroupSetId<B>,
+}
+
+impl<B: AsRef<[u8]>> Verb for MoveGroup<B> {
+    type Output = bool;
+
+    fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        iter::once(self.to.key.as_ref())
+    }
+
+    fn run(&mut self, txn: &mut Txn<'_>) -> Result<bool, Refusal> {
+        let (_, group) = txn.existing_group(self.to.key.as_ref(), self.to.group.as_ref())?;
+        if group.last_id() != self.from {
+            return Ok(false);
+        }
+        self.to.run(txn).map(|()| true)
     }
 }
 

@@ -43,7 +43,8 @@ pub use entries::{
     Delete, DeleteEx, Length, Range, Remove, RemoveStream, SetCounters, StreamCounters, TrimStream,
 };
 pub use groups::{
-    Adopt, ConsumerCreate, ConsumerDelete, GroupCreate, GroupDestroy, GroupSetId, RemoveEmptyConsumer,
+    Adopt, ConsumerCreate, ConsumerDelete, GroupCreate, GroupDestroy, GroupSetId, MoveGroup,
+    RemoveEmptyConsumer,
 };
 pub use hashes::{HashDelete, HashFields, HashGet, HashGetAll, HashLength, HashSet};
 pub use idempotence::{ConfigureIdempotence, IdempotenceChange, RecordIdempotence};

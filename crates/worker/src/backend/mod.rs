@@ -374,6 +374,18 @@ pub trait Admin: Backend {
     /// Moves the group's position forwards or backwards.
     fn move_group<'a>(&'a self, stream: &'a str, group: &'a str, start: Start) -> BackendFuture<'a, ()>;
 
+    /// Moves the group if its position is `from`. Returns false, without any change, if it has another position.
+    ///
+    /// A store compares and moves in one step if it can. On a server without scripts whose stream changes all the time, and on a
+    /// cluster without scripts, the group can deliver an entry in between.
+    fn move_group_from<'a>(
+        &'a self,
+        stream: &'a str,
+        group: &'a str,
+        from: StreamId,
+        start: Start,
+    ) -> BackendFuture<'a, bool>;
+
     /// Deletes the group with its pending entries. Returns false if it does not exist.
     fn delete_group<'a>(&'a self, stream: &'a str, group: &'a str) -> BackendFuture<'a, bool>;
 
@@ -400,6 +412,17 @@ pub trait Admin: Backend {
             Ok(all)
         })
     }
+
+    /// Moves pending entries to a consumer. Counts as a delivery. Returns the ids moved.
+    ///
+    /// Moves only rows whose idle time is at least the given one. So it leaves an entry that was delivered or extended since the
+    /// rows were read. The stream must still have the entries: on some servers, claiming another one removes it from the pending
+    /// list.
+    fn claim<'a>(
+        &'a self,
+        consumer: Consumer<'a>,
+        rows: &'a [PendingRow],
+    ) -> BackendFuture<'a, Vec<StreamId>>;
 
     /// Makes an entry pending again in this group only: claimable immediately, with a delivery count of 0.
     ///

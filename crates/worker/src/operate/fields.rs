@@ -84,7 +84,7 @@ impl<'a> FieldsView<'a> {
         };
         let is_cut = shown.len() > self.value_bytes_max;
         let mut json = match std::str::from_utf8(&shown) {
-            Ok(text) => json!({ "text": &text[..text.floor_char_boundary(self.value_bytes_max)] }),
+            Ok(text) => json!({ "text": beginning(text, self.value_bytes_max) }),
             Err(_) => json!({ "hex": hex(&shown[..shown.len().min(self.value_bytes_max)]) }),
         };
         if is_cut {
@@ -93,6 +93,15 @@ impl<'a> FieldsView<'a> {
         }
         json
     }
+}
+
+/// Returns the first characters of a text, at most `bytes_max` bytes.
+fn beginning(text: &str, bytes_max: usize) -> &str {
+    let mut end = bytes_max.min(text.len());
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
 }
 
 fn name_text(name: &[u8]) -> String {

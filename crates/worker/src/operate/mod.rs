@@ -5,12 +5,26 @@
 //! to the programs.
 //!
 //! * [`doctor`] finds problems in a store, its streams and its groups.
+//! * [`dead_letters`] and [`pending`] select and change dead letters and pending entries; [`idle_times`] and [`life`] describe
+//!   pending entries and what groups did with an entry.
+//! * [`groups`] and [`trim`] move and remove groups, and remove entries.
+//! * A [`plan`] says what an action would do, and whether that is still so when the action is executed.
 //! * [`redaction`] hides the values of fields, and [`fields`] turns fields into JSON.
 
 pub mod command;
 pub mod consumers;
+pub mod dead_letters;
 pub mod doctor;
+pub mod error_counts;
 pub mod fields;
+pub mod groups;
+pub mod idle_times;
+pub mod life;
+pub mod pending;
+pub mod plan;
 pub mod redaction;
 pub mod shapes;
+#[cfg(test)]
+mod tests;
+pub mod trim;
 pub mod wording;

@@ -10,14 +10,21 @@ use serde_json::{Map, Value, json};
 
 use super::command::Command;
 use super::consumers;
+use super::dead_letters::LetterPage;
 use super::doctor::{Diagnosis, DoctorFinding, ServerFacts};
+use super::error_counts::common_text;
 use super::fields::{self, FieldsView};
+use super::groups::{ConsumerRemoval, GroupRemoval};
+use super::idle_times::IdleTimes;
+use super::life::{EntryInGroup, EntryState};
+use super::pending::Changed;
 use super::redaction::HIDDEN;
+use super::trim::{Deletion, TrimEffect};
 use super::wording::{format_time, millis, millis_since_epoch};
 use crate::backend::policy::{PolicyField, PolicyValue};
 use crate::backend::{ConsumerInfo, Entry, Fields, PendingRow, PolicyInfo, StreamId, StreamInfo};
 use crate::dead_letter::DeadLetter;
-use crate::group_manager::{GroupPosition, ResetPlan};
+use crate::group_manager::{GroupPosition, RemovedConsumer, ResetPlan};
 use crate::heartbeat::WorkerInfo;
 use crate::message::age_of;
 use crate::monitor::{GroupSnapshot, GroupVerdict, Health, MissedAccuracy};
@@ -353,4 +360,132 @@ fn policy_field(field: PolicyField) -> &'static str {
         PolicyField::MaxBytes => "max_bytes",
         PolicyField::AckedAge => "acked_age_ms",
     }
+}
+
+/// Returns the removal of a group, before or after it was executed.
+pub fn group_removal(removal: &GroupRemoval, removed: bool, dry_run: bool) -> Value {
+    json!({
+        "stream": removal.stream,
+        "group": removal.group,
+        "removed": removed,
+        "pending_dropped": removal.pending,
+        "active_consumers": removal.active_consumers,
+        "dry_run": dry_run,
+    })
+}
+
+/// Returns the removal of a consumer. `moved` is the heir and the number of entries that it got, after the removal was executed.
+pub fn consumer_removal(removal: &ConsumerRemoval, moved: Option<&RemovedConsumer>) -> Value {
+    json!({
+        "stream": removal.stream,
+        "group": removal.group,
+        "removed": removal.consumer,
+        "heir": moved.map_or(&removal.heir, |moved| &moved.heir),
+        "heir_is_new": removal.heir_is_new,
+        "moved": moved.map_or(removal.pending, |moved| moved.adopted),
+        "dry_run": moved.is_none(),
+    })
+}
+
+/// Returns a trim. `removed` is the number of entries removed, after the trim was executed.
+pub fn trim(effect: &TrimEffect, removed: Option<u64>) -> Value {
+    let groups = effect.groups.iter().map(|loss| {
+        json!({
+            "group": loss.group,
+            "unread": loss.unread.0,
+            "unread_exact": loss.unread.1,
+            "pending": loss.pending.map(|(pending, _)| pending),
+            "pending_exact": loss.pending.is_some_and(|(_, exact)| exact),
+        })
+    });
+    json!({
+        "stream": effect.stream,
+        "length": effect.length,
+        "matched": effect.removed,
+        "exact": effect.exact,
+        "first_kept": effect.first_kept.map(|id| id.to_string()),
+        "keep_unread": effect.keep_unread,
+        "groups": groups.collect::<Value>(),
+        "removed": removed.unwrap_or(0),
+        "dry_run": removed.is_none(),
+    })
+}
+
+/// Returns a deletion of entries. `deleted` is the number of entries deleted, after the deletion was executed.
+pub fn deletion(deletion: &Deletion, deleted: Option<u64>) -> Value {
+    json!({
+        "stream": deletion.stream,
+        "asked": deletion.asked,
+        "matched": deletion.ids.len(),
+        "deleted": deleted.unwrap_or(0),
+        "dry_run": deleted.is_none(),
+    })
+}
+
+/// Returns what a change of pending entries did.
+pub fn changed(changed: &Changed) -> Value {
+    json!({
+        "asked": changed.asked,
+        "done": changed.done,
+        "changed_hands": changed.changed_hands,
+        "skipped": changed.skipped,
+    })
+}
+
+/// Returns what a group did with an entry. `fields` are those of the entry, if it exists: the error quotes none that is hidden.
+pub fn entry_in_group(entry: &EntryInGroup, fields: Option<&Fields>, view: &FieldsView<'_>) -> Value {
+    let mut json = json!({
+        "group": entry.group,
+        "state": entry.state.as_str(),
+        "consumer": null,
+        "deliveries": null,
+        "idle_ms": null,
+        "attempts": null,
+        "error": null,
+        "due_at_ms": null,
+    });
+    if let EntryState::Pending(row, record) = &entry.state {
+        let Value::Object(pending) = viewed_pending(row, record, fields, view) else { return json };
+        for (name, value) in pending {
+            if json.get(&name).is_some() {
+                json[name] = value;
+            }
+        }
+    }
+    json
+}
+
+/// Returns the pending entries of a group by idle time: `histogram` and `scan`.
+pub fn idle_times(times: &IdleTimes) -> Value {
+    let ranges = times.ranges.iter().map(|range| {
+        json!({
+            "idle_ms_min": millis(range.min),
+            "idle_ms_max": range.end.map(millis),
+            "count": range.count,
+        })
+    });
+    json!({
+        "histogram": ranges.collect::<Value>(),
+        "released": times.released,
+        "scan": { "looked_at": times.scanned, "complete": times.complete },
+    })
+}
+
+/// Returns counts of dead letters: `by_reason` and `by_error`, the most frequent first, and how many others there are.
+///
+/// `contains` selects the dead letters of an error with a filter: it is part of each of their errors.
+pub fn letter_counts(page: &LetterPage) -> Value {
+    let (reasons, other_reasons) = page.by_reason.top();
+    let (errors, other_errors) = page.by_error.top();
+    let reasons =
+        reasons.into_iter().map(|(reason, count)| json!({ "reason": known(reason), "count": count }));
+    let errors = errors.into_iter().map(
+        |(error, count)| json!({ "error": error, "count": count, "contains": known(common_text(error)) }),
+    );
+    json!({
+        "by_reason": reasons.collect::<Value>(),
+        "by_reason_rest": other_reasons,
+        "by_error": errors.collect::<Value>(),
+        "by_error_rest": other_errors,
+    })
 }

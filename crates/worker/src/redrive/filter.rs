@@ -22,6 +22,8 @@ pub struct Filter {
     pub older_than: Option<Duration>,
     /// Only messages dead-lettered at most this long ago.
     pub newer_than: Option<Duration>,
+    /// Only dead letters with this id or a smaller one of their own.
+    pub through: Option<StreamId>,
 }
 
 impl Filter {
@@ -36,6 +38,7 @@ impl Filter {
             && self.ids.as_ref().is_none_or(|ids| dead_letter.ids().any(|id| ids.contains(&id)))
             && self.older_than.is_none_or(|least| age >= least)
             && self.newer_than.is_none_or(|most| age <= most)
+            && self.through.is_none_or(|last| dead_letter.id <= last)
     }
 }
 
@@ -64,6 +67,7 @@ mod tests {
             ids: Some([StreamId::new(5, 0)].into()),
             older_than: Some(Duration::from_secs(5)),
             newer_than: Some(Duration::from_secs(15)),
+            through: Some(StreamId::new(5, 0)),
         };
         assert!(Filter::default().matches(&dead_letter, now));
         assert!(all.matches(&dead_letter, now));
@@ -74,6 +78,7 @@ mod tests {
             Filter { ids: Some([StreamId::new(6, 0)].into()), ..all.clone() },
             Filter { older_than: Some(Duration::from_secs(11)), ..all.clone() },
             Filter { newer_than: Some(Duration::from_secs(9)), ..all.clone() },
+            Filter { through: StreamId::new(5, 0).prev(), ..all.clone() },
         ];
         for filter in wrong {
             assert!(!filter.matches(&dead_letter, now), "{filter:?}");

@@ -10,11 +10,12 @@ use clap::{Args, Subcommand};
 use millstream_worker::Admin;
 use millstream_worker::backend::{Range, StreamId};
 use millstream_worker::dead_letter::DeadLetter;
+use millstream_worker::operate::dead_letters::{self, DeadLetterSource, reason_of};
 use millstream_worker::operate::shapes;
 use millstream_worker::redrive::{Filter, count_redrives};
 use serde_json::Value;
 
-use self::select::{DeadLetterSource, DeadLetterStream, Selection};
+use self::select::{DeadLetterStream, Selection};
 use super::confirm::Confirm;
 use super::connection::CommonOptions;
 use super::failure::Failure;
@@ -144,11 +145,11 @@ impl DlqListArgs {
         let source = self.dlq.find(&*backend, stream, &self.selection).await?;
         let limit = self.count.unwrap_or(DEFAULT_COUNT);
         let mut found = Vec::new();
-        select::for_each(&*backend, &source, &self.selection, |dead_letter| {
+        let visit = |dead_letter| {
             found.push(dead_letter);
             (found.len() as u64) < limit
-        })
-        .await?;
+        };
+        source.for_each(&*backend, &self.selection.filter(), visit).await?;
         count_redrives(&*backend, &mut found).await;
         if common.json {
             return print_json(&found.iter().map(shapes::dead_letter).collect());
@@ -158,7 +159,7 @@ impl DlqListArgs {
                 dead_letter.id.to_string(),
                 dead_letter.origin.map_or_else(|| ABSENT.to_owned(), |id| id.to_string()),
                 or_absent(&dead_letter.group),
-                or_absent(reason(dead_letter)),
+                or_absent(reason_of(dead_letter)),
                 if dead_letter.deliveries == 0 { ABSENT.to_owned() } else { count(dead_letter.deliveries) },
                 age_or_absent(SystemTime::now().duration_since(dead_letter.dead_at).ok()),
                 clipped(&printable(&dead_letter.error), ERROR_CHARS_MAX),
@@ -209,28 +210,21 @@ impl PurgeArgs {
     async fn run(&self, common: &CommonOptions) -> Result<(), Failure> {
         let backend = common.connect().await?;
         let source = self.dlq.find(&*backend, &self.stream, &self.selection).await?;
-        let mut ids = Vec::new();
-        select::for_each(&*backend, &source, &self.selection, |dead_letter| {
-            ids.push(dead_letter.id);
-            true
-        })
-        .await?;
+        let plan = dead_letters::plan_purge(&*backend, &source, &self.selection.filter()).await?;
         let name = source.name;
-        let dead_letters =
+        let described =
             |number| format!("{} of {}", counted(number, "dead letter", "dead letters"), printable(&name));
-        let (matched, mut deleted) = (ids.len() as u64, 0);
+        let (matched, mut deleted) = (plan.effect.ids.len() as u64, 0);
         if !self.dry_run {
-            self.confirm.ask(&format!("permanently delete {}", dead_letters(matched))).await?;
-            for page in ids.chunks(1000) {
-                deleted += backend.delete_entries(&name, page).await?;
-            }
+            self.confirm.ask(&format!("permanently delete {}", described(matched))).await?;
+            deleted = dead_letters::purge(&*backend, &plan.effect, |_| {}).await?;
         }
         if common.json {
             return print_json(&shapes::purge(&name, matched, deleted, self.dry_run));
         }
         print_line(&match self.dry_run {
-            true => format!("would delete {}", dead_letters(matched)),
-            false => format!("deleted {}", dead_letters(deleted)),
+            true => format!("would delete {}", described(matched)),
+            false => format!("deleted {}", described(deleted)),
         })
     }
 }
@@ -246,11 +240,6 @@ async fn find_dead_letter(
         Some(dead_letter) => Ok(dead_letter),
         None => select::find_by_id(backend, source, &[id]).await,
     }
-}
-
-/// Returns the name of the reason, or the reason as another program wrote it. Empty if there is none.
-pub(super) fn reason(dead_letter: &DeadLetter) -> &str {
-    dead_letter.reason.map_or(&dead_letter.reason_text, |reason| reason.as_str())
 }
 
 fn or_absent(text: &str) -> &str {
@@ -272,7 +261,7 @@ fn properties(dead_letter: &DeadLetter) -> Properties {
         "deliveries",
         if dead_letter.deliveries == 0 { String::new() } else { count(dead_letter.deliveries) },
     );
-    push("reason", reason(dead_letter).to_owned());
+    push("reason", reason_of(dead_letter).to_owned());
     push("error", dead_letter.error.clone());
     push("error type", dead_letter.error_type.clone());
     push("first seen", dead_letter.first_seen.map(time).unwrap_or_default());

@@ -6,11 +6,13 @@ use std::collections::BTreeSet;
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use millstream_worker::Admin;
+use millstream_worker::dead_letter::DeadLetter;
+use millstream_worker::operate::dead_letters::DeadLetterSource;
 use millstream_worker::operate::shapes;
 use millstream_worker::redrive::{Destination, Progress, Redrive, redrive};
 use serde_json::Value;
 
-use super::select::{self, DeadLetterSource, DeadLetterStream, Selection};
+use super::select::{DeadLetterStream, Selection};
 use crate::ops::connection::CommonOptions;
 use crate::ops::failure::Failure;
 use crate::ops::output::{note, print_json, print_line, progress_bar};
@@ -193,7 +195,7 @@ impl RedriveArgs {
         done: &Progress,
     ) -> Result<(), Failure> {
         let (mut groups, request) = (BTreeSet::new(), self.request());
-        select::for_each(backend, source, &self.selection, |dead_letter| {
+        let visit = |dead_letter: DeadLetter| {
             if request.returns_to(&dead_letter.stream, &source.name) {
                 let group = Some(dead_letter.group).filter(|group| !group.is_empty());
                 let group =
@@ -201,8 +203,8 @@ impl RedriveArgs {
                 groups.insert((dead_letter.stream, group));
             }
             true
-        })
-        .await?;
+        };
+        source.for_each(backend, &request.filter, visit).await?;
         note(&format!(
             "{} group does not exist; create it again, add new entries with --all-groups, or select other dead letters with --group",
             skipped_because(done.no_group)

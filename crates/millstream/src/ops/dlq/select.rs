@@ -1,15 +1,15 @@
 //! Options that select dead letters: their stream, its format, and filters.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
-use millstream_worker::backend::{ErrorKind, Range, StreamId};
-use millstream_worker::dead_letter::{DeadLetter, DeadLetterFormat, FieldMap};
-use millstream_worker::monitor::dead_letter_streams;
+use millstream_worker::backend::StreamId;
+use millstream_worker::dead_letter::{DeadLetter, FieldMap};
 use millstream_worker::names::DEAD_LETTERS_SUFFIX;
+use millstream_worker::operate::dead_letters::{self, DeadLetterSource};
 use millstream_worker::redrive::Filter;
-use millstream_worker::{Admin, Reason, names};
+use millstream_worker::{Admin, Reason};
 
 use crate::ops::failure::Failure;
 use crate::ops::lookup;
@@ -17,9 +17,6 @@ use crate::ops::output::note;
 use crate::ops::safe_text::printable;
 use crate::ops::shell::option;
 use crate::ops::time::{parse_duration, parse_id};
-
-/// Number of dead letters read per call.
-const PAGE: usize = 500;
 
 /// The options that name the dead-letter stream and the format of its entries.
 #[derive(Args, Clone, Debug, Default)]
@@ -33,16 +30,6 @@ pub(crate) struct DeadLetterStream {
     /// letters are copies of the messages
     #[arg(long, value_name = "NAME=FIELD,…")]
     field_map: Option<FieldMap>,
-}
-
-/// A dead-letter stream that exists, and how to read it.
-pub(super) struct DeadLetterSource {
-    /// Its name.
-    pub(super) name: String,
-    /// The format of its entries.
-    pub(super) format: DeadLetterFormat,
-    /// The stream whose dead letters are meant, if other streams may have theirs here too.
-    only_of: Option<String>,
 }
 
 impl DeadLetterStream {
@@ -73,11 +60,8 @@ impl DeadLetterStream {
         selection: &Selection,
     ) -> Result<DeadLetterSource, Failure> {
         let name = self.find_stream(backend, stream).await?;
-        let origin = self.origin(stream);
-        let format = DeadLetterFormat::new(&name, origin.as_deref(), self.field_map());
-        let is_shared = name != names::dead_letters_of(stream);
-        let source = DeadLetterSource { name, format, only_of: origin.filter(|_| is_shared) };
-        source.check(backend).await?;
+        let source = DeadLetterSource::new(&name, self.origin(stream).as_deref(), self.field_map());
+        check(backend, &source).await?;
         if !selection.ids.is_empty() {
             find_by_id(backend, &source, &selection.ids).await?;
         }
@@ -95,33 +79,15 @@ impl DeadLetterStream {
                 )));
             }
             Some(name) => vec![name.clone()],
-            None if stream.ends_with(DEAD_LETTERS_SUFFIX) => vec![stream.to_owned()],
-            None => {
-                let policy = backend.policy(stream, None).await?;
-                let mut candidates = dead_letter_streams(stream, policy.as_ref());
-                // Other programs do not use a hash tag.
-                let untagged = format!("{stream}{DEAD_LETTERS_SUFFIX}");
-                if !candidates.contains(&untagged) {
-                    candidates.push(untagged);
-                }
-                candidates
-            }
+            None => dead_letters::candidates(backend, stream).await?,
         };
-        let mut found = Vec::new();
-        for (at, name) in candidates.iter().enumerate() {
-            match backend.stream(name).await {
-                Ok(Some(info)) => found.push((name, info.length)),
-                Ok(None) => {}
-                // The user may only access the keys that workers use.
-                Err(error) if at > 0 && error.kind() == ErrorKind::Denied => {}
-                Err(error) => return Err(lookup::stream_error(name, error)),
-            }
-        }
+        let found = dead_letters::existing(backend, &candidates).await;
+        let found = found.map_err(|(name, error)| lookup::stream_error(&name, error))?;
         if let [(name, length), others @ ..] = &found[..] {
             for (other, _) in others.iter().filter(|(_, others_length)| *length > 0 && *others_length > 0) {
                 note(&format!("{} exists too; select it with: {}", printable(other), option("--dlq", other)));
             }
-            return Ok((*name).clone());
+            return Ok(name.clone());
         }
         Err(lookup::not_found(
             &format!(
@@ -136,20 +102,17 @@ impl DeadLetterStream {
     }
 }
 
-impl DeadLetterSource {
-    /// Returns an error if the stream has entries, but no dead letters. Looks only at its first entries.
-    async fn check(&self, backend: &dyn Admin) -> Result<(), Failure> {
-        let entries = backend.range(&self.name, Range::starting_at(StreamId::MIN, PAGE)).await?;
-        if entries.is_empty() || entries.iter().any(|entry| self.format.read(entry).is_some()) {
-            return Ok(());
-        }
-        Err(Failure::NotFound(format!(
-            "{} contains no dead letters: its entries have no dlq.* fields\n\
-             name another stream with --dlq; or, if another program wrote these dead letters, the fields that describe the \
-             failure with --field-map (none if there are no such fields)",
-            printable(&self.name)
-        )))
+/// Returns an error if the stream has entries, but no dead letters. Looks only at its first entries.
+async fn check(backend: &dyn Admin, source: &DeadLetterSource) -> Result<(), Failure> {
+    if source.has_dead_letters(backend).await? {
+        return Ok(());
     }
+    Err(Failure::NotFound(format!(
+        "{} contains no dead letters: its entries have no dlq.* fields\n\
+         name another stream with --dlq; or, if another program wrote these dead letters, the fields that describe the \
+         failure with --field-map (none if there are no such fields)",
+        printable(&source.name)
+    )))
 }
 
 /// Filters for dead letters. A dead letter must match all of them.
@@ -185,6 +148,7 @@ impl Selection {
             ids: (!self.ids.is_empty()).then(|| self.ids.iter().copied().collect()),
             older_than: self.older_than,
             newer_than: self.newer_than,
+            through: None,
         }
     }
 }
@@ -198,14 +162,14 @@ pub(super) async fn find_by_id(
     wanted: &[StreamId],
 ) -> Result<DeadLetter, Failure> {
     let (mut found, mut ids) = (None, Vec::new());
-    for_each(backend, source, &Selection::default(), |dead_letter| {
+    let visit = |dead_letter: DeadLetter| {
         ids.push(dead_letter.id.to_string());
         if dead_letter.ids().any(|id| wanted.contains(&id)) {
             found = Some(dead_letter);
         }
         found.is_none()
-    })
-    .await?;
+    };
+    source.for_each(backend, &Filter::default(), visit).await?;
     found.ok_or_else(|| {
         let wanted: Vec<String> = wanted.iter().map(StreamId::to_string).collect();
         let what =
@@ -217,29 +181,4 @@ pub(super) async fn find_by_id(
 fn parse_reason(text: &str) -> Result<Reason, String> {
     let reasons = Reason::ALL.map(Reason::as_str).join(", ");
     text.parse().map_err(|_| format!("expected one of {reasons}"))
-}
-
-/// Calls `visit` with the selected dead letters, oldest first, until it returns false.
-pub(super) async fn for_each(
-    backend: &dyn Admin,
-    source: &DeadLetterSource,
-    selection: &Selection,
-    mut visit: impl FnMut(DeadLetter) -> bool,
-) -> Result<(), Failure> {
-    let (filter, now) = (selection.filter(), SystemTime::now());
-    let mut next = Some(StreamId::MIN);
-    while let Some(first) = next {
-        let page = backend.range(&source.name, Range::starting_at(first, PAGE)).await?;
-        next = page.last().filter(|_| page.len() == PAGE).and_then(|entry| entry.id.next());
-        let dead_letters = page.iter().filter_map(|entry| source.format.read(entry));
-        let is_meant = |of: &str| source.only_of.as_ref().is_none_or(|stream| stream == of);
-        let dead_letters = dead_letters
-            .filter(|dead_letter| is_meant(&dead_letter.stream) && filter.matches(dead_letter, now));
-        for dead_letter in dead_letters {
-            if !visit(dead_letter) {
-                return Ok(());
-            }
-        }
-    }
-    Ok(())
 }

@@ -9,6 +9,7 @@ use clap::{Args, Subcommand};
 use millstream_worker::backend::Start;
 use millstream_worker::group_manager::GroupManager;
 use millstream_worker::monitor::Monitor;
+use millstream_worker::operate::groups::{self, GroupRemoval};
 use millstream_worker::operate::shapes;
 use serde_json::{Value, json};
 
@@ -194,28 +195,21 @@ async fn remove(
     Removal { dry_run, force, confirm }: Removal,
 ) -> Result<(), Failure> {
     let backend = common.connect().await?;
-    let info = lookup::group(&*backend, stream, group).await?;
-    let groups = GroupManager::new(backend);
-    let active = groups.active_consumers(stream, group).await?;
-    let entries = counted(info.pending, "pending entry", "pending entries");
-    let consumers = counted(info.consumers, "consumer", "consumers");
+    lookup::group(&*backend, stream, group).await?;
+    let plan = groups::plan_removal(&backend, stream, group).await?;
+    let GroupRemoval { pending, consumers, active_consumers: active, .. } = &plan.effect;
+    let entries = counted(*pending, "pending entry", "pending entries");
+    let consumers = counted(*consumers, "consumer", "consumers");
     let what = format!("group {} of {}, with {consumers} and {entries}", printable(group), printable(stream));
     let removed = if dry_run {
         false
     } else {
-        active::refuse(group, &active, force)?;
+        active::refuse(group, active, force)?;
         confirm.ask(&format!("remove {what}")).await?;
-        groups.delete(stream, group).await?
+        GroupManager::new(backend).delete(stream, group).await?
     };
     if common.json {
-        return print_json(&json!({
-            "stream": stream,
-            "group": group,
-            "removed": removed,
-            "pending_dropped": info.pending,
-            "active_consumers": active,
-            "dry_run": dry_run,
-        }));
+        return print_json(&shapes::group_removal(&plan.effect, removed, dry_run));
     }
     if !dry_run {
         return print_line(&format!("removed {what}"));

@@ -1,9 +1,8 @@
 //! The actions on pending entries: claim, acknowledge, release, extend.
 
-use std::collections::BTreeMap;
-
 use millstream_worker::Admin;
-use millstream_worker::backend::{Acknowledgement, Consumer, PendingFilter, PendingRow, Release, StreamId};
+use millstream_worker::backend::{Acknowledgement, Consumer, PendingFilter, StreamId};
+use millstream_worker::operate::pending::{self, PendingChange};
 use serde_json::{Value, json};
 
 use super::{AckArgs, ClaimArgs, EntryArgs, RELEASED};
@@ -119,13 +118,9 @@ async fn print_dry_run(
 ) -> Result<(), Failure> {
     let (mut found, mut asked) = (pending, pending);
     if !ack.all {
-        (found, asked) = (0, ack.ids.len() as u64);
-        for id in &ack.ids {
-            let rows = backend
-                .pending(&ack.group_args.stream, &ack.group_args.group, &PendingFilter::single(*id))
-                .await?;
-            found += rows.len() as u64;
-        }
+        let GroupArgs { stream, group } = &ack.group_args;
+        asked = ack.ids.len() as u64;
+        found = pending::rows_of(backend, stream, group, &ack.ids).await?.len() as u64;
     }
     if common.json {
         return print_json(&json!({ "acknowledged": 0, "matched": found, "asked": asked, "dry_run": true }));
@@ -134,44 +129,26 @@ async fn print_dry_run(
 }
 
 pub(super) async fn release(common: &CommonOptions, entries: &EntryArgs) -> Result<(), Failure> {
-    let backend = common.connect().await?;
-    let mut released = 0;
-    for (owner, rows) in rows_by_owner(&*backend, entries).await? {
-        let releases: Vec<Release> =
-            rows.iter().map(|row| Release::counted(row.id, row.deliveries)).collect();
-        let consumer = Consumer::new(&entries.group_args.stream, &entries.group_args.group, &owner);
-        released += backend.release(consumer, &releases).await?;
-    }
-    print_count(common, "released", released, entries.ids.len() as u64, &entries.group_args)
+    change(common, entries, PendingChange::Release, "released").await
 }
 
 pub(super) async fn extend(common: &CommonOptions, entries: &EntryArgs) -> Result<(), Failure> {
-    let backend = common.connect().await?;
-    let mut extended = 0;
-    for (owner, rows) in rows_by_owner(&*backend, entries).await? {
-        let ids: Vec<StreamId> = rows.iter().map(|row| row.id).collect();
-        let consumer = Consumer::new(&entries.group_args.stream, &entries.group_args.group, &owner);
-        extended += backend.extend(consumer, &ids).await?.len() as u64;
-    }
-    print_count(common, "extended", extended, entries.ids.len() as u64, &entries.group_args)
+    change(common, entries, PendingChange::Extend, "extended").await
 }
 
-/// Returns the pending entries that have a consumer, grouped by it: only the consumer can release or extend an entry.
-async fn rows_by_owner(
-    backend: &dyn Admin,
+/// Changes those of the entries that are pending for a consumer.
+async fn change(
+    common: &CommonOptions,
     entries: &EntryArgs,
-) -> Result<BTreeMap<String, Vec<PendingRow>>, Failure> {
+    change: PendingChange,
+    verb: &str,
+) -> Result<(), Failure> {
     let GroupArgs { stream, group } = &entries.group_args;
-    lookup::group(backend, stream, group).await?;
-    let mut by_owner: BTreeMap<String, Vec<PendingRow>> = BTreeMap::new();
-    for id in &entries.ids {
-        for row in backend.pending(stream, group, &PendingFilter::single(*id)).await? {
-            if let Some(owner) = row.consumer.clone() {
-                by_owner.entry(owner).or_default().push(row);
-            }
-        }
-    }
-    Ok(by_owner)
+    let backend = common.connect().await?;
+    lookup::group(&*backend, stream, group).await?;
+    let rows = pending::rows_of(&*backend, stream, group, &entries.ids).await?;
+    let changed = pending::change(&*backend, stream, group, &change, &rows).await?;
+    print_count(common, verb, changed.done, entries.ids.len() as u64, &entries.group_args)
 }
 
 /// Prints the number of changed entries. Returns an error if none of the entries was pending.

@@ -4,20 +4,20 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use millstream_engine::StreamId;
-use millstream_engine::stream::IdRange;
+use millstream_engine::stream::{ClaimOptions, IdRange};
 use millstream_protocol::glob;
 use millstream_store::embedded::{References, Refusal};
 use millstream_store::verbs::{
-    self, Adopt, CancelDelayed, Collect, DelayedRange, Delete, DescribeGroup, DescribeStream, GroupDestroy,
-    GroupSetId, Length, ListStreams, Pending, PendingRows, Ping, PromoteDelayed, ReadFrom,
-    RemoveEmptyConsumer, RemoveStream, ResetPolicy, Restore, SetPolicy, TrimStream,
+    self, Adopt, CancelDelayed, Claim, Collect, DelayedRange, Delete, DescribeGroup, DescribeStream,
+    GroupDestroy, GroupSetId, Length, ListStreams, MoveGroup, Pending, PendingRows, Ping, PromoteDelayed,
+    ReadFrom, RemoveEmptyConsumer, RemoveStream, ResetPolicy, Restore, SetPolicy, TrimStream,
 };
 
 use super::super::policy::{Backoff, Policy, PolicyField, PolicyValue};
 use super::super::{
-    Admin, BackendFuture, Consumer, ConsumerInfo, Entry, Error, ErrorKind, GroupInfo, GroupMissed, IdOrder,
-    LookDetail, PendingFilter, PendingRow, PendingSummary, Range, SnapshotRequest, Start, StreamCursor,
-    StreamLook, StreamNames, Trim,
+    Admin, BackendFuture, Consumer, ConsumerInfo, Delivery, Entry, Error, ErrorKind, GroupInfo, GroupMissed,
+    IdOrder, LookDetail, PendingFilter, PendingRow, PendingSummary, Range, SnapshotRequest, Start,
+    StreamCursor, StreamLook, StreamNames, Trim,
 };
 use super::values::{
     self, consumer_info, error, group_info, group_missed, group_start, millis, pending_row, text,
@@ -178,6 +178,17 @@ impl Admin for Embedded {
         self.call(GroupSetId { key, group, start, entries_read: None })
     }
 
+    fn move_group_from<'a>(
+        &'a self,
+        stream: &'a str,
+        group: &'a str,
+        from: StreamId,
+        start: Start,
+    ) -> BackendFuture<'a, bool> {
+        let (key, group, start) = (stream.to_owned(), group.to_owned(), group_start(start));
+        self.call(MoveGroup { from, to: GroupSetId { key, group, start, entries_read: None } })
+    }
+
     fn delete_group<'a>(&'a self, stream: &'a str, group: &'a str) -> BackendFuture<'a, bool> {
         let verb = GroupDestroy { key: stream.to_owned(), group: group.to_owned() };
         self.call_unless(Refusal::GroupNeedsKey, verb, |destroyed| destroyed == Some(true))
@@ -206,6 +217,22 @@ impl Admin for Embedded {
             count: filter.count as u64,
         };
         self.call_then(verb, |rows| rows.into_iter().map(pending_row).collect())
+    }
+
+    fn claim<'a>(
+        &'a self,
+        consumer: Consumer<'a>,
+        rows: &'a [PendingRow],
+    ) -> BackendFuture<'a, Vec<StreamId>> {
+        let claim = |row: &PendingRow| {
+            let min_idle_ms = row.idle.map_or(0, millis);
+            let options = ClaimOptions { min_idle_ms, ..ClaimOptions::default() };
+            let (consumer, ids) = (consumer_path::<String>(consumer), vec![row.id]);
+            Collect::new(Claim { consumer, ids, options, idle_ms: None, last_id: None })
+        };
+        self.call_then(rows.iter().map(claim).collect::<Vec<_>>(), |claimed: Vec<Vec<Delivery>>| {
+            claimed.into_iter().flatten().map(|delivery| delivery.id).collect()
+        })
     }
 
     fn restore<'a>(&'a self, stream: &'a str, group: &'a str, id: StreamId) -> BackendFuture<'a, bool> {

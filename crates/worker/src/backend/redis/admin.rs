@@ -235,6 +235,16 @@ impl Admin for Redis {
         })
     }
 
+    fn move_group_from<'a>(
+        &'a self,
+        stream: &'a str,
+        group: &'a str,
+        from: StreamId,
+        start: Start,
+    ) -> BackendFuture<'a, bool> {
+        Box::pin(self.move_unless_moved(stream, group, from, start))
+    }
+
     fn delete_group<'a>(&'a self, stream: &'a str, group: &'a str) -> BackendFuture<'a, bool> {
         Box::pin(async move {
             match self.connection.command(stream, command!("XGROUP", "DESTROY", stream, group)).await {
@@ -271,6 +281,23 @@ impl Admin for Redis {
         Box::pin(async move {
             let command = commands::pending(stream, group, filter);
             array(self.connection.command(stream, command).await?)?.into_iter().map(pending_row).collect()
+        })
+    }
+
+    fn claim<'a>(
+        &'a self,
+        consumer: Consumer<'a>,
+        rows: &'a [PendingRow],
+    ) -> BackendFuture<'a, Vec<StreamId>> {
+        Box::pin(async move {
+            let claims = rows.iter().map(|row| commands::claim(consumer, row)).collect();
+            let mut claimed = Vec::new();
+            for reply in self.connection.pipeline(consumer.stream, claims).await? {
+                for found in array(reply)? {
+                    claimed.push(id(found)?);
+                }
+            }
+            Ok(claimed)
         })
     }
 

@@ -123,6 +123,11 @@ impl BlockingConnections {
         }
     }
 
+    /// Returns a connection to the only server that nobody else uses. It is closed when the caller drops it.
+    pub(super) async fn take_server(&self) -> Result<OpenConnection, RedisError> {
+        self.connection(None, &self.server).await
+    }
+
     async fn connection(
         &self,
         node: Option<&NodeAddress>,

@@ -8,8 +8,8 @@ use redis::{Cmd, RedisWrite, ToRedisArgs, ToSingleRedisArg};
 use crate::names::retry_key;
 
 use super::super::{
-    Consumer, Fields, IdOrder, Idempotence, PendingFilter, Range, Read, ReadMany, Start, StreamId, Trim,
-    TrimLimit,
+    Consumer, Fields, IdOrder, Idempotence, PendingFilter, PendingRow, Range, Read, ReadMany, Start,
+    StreamId, Trim, TrimLimit,
 };
 
 /// Maximum value that [`idle_millis`] returns: about 30 years.
@@ -195,6 +195,14 @@ pub(super) fn pending(stream: &str, group: &str, filter: &PendingFilter) -> Cmd 
     }
     command.arg(Id(filter.first)).arg(Id(filter.last)).arg(filter.count).arg(&filter.consumer);
     command
+}
+
+/// Claims a pending entry, unless it has been delivered or extended since the row was read. Its delivery count increases by one.
+pub(super) fn claim(consumer: Consumer<'_>, row: &PendingRow) -> Cmd {
+    let Consumer { stream, group, name } = consumer;
+    let min_idle = row.idle.map_or(0, idle_millis);
+    let deliveries = row.deliveries.saturating_add(1);
+    command!("XCLAIM", stream, group, name, min_idle, Id(row.id), "RETRYCOUNT", deliveries, "JUSTID")
 }
 
 // Hashes

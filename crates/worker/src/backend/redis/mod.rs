@@ -7,6 +7,7 @@
 //!   │         └─ nodes, slots: which node owns which slot
 //!   ├─ look:       many streams at once, in pipelines
 //!   ├─ done:       deletes what every group has acknowledged
+//!   ├─ moving:     moves a group unless it has moved
 //!   ├─ blocking:   a separate connection for each blocking call
 //!   ├─ dial:       opens the connections of both: to an address, or over streams that a function opens
 //!   ├─ probe:      which commands the server has; scripts replace the missing ones
@@ -23,6 +24,7 @@ mod dial;
 mod done;
 mod errors;
 mod look;
+mod moving;
 mod nodes;
 mod permissions;
 mod policies;

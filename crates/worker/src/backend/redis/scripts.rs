@@ -55,7 +55,7 @@ impl Script {
 }
 
 /// All scripts.
-static SCRIPTS: [&Script; 8] = [
+static SCRIPTS: [&Script; 9] = [
     &EXTEND,
     &RELEASE,
     &DEAD_LETTER,
@@ -64,6 +64,7 @@ static SCRIPTS: [&Script; 8] = [
     &AUTOCLAIM,
     &RESTORE,
     &TRIM_ACKNOWLEDGED,
+    &MOVE_GROUP,
 ];
 
 /// Returns the names of the commands that a script runs, as ACL rules have them. Finds the script by its hash or its
@@ -328,6 +329,25 @@ end
 return trimmed",
 );
 
+/// Moves a group if it has not moved. Returns 1, 0 if it has another position, or nil if it does not exist.
+///
+/// KEYS: stream. ARGV: group, expected position, new position.
+pub(super) static MOVE_GROUP: Script = Script::new(
+    r"
+local groups = redis.pcall('XINFO', 'GROUPS', KEYS[1])
+if groups.err then return groups end
+for _, group in ipairs(groups) do
+  local facts = {}
+  for i = 1, #group, 2 do facts[group[i]] = group[i + 1] end
+  if facts['name'] == ARGV[1] then
+    if facts['last-delivered-id'] ~= ARGV[2] then return 0 end
+    redis.call('XGROUP', 'SETID', KEYS[1], ARGV[1], ARGV[3])
+    return 1
+  end
+end
+return false",
+);
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -342,6 +362,7 @@ mod tests {
             commands_of(TRIM_ACKNOWLEDGED.hash()),
             ["xinfo|groups", "xlen", "xpending", "xrange", "xtrim"]
         );
+        assert_eq!(commands_of(MOVE_GROUP.code), ["xgroup|setid", "xinfo|groups"]);
         assert_eq!(commands_of("return 1"), [""; 0]);
     }
 }

@@ -1,15 +1,59 @@
 //! What operators do to a store: trim streams, ask for memory, and look at the server.
 
+use std::time::Duration;
+
 use millstream_worker::Admin;
-use millstream_worker::backend::{Acknowledgement, ErrorKind, Range, SnapshotRequest, StreamId, Trim};
+use millstream_worker::backend::{
+    Acknowledgement, ErrorKind, Range, Release, SnapshotRequest, Start, StreamId, Trim,
+};
 
 use super::reading::make_stream;
-use super::{reader, wait_until};
+use super::{consumer, kind, pending, reader, wait_until};
 
 pub(crate) async fn all(backend: &dyn Admin) {
     trims(backend).await;
     trims_keep_what_a_group_needs(backend).await;
     memory(backend).await;
+    groups_move_only_from_where_they_were_seen(backend).await;
+    claims_of_listed_rows(backend).await;
+}
+
+async fn groups_move_only_from_where_they_were_seen(backend: &dyn Admin) {
+    let stream = "moving";
+    let ids = make_stream(backend, stream, 3).await;
+    backend.read(&reader(stream, "a", 2)).await.unwrap();
+    let move_from = |from, start| backend.move_group_from(stream, "g", from, start);
+    let position = async || backend.groups(stream).await.unwrap()[0].last_delivered;
+    assert!(!move_from(ids[0], Start::Beginning).await.unwrap());
+    assert_eq!(position().await, ids[1]);
+    assert!(move_from(ids[1], Start::Beginning).await.unwrap());
+    assert_eq!(position().await, StreamId::MIN);
+    assert!(move_from(StreamId::MIN, Start::After(ids[0])).await.unwrap());
+    assert_eq!(position().await, ids[0]);
+    assert!(move_from(ids[0], Start::End).await.unwrap());
+    assert_eq!(position().await, ids[2]);
+    let no_group = backend.move_group_from(stream, "none", ids[2], Start::End).await;
+    assert_eq!(kind(no_group), Some(ErrorKind::NoGroup));
+    let no_stream = backend.move_group_from("moving:none", "g", ids[2], Start::End).await;
+    assert_eq!(kind(no_stream), Some(ErrorKind::NoGroup));
+}
+
+async fn claims_of_listed_rows(backend: &dyn Admin) {
+    let stream = "claiming";
+    let ids = make_stream(backend, stream, 3).await;
+    backend.read(&reader(stream, "a", 3)).await.unwrap();
+    backend.release(consumer(stream, "a"), &[Release::counted(ids[1], 1)]).await.unwrap();
+    let mut rows = pending(backend, stream).await;
+    assert_eq!(rows.len(), 3);
+    // The first row is claimed as it is. The last one looks as if it had been delivered since it was listed.
+    rows[2].idle = Some(Duration::from_secs(3600));
+    let claimed = backend.claim(consumer(stream, "b"), &rows).await.unwrap();
+    assert_eq!(claimed, ids[..2]);
+    let owners: Vec<(Option<String>, u64)> =
+        pending(backend, stream).await.into_iter().map(|row| (row.consumer, row.deliveries)).collect();
+    let owner = |name: &str, deliveries| (Some(name.to_owned()), deliveries);
+    assert_eq!(owners, [owner("b", 2), owner("b", 2), owner("a", 1)]);
+    assert_eq!(backend.claim(consumer(stream, "b"), &[]).await.unwrap(), []);
 }
 
 async fn trims(backend: &dyn Admin) {

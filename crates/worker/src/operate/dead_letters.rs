@@ -1,0 +1,359 @@
+//! Selects dead letters: where they are, which match a filter, how many there are by reason and by error. Purges and
+//! redrives them with a [`Plan`].
+
+use std::ops::ControlFlow;
+use std::time::SystemTime;
+
+use super::error_counts::{ErrorCounts, TextCounts};
+use super::plan::{Executed, Plan, bound_of};
+use super::redaction::Redaction;
+use crate::backend::{Admin, Error, ErrorKind, IdOrder, Range, StreamId};
+use crate::dead_letter::{DeadLetter, DeadLetterFormat, FieldMap};
+use crate::monitor::dead_letter_streams;
+use crate::names::{self, DEAD_LETTERS_SUFFIX};
+use crate::redrive::{Filter, Progress, Redrive, redrive};
+
+/// Number of dead letters read per call.
+const PAGE: usize = 500;
+/// Number of dead letters deleted per call.
+const DELETED_AT_ONCE: usize = 1000;
+
+/// A dead-letter stream, and how to read it.
+#[derive(Clone, Debug)]
+pub struct DeadLetterSource {
+    /// Its name.
+    pub name: String,
+    /// The format of its entries.
+    pub format: DeadLetterFormat,
+    /// The stream whose dead letters are meant, if other streams may have theirs here too.
+    only_of: Option<String>,
+}
+
+/// Returns the names that the dead-letter stream of a stream can have, in order of precedence: those that policies name, and the
+/// defaults. The name of a dead-letter stream itself stands for that stream.
+pub async fn candidates(backend: &dyn Admin, stream: &str) -> Result<Vec<String>, Error> {
+    if stream.ends_with(DEAD_LETTERS_SUFFIX) {
+        return Ok(vec![stream.to_owned()]);
+    }
+    let policy = backend.policy(stream, None).await?;
+    let mut candidates = dead_letter_streams(stream, policy.as_ref());
+    // Other programs do not use a hash tag.
+    let untagged = format!("{stream}{DEAD_LETTERS_SUFFIX}");
+    if !candidates.contains(&untagged) {
+        candidates.push(untagged);
+    }
+    Ok(candidates)
+}
+
+/// Returns those of the candidates that exist, with their lengths.
+///
+/// All but the first are optional: the user may have access only to the keys that workers use. An error comes with the name of
+/// the stream.
+pub async fn existing(
+    backend: &dyn Admin,
+    candidates: &[String],
+) -> Result<Vec<(String, u64)>, (String, Error)> {
+    let mut found = Vec::new();
+    for (at, name) in candidates.iter().enumerate() {
+        match backend.stream(name).await {
+            Ok(Some(info)) => found.push((name.clone(), info.length)),
+            Ok(None) => {}
+            Err(error) if at > 0 && error.kind() == ErrorKind::Denied => {}
+            Err(error) => return Err((name.clone(), error)),
+        }
+    }
+    Ok(found)
+}
+
+impl DeadLetterSource {
+    /// Describes a dead-letter stream. `stream` is the stream that the dead letters come from; `None` if the caller named only
+    /// the dead-letter stream. `field_map` describes the dead letters of other programs.
+    pub fn new(name: &str, stream: Option<&str>, field_map: Option<FieldMap>) -> DeadLetterSource {
+        let format = DeadLetterFormat::new(name, stream, field_map);
+        let is_shared = |stream: &&str| name != names::dead_letters_of(stream);
+        let only_of = stream.filter(is_shared).map(str::to_owned);
+        DeadLetterSource { name: name.to_owned(), format, only_of }
+    }
+
+    /// Finds the dead-letter stream of a stream: the one that the caller names, or the first that exists. `None` if there is
+    /// none.
+    pub async fn find(
+        backend: &dyn Admin,
+        stream: &str,
+        named: Option<&str>,
+    ) -> Result<Option<DeadLetterSource>, Error> {
+        let candidates = match named {
+            Some(name) => vec![name.to_owned()],
+            None => candidates(backend, stream).await?,
+        };
+        let found = existing(backend, &candidates).await.map_err(|(_, error)| error)?;
+        let origin = (named.is_some_and(|name| name != stream) || !stream.ends_with(DEAD_LETTERS_SUFFIX))
+            .then_some(stream);
+        Ok(found.first().map(|(name, _)| DeadLetterSource::new(name, origin, None)))
+    }
+
+    /// Whether the stream is empty or one of its first entries is a dead letter.
+    pub async fn has_dead_letters(&self, backend: &dyn Admin) -> Result<bool, Error> {
+        let entries = backend.range(&self.name, Range::starting_at(StreamId::MIN, PAGE)).await?;
+        Ok(entries.is_empty() || entries.iter().any(|entry| self.format.read(entry).is_some()))
+    }
+
+    /// Returns a dead letter by its own id, or by that of its original entry. Looks at all dead letters.
+    pub async fn find_letter(&self, backend: &dyn Admin, id: StreamId) -> Result<Option<DeadLetter>, Error> {
+        let own = backend.range(&self.name, Range::single(id)).await?;
+        if let Some(letter) = own.first().and_then(|entry| self.format.read(entry)) {
+            return Ok(Some(letter));
+        }
+        let mut found = None;
+        self.for_each(backend, &Filter::default(), |letter| {
+            if letter.ids().any(|known| known == id) {
+                found = Some(letter);
+            }
+            found.is_none()
+        })
+        .await?;
+        Ok(found)
+    }
+
+    /// Calls `visit` with the dead letters that match, oldest first, until it returns false.
+    pub async fn for_each(
+        &self,
+        backend: &dyn Admin,
+        filter: &Filter,
+        mut visit: impl FnMut(DeadLetter) -> bool,
+    ) -> Result<(), Error> {
+        let whole = Range::starting_at(StreamId::MIN, usize::MAX);
+        let visit = |_, letter: Option<DeadLetter>| match letter.is_none_or(&mut visit) {
+            true => ControlFlow::Continue(()),
+            false => ControlFlow::Break(()),
+        };
+        self.scan(backend, filter, whole, visit).await.map(drop)
+    }
+
+    /// Calls `visit` with the id of each entry of a range, and with the dead letter if it matches, until it breaks. Returns
+    /// whether all entries of the range were visited.
+    async fn scan(
+        &self,
+        backend: &dyn Admin,
+        filter: &Filter,
+        mut range: Range,
+        mut visit: impl FnMut(StreamId, Option<DeadLetter>) -> ControlFlow<()>,
+    ) -> Result<bool, Error> {
+        let (now, mut left) = (SystemTime::now(), range.count);
+        let is_meant = |of: &str| self.only_of.as_ref().is_none_or(|stream| stream == of);
+        loop {
+            range.count = PAGE.min(left);
+            if range.count == 0 {
+                return Ok(false);
+            }
+            let page = backend.range(&self.name, range).await?;
+            left -= page.len();
+            for entry in &page {
+                let letter = self.format.read(entry);
+                let letter = letter.filter(|letter| is_meant(&letter.stream) && filter.matches(letter, now));
+                if visit(entry.id, letter).is_break() {
+                    return Ok(false);
+                }
+            }
+            let last = page.last().filter(|_| page.len() == range.count).map(|entry| entry.id);
+            match (last.and_then(|last| next_after(last, range.order)), range.order) {
+                (None, _) => return Ok(true),
+                (Some(next), IdOrder::Ascending) => range.first = next,
+                (Some(next), IdOrder::Descending) => range.last = next,
+            }
+        }
+    }
+}
+
+fn next_after(id: StreamId, order: IdOrder) -> Option<StreamId> {
+    if order == IdOrder::Ascending { id.next() } else { id.prev() }
+}
+
+/// A page of dead letters, newest first, and counts of all that match.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct LetterPage {
+    /// The dead letters.
+    pub letters: Vec<DeadLetter>,
+    /// Number of dead letters that match.
+    pub matched: u64,
+    /// Whether all entries were examined. If not, `matched` and the counts are lower bounds, for the newest entries.
+    pub exact: bool,
+    /// The id after which the next page begins: it has older dead letters. `None` after the last page.
+    pub next: Option<StreamId>,
+    /// Those that match, by reason.
+    pub by_reason: TextCounts,
+    /// Those that match, by error.
+    pub by_error: ErrorCounts,
+}
+
+/// Lists dead letters that are older than `after`, newest first, and counts all that match.
+///
+/// Examines at most `scan` entries to count, and as many to fill the page. `redaction` applies to the errors that are counted;
+/// the letters are as they are in the stream.
+pub async fn list(
+    backend: &dyn Admin,
+    source: &DeadLetterSource,
+    filter: &Filter,
+    after: Option<StreamId>,
+    count: usize,
+    scan: usize,
+    redaction: &Redaction,
+) -> Result<LetterPage, Error> {
+    let newest_first = Range { order: IdOrder::Descending, ..Range::starting_at(StreamId::MIN, scan) };
+    let (mut matched, mut by_reason, mut by_error) = (0, TextCounts::default(), ErrorCounts::default());
+    let mut page = PageOf { letters: Vec::new(), count, next: None };
+    let exact = source
+        .scan(backend, filter, newest_first, |id, letter| {
+            if let Some(letter) = &letter {
+                matched += 1;
+                by_reason.add(reason_of(letter));
+                let error = if letter.error.is_empty() { &letter.error_type } else { &letter.error };
+                by_error.add(&redaction.mask(error, &letter.fields));
+            }
+            if after.is_none() {
+                let _ = page.add(id, letter);
+            }
+            ControlFlow::Continue(())
+        })
+        .await?;
+    let complete = match after.map(StreamId::prev) {
+        None => exact,
+        Some(None) => true,
+        Some(Some(last)) => {
+            let older = Range { last, ..newest_first };
+            source.scan(backend, filter, older, |id, letter| page.add(id, letter)).await?
+        }
+    };
+    let next = page.next.filter(|_| !complete || page.is_full());
+    Ok(LetterPage { letters: page.letters, matched, exact, next, by_reason, by_error })
+}
+
+/// Collects a page.
+struct PageOf {
+    letters: Vec<DeadLetter>,
+    count: usize,
+    /// The last entry that was examined for this page.
+    next: Option<StreamId>,
+}
+
+impl PageOf {
+    fn is_full(&self) -> bool {
+        self.letters.len() >= self.count
+    }
+
+    fn add(&mut self, id: StreamId, letter: Option<DeadLetter>) -> ControlFlow<()> {
+        if self.is_full() {
+            return ControlFlow::Break(());
+        }
+        self.letters.extend(letter);
+        self.next = Some(id);
+        ControlFlow::Continue(())
+    }
+}
+
+/// Returns the name of the reason, or the reason as another program wrote it. Empty if there is none.
+pub fn reason_of(letter: &DeadLetter) -> &str {
+    letter.reason.map_or(&letter.reason_text, |reason| reason.as_str())
+}
+
+/// The deletion of dead letters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Purge {
+    /// The name of the dead-letter stream.
+    pub dead_letters: String,
+    /// The ids of those to delete.
+    pub ids: Vec<StreamId>,
+}
+
+/// Plans to delete the dead letters that match.
+pub async fn plan_purge(
+    backend: &dyn Admin,
+    source: &DeadLetterSource,
+    filter: &Filter,
+) -> Result<Plan<Purge>, Error> {
+    let mut ids = Vec::new();
+    source
+        .for_each(backend, filter, |letter| {
+            ids.push(letter.id);
+            true
+        })
+        .await?;
+    let bound = ids.last().copied().unwrap_or_default();
+    let asked = Filter { through: None, ..filter.clone() };
+    let seen = ("purge", source.name.clone(), asked, ids.len(), ids.first().copied());
+    Ok(Plan::new(Purge { dead_letters: source.name.clone(), ids }, bound, &seen))
+}
+
+/// Checks whether a plan is still right. Returns the dead letters to delete, for [`purge`], or the plan now.
+///
+/// Dead letters that are newer than the plan are not part of it.
+pub async fn check_purge(
+    backend: &dyn Admin,
+    source: &DeadLetterSource,
+    filter: &Filter,
+    digest: &str,
+) -> Result<Executed<Purge, Purge>, Error> {
+    let bounded = Filter { through: Some(bound_of(digest)), ..filter.clone() };
+    let plan = plan_purge(backend, source, &bounded).await?;
+    match plan.digest == digest {
+        true => Ok(Executed::Done(plan.effect)),
+        false => Ok(Executed::Outdated(plan_purge(backend, source, filter).await?)),
+    }
+}
+
+/// Deletes dead letters. Calls `on_progress` with the number deleted so far after each page. To stop, drop the future.
+pub async fn purge(
+    backend: &dyn Admin,
+    purge: &Purge,
+    mut on_progress: impl FnMut(u64),
+) -> Result<u64, Error> {
+    let mut deleted = 0;
+    for page in purge.ids.chunks(DELETED_AT_ONCE) {
+        deleted += backend.delete_entries(&purge.dead_letters, page).await?;
+        on_progress(deleted);
+    }
+    Ok(deleted)
+}
+
+/// Plans a redrive: what would happen to the dead letters that are there now.
+pub async fn plan_redrive(
+    backend: &dyn Admin,
+    dead_letters: &str,
+    request: &Redrive,
+) -> Result<Plan<Progress>, Error> {
+    let last = backend.stream(dead_letters).await?.and_then(|info| info.last_entry).unwrap_or_default();
+    let bound = request.filter.through.unwrap_or(last);
+    let dry = Redrive {
+        filter: Filter { through: Some(bound), ..request.filter.clone() },
+        rate: None,
+        dry_run: true,
+        ..request.clone()
+    };
+    let progress = redrive(backend, dead_letters, &dry, |_| {}).await?;
+    let asked = Filter { through: None, ..request.filter.clone() };
+    let seen = (
+        "redrive",
+        (dead_letters, &request.stream, asked, request.to, request.limit),
+        (progress.matched, progress.added, progress.skipped()),
+    );
+    Ok(Plan::new(progress, bound, &seen))
+}
+
+/// Checks whether a plan is still right. Returns the request to run with [`redrive`], or the plan now.
+///
+/// Dead letters that are newer than the plan are not part of it.
+pub async fn check_redrive(
+    backend: &dyn Admin,
+    dead_letters: &str,
+    request: &Redrive,
+    digest: &str,
+) -> Result<Executed<Progress, Redrive>, Error> {
+    let filter = Filter { through: Some(bound_of(digest)), ..request.filter.clone() };
+    let bounded = Redrive { filter, dry_run: false, ..request.clone() };
+    match plan_redrive(backend, dead_letters, &bounded).await?.digest == digest {
+        true => Ok(Executed::Done(bounded)),
+        false => Ok(Executed::Outdated(plan_redrive(backend, dead_letters, request).await?)),
+    }
+}

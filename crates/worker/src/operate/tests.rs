@@ -1,0 +1,340 @@
+//! Tests of what operators do, on the embedded store.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::dead_letters::{self, DeadLetterSource};
+use super::groups;
+use super::idle_times::idle_times;
+use super::life::states_of;
+use super::pending::{self, PendingChange, PendingQuery};
+use super::plan::Executed;
+use super::redaction::Redaction;
+use super::trim::{self, COUNTED_MAX};
+use crate::backend::{
+    Acknowledgement, Admin, Consumer, Embedded, Range, Read, Release, Start, StreamId, TrimLimit,
+};
+use crate::group_manager::{GroupManager, Position};
+use crate::producer::Producer;
+use crate::redrive::{Filter, Redrive, redrive};
+
+/// Returns a store with entries in the stream orders, and a group billing of which `one` has read some.
+async fn store(entries: usize, read: usize) -> (Arc<dyn Admin>, Vec<StreamId>) {
+    let backend: Arc<dyn Admin> = Arc::new(Embedded::in_memory());
+    backend.create_group("orders", "billing", Start::Beginning).await.unwrap();
+    let ids = add(&backend, entries).await;
+    deliver(&backend, "one", read).await;
+    (backend, ids)
+}
+
+async fn add(backend: &Arc<dyn Admin>, entries: usize) -> Vec<StreamId> {
+    let producer = Producer::new(backend.clone(), "orders");
+    producer.send_all((0..entries).map(|n| [("n", n.to_string())])).await.unwrap()
+}
+
+async fn deliver(backend: &Arc<dyn Admin>, consumer: &str, count: usize) {
+    let read = Read { stream: "orders", group: "billing", consumer, count, block: None, claim_idle: None };
+    assert_eq!(backend.read(&read).await.unwrap().len(), count);
+}
+
+async fn position(backend: &Arc<dyn Admin>) -> StreamId {
+    backend.groups("orders").await.unwrap()[0].last_delivered
+}
+
+async fn length(backend: &Arc<dyn Admin>, stream: &str) -> u64 {
+    backend.stream(stream).await.unwrap().map_or(0, |info| info.length)
+}
+
+#[tokio::test]
+async fn a_reset_goes_where_its_preview_said() {
+    let (backend, ids) = store(5, 2).await;
+    let groups = GroupManager::new(Arc::clone(&backend));
+    let to = Position::End;
+    let plan = groups::plan_reset(&groups, "orders", "billing", to).await.unwrap();
+    add(&backend, 2).await;
+    let reset = |digest: String, force| {
+        let groups = groups.clone();
+        async move { groups::reset(&groups, "orders", "billing", to, &digest, force).await.unwrap() }
+    };
+    let Executed::InUse(refused) = reset(plan.digest.clone(), false).await else { panic!() };
+    assert_eq!(refused.effect.active_consumers, ["one"]);
+    assert_eq!(position(&backend).await, ids[1]);
+    let Executed::Done(done) = reset(plan.digest.clone(), true).await else { panic!() };
+    assert_eq!((done.after.last_delivered, position(&backend).await), (ids[4], ids[4]));
+    let Executed::Outdated(now) = reset(plan.digest, true).await else { panic!() };
+    assert_eq!(now.effect.before.last_delivered, ids[4]);
+    assert!(matches!(reset("nonsense".to_owned(), true).await, Executed::Outdated(_)));
+}
+
+#[tokio::test]
+async fn a_reset_fails_if_the_group_has_moved() {
+    let (backend, _) = store(5, 2).await;
+    let groups = GroupManager::new(Arc::clone(&backend));
+    let plan = groups.preview_reset("orders", "billing", Position::Beginning).await.unwrap();
+    deliver(&backend, "one", 1).await;
+    let before = position(&backend).await;
+    let error = groups.reset(&plan).await.unwrap_err();
+    assert!(error.to_string().contains("has moved since the preview"), "{error}");
+    assert_eq!(position(&backend).await, before);
+}
+
+#[tokio::test]
+async fn groups_and_consumers_are_removed_as_planned() {
+    let (backend, ids) = store(4, 2).await;
+    let plan = |heir| groups::plan_consumer_removal(&*backend, "orders", "billing", "one", heir);
+    let error = plan(None).await.unwrap_err();
+    assert!(error.to_string().contains("2 pending entries; name an heir"), "{error}");
+    assert!(plan(Some("one")).await.unwrap_err().to_string().contains("its own heir"));
+    let planned = plan(Some("two")).await.unwrap();
+    assert!(planned.effect.heir_is_new && planned.effect.pending == 2);
+    let remove = |digest| groups::remove_consumer(&backend, "orders", "billing", "one", Some("two"), digest);
+    deliver(&backend, "one", 1).await;
+    let Executed::Outdated(now) = remove(&planned.digest).await.unwrap() else { panic!() };
+    let Executed::Done(removed) = remove(&now.digest).await.unwrap() else { panic!() };
+    assert_eq!((removed.heir.as_deref(), removed.adopted), (Some("two"), 3));
+
+    let planned = groups::plan_removal(&backend, "orders", "billing").await.unwrap();
+    assert_eq!((planned.effect.pending, planned.effect.consumers), (3, 1));
+    let acknowledged = Acknowledgement { ids: ids[..1].to_vec(), ..Acknowledgement::default() };
+    backend.acknowledge("orders", "billing", &acknowledged).await.unwrap();
+    let remove = |digest| groups::remove(&backend, "orders", "billing", digest, true);
+    let Executed::Outdated(now) = remove(&planned.digest).await.unwrap() else { panic!() };
+    assert!(matches!(remove(&now.digest).await.unwrap(), Executed::Done(_)));
+    assert!(backend.groups("orders").await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_trim_says_what_each_group_loses() {
+    let (backend, ids) = store(10, 3).await;
+    let limit = TrimLimit::Length(4);
+    let plan = trim::plan_trim(&*backend, "orders", limit, false).await.unwrap();
+    assert_eq!((plan.effect.removed, plan.effect.exact), (6, true));
+    assert_eq!(plan.effect.first_kept, Some(ids[6]));
+    assert_eq!((plan.effect.groups[0].unread, plan.effect.groups[0].pending), ((3, true), Some((3, true))));
+    let kept = trim::plan_trim(&*backend, "orders", limit, true).await.unwrap();
+    assert_eq!((kept.effect.removed, kept.effect.groups[0].unread.0), (0, 0));
+    // Entries that are added do not change what the trim removes.
+    add(&backend, 3).await;
+    let run = |limit, digest| trim::trim(&*backend, "orders", limit, false, digest);
+    assert!(matches!(run(TrimLimit::Length(5), &plan.digest).await.unwrap(), Executed::Outdated(_)));
+    assert_eq!(run(limit, &plan.digest).await.unwrap(), Executed::Done(6));
+    assert_eq!(length(&backend, "orders").await, 7);
+    assert!(matches!(run(limit, &plan.digest).await.unwrap(), Executed::Outdated(_)));
+    let all = trim::plan_trim(&*backend, "orders", TrimLimit::Length(0), false).await.unwrap();
+    assert_eq!(all.effect.removed, 7);
+    let none = trim::plan_trim(&*backend, "orders", TrimLimit::Length(7), false).await.unwrap();
+    assert_eq!(none.effect.removed, 0);
+    let by_id = trim::plan_trim(&*backend, "orders", TrimLimit::MinId(ids[8]), false).await.unwrap();
+    assert_eq!((by_id.effect.removed, by_id.effect.groups[0].unread), (2, (2, true)));
+}
+
+#[tokio::test]
+async fn a_trim_in_the_middle_of_a_long_stream_is_not_counted_entry_by_entry() {
+    let (backend, _) = store(2 * COUNTED_MAX + 2, 1).await;
+    let length = COUNTED_MAX as u64 + 1;
+    let plan = trim::plan_trim(&*backend, "orders", TrimLimit::Length(length), false).await.unwrap();
+    assert_eq!((plan.effect.removed, plan.effect.exact, plan.effect.first_kept), (length, true, None));
+    assert_eq!((plan.effect.groups[0].unread, plan.effect.groups[0].pending), ((length - 1, true), None));
+    let nearer = trim::plan_trim(&*backend, "orders", TrimLimit::Length(length - 1), false).await.unwrap();
+    assert!(nearer.effect.first_kept.is_some() && nearer.effect.removed == length + 1);
+}
+
+#[tokio::test]
+async fn entries_are_deleted_as_planned() {
+    let (backend, ids) = store(3, 0).await;
+    let asked = [ids[0], StreamId::new(1, 1), ids[2]];
+    let plan = trim::plan_deletion(&*backend, "orders", &asked).await.unwrap();
+    assert_eq!((plan.effect.asked, plan.effect.ids.len()), (3, 2));
+    let delete = |digest| trim::delete(&*backend, "orders", &asked, digest);
+    assert_eq!(delete(&plan.digest).await.unwrap(), Executed::Done(2));
+    assert!(matches!(delete(&plan.digest).await.unwrap(), Executed::Outdated(_)));
+}
+
+#[tokio::test]
+async fn pending_entries_are_listed_in_pages_with_their_fields() {
+    let (backend, ids) = store(5, 5).await;
+    backend.delete_entries("orders", &ids[1..2]).await.unwrap();
+    let all = PendingQuery::default();
+    let list = |after, count, scan| pending::list(&*backend, "orders", "billing", &all, after, count, scan);
+    let first = list(None, 2, 100).await.unwrap();
+    assert_eq!((first.matched, first.exact, first.next), (5, true, Some(ids[1])));
+    assert_eq!(first.rows[0].fields.as_ref().unwrap()[0].1, "0");
+    assert_eq!(first.rows[1].fields, None);
+    let last = list(first.next, 3, 100).await.unwrap();
+    let listed: Vec<StreamId> = last.rows.iter().map(|listed| listed.row.id).collect();
+    assert_eq!((&listed[..], last.next), (&ids[2..], None));
+    let bounded = list(None, 10, 4).await.unwrap();
+    assert_eq!((bounded.matched, bounded.exact, bounded.rows.len()), (4, false, 4));
+    let often = PendingQuery { deliveries_min: Some(2), ..PendingQuery::default() };
+    let (often, _) =
+        pending::select(&*backend, "orders", "billing", &often, StreamId::MIN, 100).await.unwrap();
+    assert_eq!(often, []);
+}
+
+#[tokio::test]
+async fn rows_that_have_changed_hands_are_left_alone() {
+    let (backend, ids) = store(6, 4).await;
+    let listed = pending::rows_of(&*backend, "orders", "billing", &ids).await.unwrap();
+    assert_eq!(listed.len(), 4);
+    // One entry is released and claimed by another consumer, one is acknowledged, one is deleted.
+    let one = Consumer::new("orders", "billing", "one");
+    backend.release(one, &[Release::counted(ids[0], 1)]).await.unwrap();
+    let two = Consumer::new("orders", "billing", "two");
+    backend.autoclaim(two, Duration::from_secs(3600), StreamId::MIN, 1).await.unwrap();
+    let done = Acknowledgement { ids: vec![ids[1]], ..Acknowledgement::default() };
+    backend.acknowledge("orders", "billing", &done).await.unwrap();
+    backend.delete_entries("orders", &ids[2..3]).await.unwrap();
+    let change = |change| {
+        let (backend, listed) = (Arc::clone(&backend), listed.clone());
+        async move {
+            let done = pending::change(&*backend, "orders", "billing", &change, &listed).await.unwrap();
+            (done.asked, done.done, done.changed_hands, done.skipped)
+        }
+    };
+    let owner = |id| {
+        let backend = Arc::clone(&backend);
+        async move {
+            let rows = pending::rows_of(&*backend, "orders", "billing", &[id]).await.unwrap();
+            rows.into_iter().next().and_then(|row| row.consumer)
+        }
+    };
+    assert_eq!(change(PendingChange::Extend).await, (4, 2, 2, 0));
+    assert_eq!(change(PendingChange::Claim { consumer: "three".into() }).await, (4, 1, 2, 1));
+    assert_eq!(owner(ids[3]).await.as_deref(), Some("three"));
+    assert_eq!(owner(ids[0]).await.as_deref(), Some("two"));
+    // The row that was claimed has another owner now; that of the deleted entry is as it was.
+    assert_eq!(change(PendingChange::Release).await, (4, 1, 3, 0));
+    assert_eq!(change(PendingChange::Acknowledge).await, (4, 0, 4, 0));
+    let now = pending::rows_of(&*backend, "orders", "billing", &ids).await.unwrap();
+    let done =
+        pending::change(&*backend, "orders", "billing", &PendingChange::Acknowledge, &now).await.unwrap();
+    assert_eq!((done.done, done.changed_hands), (3, 0));
+}
+
+#[tokio::test]
+async fn the_digest_of_pending_entries_follows_their_owners() {
+    let (backend, ids) = store(2, 2).await;
+    let digest = || async {
+        let rows = pending::rows_of(&*backend, "orders", "billing", &ids).await.unwrap();
+        pending::plan("orders", "billing", &PendingChange::Release, rows).digest
+    };
+    let before = digest().await;
+    assert_eq!(digest().await, before);
+    let one = Consumer::new("orders", "billing", "one");
+    backend.release(one, &[Release::counted(ids[0], 1)]).await.unwrap();
+    assert_ne!(digest().await, before);
+}
+
+#[tokio::test]
+async fn idle_times_are_counted_by_range() {
+    let (backend, ids) = store(4, 3).await;
+    let one = Consumer::new("orders", "billing", "one");
+    backend.release(one, &[Release::counted(ids[0], 1)]).await.unwrap();
+    let times = idle_times(&*backend, "orders", "billing").await.unwrap();
+    assert_eq!((times.scanned, times.released, times.complete), (3, 1, true));
+    assert_eq!(times.ranges.iter().map(|range| range.count).sum::<u64>(), 2);
+    assert!(times.ranges.windows(2).all(|two| two[0].end == Some(two[1].min)));
+    assert_eq!((times.ranges[0].min, times.ranges.last().unwrap().end), (Duration::ZERO, None));
+}
+
+#[tokio::test]
+async fn the_life_of_an_entry_is_known_for_each_group() {
+    let (backend, ids) = store(3, 2).await;
+    backend.create_group("orders", "audit", Start::After(ids[0])).await.unwrap();
+    let states = |id| {
+        let backend = Arc::clone(&backend);
+        async move {
+            let states = states_of(&*backend, "orders", id).await.unwrap();
+            states.iter().map(|of| (of.group.clone(), of.state.as_str())).collect::<Vec<_>>()
+        }
+    };
+    let pair = |audit, billing| vec![("audit".to_owned(), audit), ("billing".to_owned(), billing)];
+    assert_eq!(states(ids[0]).await, pair("read", "pending"));
+    assert_eq!(states(ids[1]).await, pair("unread", "pending"));
+    assert_eq!(states(ids[2]).await, pair("unread", "unread"));
+    // After a reset, an entry after the position is still pending.
+    backend.move_group("orders", "billing", Start::Beginning).await.unwrap();
+    assert_eq!(states(ids[1]).await, pair("unread", "pending"));
+}
+
+/// Adds dead letters with these errors to the dead-letter stream of orders.
+async fn die(backend: &Arc<dyn Admin>, origins: &[StreamId], error: impl Fn(usize) -> String) {
+    let producer = Producer::new(backend.clone(), crate::names::dead_letters_of("orders"));
+    for (at, origin) in origins.iter().enumerate() {
+        let fields = [
+            ("n", at.to_string()),
+            ("dlq.stream", "orders".to_owned()),
+            ("dlq.id", origin.to_string()),
+            ("dlq.group", "billing".to_owned()),
+            ("dlq.reason", if at % 2 == 0 { "timeout" } else { "failed" }.to_owned()),
+            ("dlq.error", error(at)),
+        ];
+        producer.send(fields).await.unwrap();
+    }
+}
+
+async fn source(backend: &Arc<dyn Admin>) -> DeadLetterSource {
+    DeadLetterSource::find(&**backend, "orders", None).await.unwrap().unwrap()
+}
+
+#[tokio::test]
+async fn dead_letters_are_counted_and_listed_newest_first() {
+    let (backend, ids) = store(5, 0).await;
+    die(&backend, &ids, |at| format!("no answer to {at}")).await;
+    let (source, redaction) = (source(&backend).await, Redaction::default());
+    let list = |filter: Filter, after, count, scan| {
+        let (backend, source, redaction) = (Arc::clone(&backend), source.clone(), redaction.clone());
+        async move {
+            dead_letters::list(&*backend, &source, &filter, after, count, scan, &redaction).await.unwrap()
+        }
+    };
+    let origins = |page: &dead_letters::LetterPage| {
+        page.letters.iter().map(|letter| letter.origin.unwrap()).collect::<Vec<_>>()
+    };
+    let first = list(Filter::default(), None, 2, 100).await;
+    assert_eq!((first.matched, first.exact, origins(&first)), (5, true, vec![ids[4], ids[3]]));
+    assert_eq!(first.by_reason.top(), (vec![("timeout", 3), ("failed", 2)], 0));
+    assert_eq!(first.by_error.top(), (vec![("no answer to #", 5)], 0));
+    let second = list(Filter::default(), first.next, 3, 100).await;
+    assert_eq!((second.matched, origins(&second)), (5, vec![ids[2], ids[1], ids[0]]));
+    let end = list(Filter::default(), second.next, 3, 100).await;
+    assert!(end.letters.is_empty() && end.next.is_none());
+    let timeouts = Filter { reason: Some(crate::Reason::Timeout), ..Filter::default() };
+    let bounded = list(timeouts, None, 10, 2).await;
+    assert_eq!((bounded.matched, bounded.exact, origins(&bounded)), (1, false, vec![ids[4]]));
+    assert!(bounded.next.is_some());
+}
+
+#[tokio::test]
+async fn a_purge_deletes_only_what_its_plan_counted() {
+    let (backend, ids) = store(4, 0).await;
+    die(&backend, &ids, |_| "no".to_owned()).await;
+    let (source, filter) = (source(&backend).await, Filter { error: Some("no".into()), ..Filter::default() });
+    let plan = dead_letters::plan_purge(&*backend, &source, &filter).await.unwrap();
+    assert_eq!(plan.effect.ids.len(), 4);
+    die(&backend, &ids[..1], |_| "no".to_owned()).await;
+    let check = |digest| dead_letters::check_purge(&*backend, &source, &filter, digest);
+    let Executed::Done(purge) = check(&plan.digest).await.unwrap() else { panic!() };
+    assert_eq!(dead_letters::purge(&*backend, &purge, |_| {}).await.unwrap(), 4);
+    assert_eq!(length(&backend, &source.name).await, 1);
+    let Executed::Outdated(now) = check(&plan.digest).await.unwrap() else { panic!() };
+    assert_eq!(now.effect.ids.len(), 1);
+}
+
+#[tokio::test]
+async fn a_redrive_moves_only_what_its_plan_counted() {
+    let (backend, ids) = store(4, 0).await;
+    die(&backend, &ids[..2], |_| "no".to_owned()).await;
+    let (source, request) = (source(&backend).await, Redrive::default());
+    let plan = dead_letters::plan_redrive(&*backend, &source.name, &request).await.unwrap();
+    assert_eq!(plan.effect.redrivable(), 2);
+    die(&backend, &ids[2..3], |_| "no".to_owned()).await;
+    let check = |digest| dead_letters::check_redrive(&*backend, &source.name, &request, digest);
+    let Executed::Done(bounded) = check(&plan.digest).await.unwrap() else { panic!() };
+    let done = redrive(&*backend, &source.name, &bounded, |_| {}).await.unwrap();
+    assert_eq!((done.redriven, length(&backend, &source.name).await), (2, 1));
+    assert!(matches!(check(&plan.digest).await.unwrap(), Executed::Outdated(_)));
+    let left = backend.range(&source.name, Range::starting_at(StreamId::MIN, 9)).await.unwrap();
+    assert_eq!(source.find_letter(&*backend, ids[2]).await.unwrap().unwrap().id, left[0].id);
+    assert!(source.find_letter(&*backend, ids[3]).await.unwrap().is_none());
+}
