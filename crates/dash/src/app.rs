@@ -35,7 +35,7 @@ pub(crate) struct App {
     pub(crate) sampler: Sampler,
     /// What is hidden from everybody.
     pub(crate) redaction: Redaction,
-    pub(crate) facts: Facts,
+    pub(crate) facts: Arc<Facts>,
     pub(crate) audit: Audit,
     pub(crate) first_seen: FirstSeen,
     /// Connections that can still receive events.
@@ -55,7 +55,9 @@ impl App {
         stopped: CancellationToken,
     ) -> Arc<App> {
         let redaction = if options.payloads { options.redaction.clone() } else { Redaction::everything() };
-        let app = Arc::new(App {
+        let facts = Arc::new(Facts::default());
+        facts::keep_asking(&facts, sampler.clone(), stopped.clone());
+        Arc::new(App {
             assets: Assets::new(options.assets.clone()),
             audit: Audit::new(options.audit.clone()),
             access,
@@ -63,15 +65,13 @@ impl App {
             throttle: Throttle::default(),
             sampler,
             redaction,
-            facts: Facts::default(),
+            facts: Arc::clone(&facts),
             first_seen: FirstSeen::default(),
             event_slots: Arc::new(Semaphore::new(EVENT_STREAMS_MAX)),
             search_slots: Arc::new(Semaphore::new(SEARCHES_MAX)),
             stopped,
             options,
-        });
-        facts::keep_asking(&app);
-        app
+        })
     }
 }
 

@@ -2,17 +2,17 @@
 //! capabilities, and an hour of its figures. One task asks every ten seconds.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use millstream_worker::backend::ServerInfo;
+use millstream_worker::observe::Sampler;
 use millstream_worker::operate::doctor::{ServerFacts, capabilities};
 use millstream_worker::operate::wording::millis_since_epoch;
 use parking_lot::RwLock;
 use serde_json::{Map, Value, json};
 use tokio::time::sleep;
-
-use crate::app::App;
+use tokio_util::sync::CancellationToken;
 
 /// Time between two questions.
 const INTERVAL: Duration = Duration::from_secs(10);
@@ -56,39 +56,37 @@ struct Counters {
     sync_us: Option<u64>,
 }
 
-/// Asks until the dashboard is gone.
-pub(crate) fn keep_asking(app: &Arc<App>) {
-    let weak = Arc::downgrade(app);
-    tokio::spawn(async move {
-        while ask(&weak).await {
+/// Asks until the dashboard stops or is gone.
+pub(crate) fn keep_asking(facts: &Arc<Facts>, sampler: Sampler, stopped: CancellationToken) {
+    let facts = Arc::downgrade(facts);
+    tokio::spawn(stopped.run_until_cancelled_owned(async move {
+        while let Some(facts) = facts.upgrade() {
+            facts.ask(&sampler).await;
+            drop(facts);
             sleep(INTERVAL).await;
         }
-    });
-}
-
-async fn ask(app: &Weak<App>) -> bool {
-    let Some(app) = app.upgrade() else { return false };
-    if app.stopped.is_cancelled() {
-        return false;
-    }
-    let admin = app.sampler.admin();
-    if app.facts.known.read().capabilities.is_empty() {
-        let look = app.sampler.look();
-        let found = capabilities(&**admin, look.streams.first().map(|stream| &*stream.name)).await;
-        let is_known = found.iter().any(|(_, _, native)| native.is_ok());
-        let named =
-            found.iter().map(|(_, name, native)| ((*name).to_owned(), native.as_ref().ok().copied().into()));
-        if is_known {
-            app.facts.known.write().capabilities = named.collect();
-        }
-    }
-    if let Ok(info) = admin.server(&[]).await {
-        app.facts.known.write().add(info);
-    }
-    true
+    }));
 }
 
 impl Facts {
+    async fn ask(&self, sampler: &Sampler) {
+        let admin = sampler.admin();
+        if self.known.read().capabilities.is_empty() {
+            let look = sampler.look();
+            let found = capabilities(&**admin, look.streams.first().map(|stream| &*stream.name)).await;
+            let is_known = found.iter().any(|(_, _, native)| native.is_ok());
+            let named = found
+                .iter()
+                .map(|(_, name, native)| ((*name).to_owned(), native.as_ref().ok().copied().into()));
+            if is_known {
+                self.known.write().capabilities = named.collect();
+            }
+        }
+        if let Ok(info) = admin.server(&[]).await {
+            self.known.write().add(info);
+        }
+    }
+
     pub(crate) fn product(&self) -> Option<String> {
         self.known.read().product.clone()
     }
