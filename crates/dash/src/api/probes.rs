@@ -1,14 +1,11 @@
 //! `/livez`, `/readyz` and `/metrics`, for programs that watch. The probes need no login and tell nothing about the store.
 
-use std::io::Write;
 use std::sync::Arc;
 
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use flate2::Compression;
-use flate2::write::GzEncoder;
-use millstream_worker::metrics::{CONTENT_TYPE, ConsumerSeries, observed_text};
+use millstream_worker::metrics::{CONTENT_TYPE, ConsumerSeries, gzip, observed_text};
 use millstream_worker::monitor::Limits;
 
 use crate::app::{App, LoggedIn};
@@ -46,10 +43,7 @@ pub(super) async fn metrics(
     text.push_str(&(visitor.figures)());
     let head = [(header::CONTENT_TYPE, CONTENT_TYPE), (header::VARY, "Accept-Encoding")];
     if accepts_gzip(&headers) {
-        let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
-        if let Ok(bytes) = encoder.write_all(text.as_bytes()).and_then(|()| encoder.finish()) {
-            return (head, [(header::CONTENT_ENCODING, "gzip")], bytes).into_response();
-        }
+        return (head, [(header::CONTENT_ENCODING, "gzip")], gzip(text.as_bytes())).into_response();
     }
     (head, text).into_response()
 }

@@ -139,6 +139,9 @@ async fn probes_and_metrics_come_from_the_last_look() {
     assert_eq!(dash.get("/readyz").await.text(), "ok\n");
     let metrics = dash.get("/metrics").await.text();
     assert!(metrics.contains("redis_stream_length{db=\"db0\",stream=\"orders\"} 3"), "{metrics}");
+    for name in ["millstream_backend_up 1", "millstream_store_streams ", "millstream_look_age_seconds "] {
+        assert!(metrics.contains(&format!("\n{name}")), "{name} is missing from {metrics}");
+    }
     let zipped = dash.get_with("/metrics", "Accept-Encoding: gzip\r\n").await;
     assert_eq!(zipped.header("content-encoding"), Some("gzip"));
     assert!(zipped.body.starts_with(&[0x1f, 0x8b]));
