@@ -20,6 +20,7 @@ use crate::assets::Assets;
 use crate::audit::Audit;
 use crate::facts::{self, Facts};
 use crate::first_seen::FirstSeen;
+use crate::jobs::Jobs;
 use crate::options::{ANSWER_BYTES_MAX, BODY_BYTES_MAX, EVENT_STREAMS_MAX, Options, SEARCHES_MAX};
 use crate::problem::Problem;
 use crate::session::{Cookie, Sessions};
@@ -38,11 +39,12 @@ pub(crate) struct App {
     pub(crate) facts: Arc<Facts>,
     pub(crate) audit: Audit,
     pub(crate) first_seen: FirstSeen,
+    pub(crate) jobs: Jobs,
     /// Connections that can still receive events.
     pub(crate) event_slots: Arc<Semaphore>,
     /// Searches that can still run.
     pub(crate) search_slots: Arc<Semaphore>,
-    /// Ends all events when the dashboard stops.
+    /// Ends all events and jobs when the dashboard stops.
     pub(crate) stopped: CancellationToken,
 }
 
@@ -67,6 +69,7 @@ impl App {
             redaction,
             facts: Arc::clone(&facts),
             first_seen: FirstSeen::default(),
+            jobs: Jobs::default(),
             event_slots: Arc::new(Semaphore::new(EVENT_STREAMS_MAX)),
             search_slots: Arc::new(Semaphore::new(SEARCHES_MAX)),
             stopped,

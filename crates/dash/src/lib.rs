@@ -14,6 +14,7 @@ mod audit;
 mod facts;
 mod first_seen;
 mod guard;
+mod jobs;
 mod listen;
 pub mod options;
 mod problem;

@@ -9,6 +9,7 @@ use millstream_worker::Admin;
 use millstream_worker::backend::{Entry, Fields, IdOrder, Range, StreamId};
 use millstream_worker::dead_letter::DeadLetterFormat;
 use millstream_worker::operate::fields::FieldsView;
+use millstream_worker::operate::life::states_of;
 use millstream_worker::operate::shapes;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -105,6 +106,9 @@ pub(super) async fn entry(
     let entry = find(backend, stream, id).await?;
     let mut json = shapes::viewed_entry(&entry, &FieldsView::whole(&app.redaction));
     let listed = FieldsView::listed(&app.redaction);
+    let states = states_of(backend, stream, id).await?;
+    json["groups"] =
+        states.iter().map(|state| shapes::entry_in_group(state, Some(&entry.fields), &listed)).collect();
     let traceparent = entry.fields.iter().find(|(name, _)| name == "traceparent");
     let shown = traceparent.and_then(|(name, value)| app.redaction.shown(name, value));
     json["traceparent"] = json!(shown.and_then(|value| String::from_utf8(value.into_owned()).ok()));

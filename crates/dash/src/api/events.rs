@@ -127,6 +127,8 @@ async fn run(
         // The looks of another process.
         events.send("resync", None, &json!({})).await?;
     }
+    let mut job_changes = app.jobs.changes();
+    job_changes.mark_changed();
     let mut tails = match &watch {
         Watch::Tail(tail) => Some(tail::start(&app, &visitor, tail.clone())),
         _ => None,
@@ -156,6 +158,10 @@ async fn run(
                 page.trouble(&state, &events).await?;
                 page.look(&viewer, &events).await?;
             }
+            Ok(()) = job_changes.changed() => {
+                job_changes.borrow_and_update();
+                page.jobs(&events).await?;
+            }
             Some(event) = next(&mut tails) => event.send(&events).await?,
         }
     }
@@ -178,6 +184,7 @@ struct Sent {
     totals: Value,
     state: Value,
     trouble: Option<Value>,
+    job_change: u64,
 }
 
 struct Page<'a> {
@@ -274,6 +281,17 @@ impl Page<'_> {
         }
         events.send(name, Some(look), &state).await?;
         self.sent.state = state;
+        Ok(())
+    }
+
+    /// Sends the jobs that have changed.
+    async fn jobs(&mut self, events: &Events) -> Result<(), Gone> {
+        events.ready().await?;
+        let (changed, last) = self.app.jobs.since(self.sent.job_change);
+        self.sent.job_change = last;
+        for job in changed.iter().filter(|job| (self.visitor.may_see)(&job.stream)) {
+            events.send("job", None, &job.to_json()).await?;
+        }
         Ok(())
     }
 }

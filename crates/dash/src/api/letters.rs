@@ -1,18 +1,25 @@
-//! `/dlq` and `/delayed`: messages that failed, and messages that wait for their time.
+//! `/dlq`, `/dlq/letters` and `/delayed`: messages that failed, and messages that wait for their time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::State;
 use millstream_worker::backend::StreamId;
+use millstream_worker::operate::dead_letters::{DeadLetterSource, list};
 use millstream_worker::operate::fields::FieldsView;
 use millstream_worker::operate::shapes;
-use serde::Deserialize;
+use millstream_worker::redrive::Filter;
+use millstream_worker::{Admin, Reason};
+use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 
 use crate::app::{self, Answer, App, LoggedIn, Params};
+use crate::problem::Problem;
 use crate::query;
 
+/// Maximum number of dead letters that one answer looks at.
+const SCAN_MAX: usize = 10_000;
 #[derive(Deserialize)]
 pub(super) struct DlqQuery {
     stream: Option<String>,
@@ -48,6 +55,116 @@ pub(super) async fn streams(
         json
     });
     app::json(&rows.collect())
+}
+
+#[derive(Deserialize)]
+pub(super) struct LettersQuery {
+    stream: String,
+    dlq: Option<String>,
+    #[serde(flatten)]
+    filter: LetterFilter,
+    after: Option<String>,
+    count: Option<String>,
+}
+
+/// Which dead letters to list or to act on. All conditions that are set must hold.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub(super) struct LetterFilter {
+    reason: Option<String>,
+    error: Option<String>,
+    group: Option<String>,
+    #[serde(default, deserialize_with = "number")]
+    older_ms: Option<u64>,
+    #[serde(default, deserialize_with = "number")]
+    newer_ms: Option<u64>,
+    #[serde(default)]
+    ids: Option<Vec<String>>,
+}
+
+/// Reads a number, which is text in a query.
+fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    match Value::deserialize(deserializer)? {
+        Value::Null => Ok(None),
+        Value::Number(number) if number.is_u64() => Ok(number.as_u64()),
+        Value::String(text) if text.parse::<u64>().is_ok() => Ok(text.parse().ok()),
+        _ => Err(serde::de::Error::custom("expected a number of milliseconds")),
+    }
+}
+
+impl LetterFilter {
+    /// Returns the filter of the runtime.
+    ///
+    /// The text of an error is compared with what may be shown of it. Otherwise a filter could find out hidden values, letter
+    /// by letter. So dead letters with such a text are selected by their ids.
+    pub(super) async fn resolve(
+        &self,
+        app: &App,
+        backend: &dyn Admin,
+        source: &DeadLetterSource,
+    ) -> Result<Filter, Problem> {
+        let reason = self.reason.as_deref().map(str::parse::<Reason>).transpose().map_err(|_| {
+            let reasons = Reason::ALL.map(Reason::as_str).join(", ");
+            Problem::bad_request("invalid reason").way_out(format!("use one of {reasons}"))
+        })?;
+        let ids = self.ids.as_deref().map(query::ids).transpose()?;
+        let mut filter = Filter {
+            group: self.group.clone(),
+            reason,
+            ids: ids.map(|ids| ids.into_iter().collect()),
+            older_than: self.older_ms.map(Duration::from_millis),
+            newer_than: self.newer_ms.map(Duration::from_millis),
+            ..Filter::default()
+        };
+        let Some(text) = &self.error else { return Ok(filter) };
+        if app.redaction.globs().is_empty() {
+            filter.error = Some(text.clone());
+            return Ok(filter);
+        }
+        let mut ids = BTreeSet::new();
+        source
+            .for_each(backend, &filter, |letter| {
+                let shown = |error: &str| app.redaction.mask(error, &letter.fields).contains(text);
+                if shown(&letter.error) || shown(&letter.error_type) {
+                    ids.insert(letter.id);
+                }
+                ids.len() < SCAN_MAX
+            })
+            .await?;
+        filter.ids = Some(ids);
+        Ok(filter)
+    }
+}
+
+pub(super) async fn letters(
+    State(app): State<Arc<App>>,
+    LoggedIn(visitor): LoggedIn,
+    Params(query): Params<LettersQuery>,
+) -> Answer {
+    let count = query.count.as_deref().map(str::parse::<usize>).transpose();
+    let count = query::count(count.map_err(|_| Problem::bad_request("invalid count"))?, 50, 500)?;
+    let after = query.after.as_deref().map(|after| query::id(after, 0)).transpose()?;
+    let backend = &*visitor.backend;
+    let Some(source) = DeadLetterSource::find(backend, &query.stream, query.dlq.as_deref()).await? else {
+        return app::json(&json!({
+            "dead_letters": null, "items": [], "matched": 0, "exact": true, "next": null, "by_reason": [], "by_error": [],
+        }));
+    };
+    let filter = query.filter.resolve(&app, backend, &source).await?;
+    let page = list(backend, &source, &filter, after, count, SCAN_MAX, &app.redaction).await?;
+    let view = FieldsView::listed(&app.redaction);
+    let mut json = shapes::letter_counts(&page);
+    if filter.reason.is_some() {
+        // A page offers the other reasons too.
+        let any = Filter { reason: None, ..filter };
+        let all = list(backend, &source, &any, None, 0, SCAN_MAX, &app.redaction).await?;
+        json["by_reason"] = shapes::letter_counts(&all)["by_reason"].take();
+    }
+    json["dead_letters"] = json!(source.name);
+    json["items"] = page.letters.iter().map(|letter| shapes::viewed_dead_letter(letter, &view)).collect();
+    json["matched"] = json!(page.matched);
+    json["exact"] = json!(page.exact);
+    json["next"] = json!(page.next.map(|id| id.to_string()));
+    app::json(&json)
 }
 
 #[derive(Deserialize)]

@@ -1,12 +1,13 @@
 //! The routes of the dashboard: one file for each group of them.
 
 mod actions;
-mod audit;
 mod entries;
 mod events;
 mod history;
+mod jobs;
 mod letters;
 mod overview;
+mod pending;
 mod probes;
 mod search;
 mod server;
@@ -55,15 +56,30 @@ fn api() -> Router<Arc<App>> {
         .route("/entry", get(entries::entry))
         .route("/entry/raw", get(entries::raw))
         .route("/search", get(search::search))
+        .route("/pending", get(pending::pending))
         .route("/dlq", get(letters::streams))
+        .route("/dlq/letters", get(letters::letters))
         .route("/delayed", get(letters::delayed))
         .route("/doctor", get(server::doctor))
         .route("/server", get(server::server))
         .route("/slowlog", get(server::slow_log))
         .route("/clients", get(server::clients))
         .route("/events", get(events::events))
-        .route("/audit", get(audit::audit))
+        .route("/jobs", get(jobs::list))
+        .route("/job", get(jobs::show).delete(jobs::stop))
+        .route("/audit", get(jobs::audit))
+        .route("/entries/delete", post(actions::entries::delete))
+        .route("/stream/trim", post(actions::entries::trim_stream))
         .route("/groups", post(actions::groups::create))
+        .route("/group/reset", post(actions::groups::reset))
+        .route("/group/remove", post(actions::groups::remove))
+        .route("/consumer/remove", post(actions::groups::remove_consumer))
+        .route("/pending/claim", post(actions::pending::claim))
+        .route("/pending/ack", post(actions::pending::acknowledge))
+        .route("/pending/nack", post(actions::pending::release))
+        .route("/pending/extend", post(actions::pending::extend))
+        .route("/dlq/redrive", post(actions::letters::redrive_letters))
+        .route("/dlq/purge", post(actions::letters::purge_letters))
         .route("/delayed/cancel", post(actions::entries::cancel_delayed))
         .route("/delayed/now", post(actions::entries::delayed_now))
         .route("/server/snapshot", post(actions::server::snapshot))

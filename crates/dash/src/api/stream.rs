@@ -7,6 +7,7 @@ use millstream_worker::Admin;
 use millstream_worker::monitor::{Monitor, StreamSnapshot};
 use millstream_worker::observe::{Look, RowKey};
 use millstream_worker::operate::doctor::group_findings;
+use millstream_worker::operate::idle_times::idle_times;
 use millstream_worker::operate::shapes;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -82,6 +83,7 @@ pub(super) async fn group(
 
 /// What a look does not have about a group, and what takes a scan to find out.
 pub(crate) struct GroupDetails {
+    idle_times: Value,
     policy: Value,
     doctor: Value,
 }
@@ -95,6 +97,7 @@ impl GroupDetails {
         group: &str,
     ) -> Result<GroupDetails, Problem> {
         let backend = &*visitor.backend;
+        let idle_times = shapes::idle_times(&idle_times(backend, stream, group).await?);
         let policy = backend.policy(stream, Some(group)).await.ok().flatten();
         let look = app.sampler.look();
         let doctor = match look.stream(stream).filter(|_| (visitor.may_see)(stream)) {
@@ -102,6 +105,7 @@ impl GroupDetails {
             None => Value::Null,
         };
         Ok(GroupDetails {
+            idle_times,
             policy: policy.map_or(Value::Null, |policy| shapes::policy(stream, Some(group), &policy)),
             doctor,
         })
@@ -144,6 +148,9 @@ pub(crate) async fn group_json(
     json["look"] = json!(look.number);
     json["at_ms"] = json!(look.at_ms);
     json["consumers"] = shapes::consumers(&snapshot.consumers, &snapshot.workers);
+    for (name, value) in object(details.idle_times.clone()) {
+        json[name] = value;
+    }
     json["policy"] = details.policy.clone();
     json["doctor"] = details.doctor.clone();
     let command = millstream_worker::operate::command::Command::new("group describe", &[stream, group]);

@@ -200,14 +200,14 @@ async fn a_reader_that_stops_gets_the_newest_state_when_it_goes_on() {
     let dash = over(store.admin.clone(), Options::default()).await;
     let (mut events, _) = EventSource::open(&dash, "events?watch=overview").await;
     let number = async || dash.api("status").await["look"]["number"].as_u64().unwrap();
-    let target = number().await + 12;
-    crate::support::eventually("12 looks", async || (number().await >= target).then_some(())).await;
+    let target = number().await + 8;
+    crate::support::eventually("8 looks", async || (number().await >= target).then_some(())).await;
     let (mut looks, mut last) = (0, 0);
     while last < target {
         last = events.named("rows").await.id.unwrap();
         looks += 1;
     }
-    assert!(looks < 12, "{looks} looks were queued");
+    assert!(looks < 8, "{looks} looks were queued");
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! Tests of the dashboard over real connections, on embedded stores and on Redis servers.
 
+mod actions;
 mod description;
 mod events;
 mod guard;

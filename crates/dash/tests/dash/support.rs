@@ -55,13 +55,13 @@ pub(crate) async fn start(options: Options, access: Arc<dyn Access>, store: Arc<
 
 /// Waits until `check` returns something.
 pub(crate) async fn eventually<T>(what: &str, mut check: impl AsyncFnMut() -> Option<T>) -> T {
-    for _ in 0..400 {
+    for _ in 0..1200 {
         if let Some(found) = check().await {
             return found;
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    panic!("not within 20 s: {what}");
+    panic!("not within a minute: {what}");
 }
 
 impl Dash {

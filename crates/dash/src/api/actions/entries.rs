@@ -1,14 +1,16 @@
-//! Actions on entries: add, and delayed entries.
+//! Actions on entries: add, delete, trim, and delayed entries.
 
 use std::sync::Arc;
 
 use axum::extract::State;
 use bytes::Bytes;
-use millstream_worker::backend::{Capability, Due, Fields, Idempotence, NewEntry, StreamId};
+use millstream_worker::backend::{Capability, Due, Fields, Idempotence, NewEntry, StreamId, TrimLimit};
+use millstream_worker::operate::shapes;
+use millstream_worker::operate::trim;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{Action, Outcome, Steps, dry_run};
+use super::{Action, Outcome, Steps, dry_run, executed, planned};
 use crate::app::{Answer, App, Caller, JsonBody};
 use crate::problem::Problem;
 use crate::query;
@@ -69,6 +71,43 @@ fn due(delay_ms: Option<u64>, at_ms: Option<u64>) -> Result<Option<Due>, Problem
     }
 }
 
+#[derive(Deserialize)]
+pub(in crate::api) struct Delete {
+    stream: String,
+    ids: Vec<String>,
+    #[serde(flatten)]
+    steps: Steps,
+}
+
+pub(in crate::api) async fn delete(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    JsonBody(body): JsonBody<Delete>,
+) -> Answer {
+    let about = json!({ "stream": body.stream, "asked": body.ids.len() });
+    let action = Action::new(&app, caller, "entries/delete", about)?;
+    let backend = Arc::clone(action.backend());
+    action
+        .run(async move {
+            let ids = some_ids(&body.ids)?;
+            let shape = |plan: &_| plan_of_deletion(plan);
+            let Some(preview) = body.steps.preview()? else {
+                return Ok(dry_run(shape(&trim::plan_deletion(&*backend, &body.stream, &ids).await?)));
+            };
+            let done = trim::delete(&*backend, &body.stream, &ids, preview).await?;
+            let deleted = executed(done, shape)?;
+            let json = json!({
+                "stream": body.stream, "asked": ids.len(), "matched": deleted, "deleted": deleted, "dry_run": false,
+            });
+            Ok(Outcome::new(json).with("done", deleted))
+        })
+        .await
+}
+
+fn plan_of_deletion(plan: &millstream_worker::operate::plan::Plan<trim::Deletion>) -> serde_json::Value {
+    planned(plan, |deletion| shapes::deletion(deletion, None), plan.effect.ids.len() as u64)
+}
+
 /// Parses ids, at least one and not too many.
 pub(super) fn some_ids(texts: &[String]) -> Result<Vec<StreamId>, Problem> {
     match texts.len() {
@@ -76,6 +115,50 @@ pub(super) fn some_ids(texts: &[String]) -> Result<Vec<StreamId>, Problem> {
         1..=IDS_MAX => query::ids(texts),
         count => Err(Problem::bad_request(format!("ids has {count} ids, and the limit is {IDS_MAX}"))),
     }
+}
+
+#[derive(Deserialize)]
+pub(in crate::api) struct Trim {
+    stream: String,
+    max_length: Option<u64>,
+    min_id: Option<String>,
+    #[serde(default)]
+    keep_unread: bool,
+    #[serde(flatten)]
+    steps: Steps,
+}
+
+pub(in crate::api) async fn trim_stream(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    JsonBody(body): JsonBody<Trim>,
+) -> Answer {
+    let about = json!({
+        "stream": body.stream, "max_length": body.max_length, "min_id": body.min_id, "keep_unread": body.keep_unread,
+    });
+    let action = Action::new(&app, caller, "stream/trim", about)?;
+    let backend = Arc::clone(action.backend());
+    action
+        .run(async move {
+            let limit = match (body.max_length, &body.min_id) {
+                (Some(length), None) => TrimLimit::Length(length),
+                (None, Some(id)) => TrimLimit::MinId(query::id(id.strip_prefix('t').unwrap_or(id), 0)?),
+                _ => return Err(Problem::bad_request("name either max_length or min_id")),
+            };
+            let shape = |plan: &millstream_worker::operate::plan::Plan<trim::TrimEffect>| {
+                planned(plan, |effect| shapes::trim(effect, None), plan.effect.removed)
+            };
+            let Some(preview) = body.steps.preview()? else {
+                let plan = trim::plan_trim(&*backend, &body.stream, limit, body.keep_unread).await?;
+                return Ok(dry_run(shape(&plan)));
+            };
+            let done = trim::trim(&*backend, &body.stream, limit, body.keep_unread, preview).await?;
+            let removed = executed(done, shape)?;
+            let json =
+                json!({ "stream": body.stream, "matched": removed, "removed": removed, "dry_run": false });
+            Ok(Outcome::new(json).with("done", removed))
+        })
+        .await
 }
 
 #[derive(Deserialize)]

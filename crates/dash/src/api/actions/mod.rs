@@ -5,6 +5,8 @@
 
 pub(super) mod entries;
 pub(super) mod groups;
+pub(super) mod letters;
+pub(super) mod pending;
 pub(super) mod server;
 
 use std::future::Future;
@@ -15,10 +17,12 @@ use std::time::Instant;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use millstream_worker::Admin;
-use serde_json::{Map, Value};
+use millstream_worker::operate::plan::{Executed, Plan};
+use serde_json::{Map, Value, json};
 
 use crate::access::Visitor;
 use crate::app::{self, Answer, App, Caller, login_required};
+use crate::jobs::Job;
 use crate::problem::Problem;
 
 /// An action of a visitor, from its request to its record.
@@ -42,6 +46,13 @@ pub(super) struct Outcome {
 impl Outcome {
     pub(super) fn new(json: Value) -> Outcome {
         Outcome { status: StatusCode::OK, json, done: Map::new() }
+    }
+
+    /// The action goes on as a job.
+    pub(super) fn job(job: &Job) -> Outcome {
+        let id = json!(job.id.to_string());
+        let outcome = Outcome::new(json!({ "job": id }));
+        Outcome { status: StatusCode::ACCEPTED, ..outcome }.with("job", id)
     }
 
     /// Adds something to the record.
@@ -70,6 +81,10 @@ impl Action {
 
     pub(super) fn backend(&self) -> &Arc<dyn Admin> {
         &self.visitor.backend
+    }
+
+    pub(super) fn app(&self) -> &Arc<App> {
+        &self.app
     }
 
     /// Waits for the outcome, records it, and returns the answer.
@@ -120,10 +135,37 @@ impl Steps {
     }
 }
 
+/// Returns a plan: its shape, the number of what it is about, and its preview.
+pub(super) fn planned<T>(plan: &Plan<T>, shape: impl FnOnce(&T) -> Value, matched: u64) -> Value {
+    let mut json = shape(&plan.effect);
+    json["matched"] = json!(matched);
+    json["dry_run"] = json!(true);
+    json["preview"] = json!(plan.digest);
+    json
+}
+
 /// Returns the answer to a dry run.
 pub(super) fn dry_run(plan: Value) -> Outcome {
     let matched = plan["matched"].clone();
     Outcome::new(plan).with("matched", matched).with("dry_run", true)
+}
+
+/// Returns the result of an executed plan, or why it was not executed, with the new plan.
+pub(super) fn executed<T, R>(
+    executed: Executed<T, R>,
+    shape: impl FnOnce(&Plan<T>) -> Value,
+) -> Result<R, Problem> {
+    match executed {
+        Executed::Done(result) => Ok(result),
+        Executed::Outdated(plan) => Err(outdated(shape(&plan))),
+        Executed::InUse(plan) => Err(Problem::new(
+            StatusCode::CONFLICT,
+            "in_use",
+            "consumers are at work in this group; nothing was changed",
+        )
+        .way_out("stop them first, or repeat the action with \"force\": true")
+        .with("plan", shape(&plan))),
+    }
 }
 
 /// The store has changed since the preview.

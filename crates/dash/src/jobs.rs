@@ -1,0 +1,208 @@
+//! Actions that take long: they run in this process, report their progress, can be stopped, and end with the process.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Instant, SystemTime};
+
+use millstream_worker::operate::wording::millis_since_epoch;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::options::JOBS_MAX;
+use crate::problem::Problem;
+
+/// Number of ended jobs to remember.
+const ENDED_MAX: usize = 50;
+
+/// All jobs.
+pub(crate) struct Jobs {
+    all: Mutex<BTreeMap<u64, Arc<Job>>>,
+    /// Counts changes of any job.
+    changes: watch::Sender<u64>,
+}
+
+impl Default for Jobs {
+    fn default() -> Jobs {
+        Jobs { all: Mutex::default(), changes: watch::Sender::new(0) }
+    }
+}
+
+/// A job.
+pub(crate) struct Job {
+    pub(crate) id: u64,
+    kind: &'static str,
+    pub(crate) stream: String,
+    started: Instant,
+    started_ms: u64,
+    pub(crate) stop: CancellationToken,
+    state: Mutex<State>,
+    changes: watch::Sender<u64>,
+}
+
+#[derive(Clone)]
+struct State {
+    name: &'static str,
+    progress: Value,
+    done: u64,
+    total: Option<u64>,
+    ended: Option<(Instant, u64)>,
+    error: Option<String>,
+    /// The number of the last change.
+    changed: u64,
+}
+
+impl Jobs {
+    /// Starts a job, unless too many run.
+    pub(crate) fn start(&self, kind: &'static str, stream: &str) -> Result<Arc<Job>, Problem> {
+        let mut all = self.all.lock();
+        if all.values().filter(|job| job.is_running()).count() >= JOBS_MAX {
+            return Err(Problem::too_many("too_many_jobs", format!("{JOBS_MAX} jobs are running"))
+                .way_out("wait until one ends, or stop one"));
+        }
+        let id = all.last_key_value().map_or(1, |(id, _)| id + 1);
+        let ended: Vec<u64> = all.values().filter(|job| !job.is_running()).map(|job| job.id).collect();
+        if ended.len() >= ENDED_MAX {
+            all.remove(&ended[0]);
+        }
+        let job = Arc::new(Job {
+            id,
+            kind,
+            stream: stream.to_owned(),
+            started: Instant::now(),
+            started_ms: millis_since_epoch(SystemTime::now()),
+            stop: CancellationToken::new(),
+            state: Mutex::new(State {
+                name: "running",
+                progress: Value::Null,
+                done: 0,
+                total: None,
+                ended: None,
+                error: None,
+                changed: 0,
+            }),
+            changes: self.changes.clone(),
+        });
+        all.insert(id, Arc::clone(&job));
+        job.change(|_| ());
+        Ok(job)
+    }
+
+    pub(crate) fn find(&self, id: u64) -> Option<Arc<Job>> {
+        self.all.lock().get(&id).cloned()
+    }
+
+    /// Returns the jobs that a visitor may see, newest first.
+    pub(crate) fn list(&self, may_see: &(dyn Fn(&str) -> bool + Send + Sync)) -> Value {
+        self.all.lock().values().rev().filter(|job| may_see(&job.stream)).map(|job| job.to_json()).collect()
+    }
+
+    /// Returns the jobs that changed after a change, and the number of the last change.
+    pub(crate) fn since(&self, change: u64) -> (Vec<Arc<Job>>, u64) {
+        let all = self.all.lock();
+        let changed: Vec<Arc<Job>> =
+            all.values().filter(|job| job.state.lock().changed > change).cloned().collect();
+        let last = changed.iter().map(|job| job.state.lock().changed).max();
+        (changed, last.unwrap_or(change))
+    }
+
+    /// Returns a receiver of the number of changes.
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+}
+
+impl Job {
+    pub(crate) fn is_running(&self) -> bool {
+        self.state.lock().ended.is_none()
+    }
+
+    /// Reports progress: its JSON form, and how much of how much is done.
+    pub(crate) fn progress(&self, progress: Value, done: u64, total: Option<u64>) {
+        self.change(|state| (state.progress, state.done, state.total) = (progress, done, total));
+    }
+
+    /// Ends the job: `done`, `stopped` or `failed`.
+    fn end(&self, name: &'static str, error: Option<String>) {
+        self.change(|state| {
+            state.name = name;
+            state.error = error;
+            state.ended = Some((Instant::now(), millis_since_epoch(SystemTime::now())));
+        });
+    }
+
+    /// Runs the work of the job until it is done, the job is stopped, or the dashboard ends.
+    pub(crate) async fn run(
+        &self,
+        ended: &CancellationToken,
+        work: impl Future<Output = Result<(), millstream_worker::Error>>,
+    ) {
+        tokio::select! {
+            result = work => match result {
+                Ok(()) => self.end("done", None),
+                Err(error) => self.end("failed", Some(error.to_string())),
+            },
+            () = self.stop.cancelled() => self.end("stopped", None),
+            () = ended.cancelled() => self.end("stopped", None),
+        }
+    }
+
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        self.changes.send_modify(|count| {
+            *count += 1;
+            let mut state = self.state.lock();
+            change(&mut state);
+            state.changed = *count;
+        });
+    }
+
+    pub(crate) fn to_json(&self) -> Value {
+        let state = self.state.lock().clone();
+        let until = state.ended.map_or_else(Instant::now, |(at, _)| at);
+        let seconds = until.duration_since(self.started).as_secs_f64();
+        json!({
+            "id": self.id.to_string(),
+            "kind": self.kind,
+            "stream": self.stream,
+            "state": state.name,
+            "progress": state.progress,
+            "done": state.done,
+            "total": state.total,
+            "rate": (seconds > 0.0).then(|| state.done as f64 / seconds),
+            "started_ms": self.started_ms,
+            "ended_ms": state.ended.map(|(_, at_ms)| at_ms),
+            "error": state.error,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_jobs_run_at_a_time() {
+        let jobs = Jobs::default();
+        let first = jobs.start("purge", "a").unwrap();
+        let second = jobs.start("purge", "b").unwrap();
+        assert_eq!(jobs.start("purge", "c").err().unwrap().code(), "too_many_jobs");
+        first.progress(json!({"deleted": 5}), 5, Some(9));
+        first.end("done", None);
+        assert!(jobs.start("purge", "c").is_ok() && second.is_running());
+        let listed = jobs.list(&|stream| stream == "a");
+        assert_eq!((&listed[0]["state"], &listed[0]["done"]), (&json!("done"), &json!(5)));
+        assert_eq!(listed.as_array().unwrap().len(), 1);
+    }
+
+    #[test]
+    fn changes_are_found_once() {
+        let jobs = Jobs::default();
+        let job = jobs.start("purge", "a").unwrap();
+        let (changed, last) = jobs.since(0);
+        assert_eq!(changed.len(), 1);
+        assert!(jobs.since(last).0.is_empty());
+        job.end("stopped", None);
+        assert_eq!(jobs.since(last).0.len(), 1);
+    }
+}
