@@ -114,6 +114,7 @@ impl Facts {
             "step_ms": step_ms,
             "from_ms": from_ms,
             "sync_ms": known.points.iter().map(|point| point.sync_ms).collect::<Vec<_>>(),
+            "syncs_per_s": known.points.iter().map(|point| point.syncs_per_s).collect::<Vec<_>>(),
             "ops_per_s": known.points.iter().map(|point| point.ops_per_s).collect::<Vec<_>>(),
             "memory_bytes": known.points.iter().map(|point| point.memory_bytes).collect::<Vec<_>>(),
         })

@@ -48,6 +48,7 @@ fn api() -> Router<Arc<App>> {
         .route("/overview", get(overview::overview))
         .route("/streams", get(overview::streams))
         .route("/workers", get(overview::workers))
+        .route("/consumers", get(overview::consumers))
         .route("/history", get(history::history))
         .route("/stream", get(stream::stream))
         .route("/group", get(stream::group))

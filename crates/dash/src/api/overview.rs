@@ -1,4 +1,4 @@
-//! What comes from the last look and never asks the store: `/overview`, `/streams`, `/workers`.
+//! What comes from the last look and never asks the store: `/overview`, `/streams`, `/workers`, `/consumers`.
 
 use std::sync::Arc;
 
@@ -93,6 +93,29 @@ fn workers_of(look: &Look, visitor: &Visitor) -> Value {
         })
     });
     workers.collect()
+}
+
+pub(super) async fn consumers(State(app): State<Arc<App>>, LoggedIn(visitor): LoggedIn) -> Answer {
+    app.sampler.touch();
+    let look = app.sampler.look();
+    let answer = app::json(&consumers_of(&look, &visitor))?;
+    Ok(([(LOOK, look.number.to_string())], answer).into_response())
+}
+
+/// Returns the consumers of all groups that a visitor may see, each with its workers.
+fn consumers_of(look: &Look, visitor: &Visitor) -> Value {
+    let rows = look.rows.iter().filter(|row| (visitor.may_see)(&row.key.stream));
+    let groups = rows.filter_map(|row| Some((&row.key.stream, &row.group.as_ref()?.snapshot)));
+    let mut all = Vec::new();
+    for (stream, group) in groups {
+        let Value::Array(consumers) = shapes::consumers(&group.consumers, &group.workers) else { continue };
+        all.extend(consumers.into_iter().map(|mut json| {
+            json["stream"] = json!(stream);
+            json["group"] = json!(group.name);
+            json
+        }));
+    }
+    all.into()
 }
 
 /// Returns the error for a stream that is not there, with names like it.

@@ -68,6 +68,11 @@ async fn streams_groups_and_entries_are_described() {
         assert_eq!((raw.status, &*raw.body), (200, &b"pen"[..]));
         assert!(raw.header("content-disposition").unwrap().starts_with("attachment; "));
         assert!(raw.header("content-security-policy").unwrap().contains("sandbox"));
+        let consumers = dash.api("consumers").await;
+        let consumer =
+            consumers.as_array().unwrap().iter().find(|each| each["consumer"] == "worker-1").unwrap();
+        assert_eq!((&consumer["stream"], &consumer["group"]), (&json!("orders"), &json!("billing")));
+        assert_eq!((&consumer["pending"], &consumer["workers"]), (&json!(2), &json!([])), "{}", store.name);
         for missing in [
             "stream?stream=none",
             "group?stream=orders&group=none",
@@ -93,6 +98,8 @@ async fn the_server_answers_or_the_panel_says_that_there_is_none() {
             }
             _ => {
                 assert!(server["summary"]["memory_bytes"].as_u64().unwrap() > 0);
+                let commands = server["commands"].as_array().unwrap();
+                assert!(commands.iter().any(|each| each["name"] == "info"), "{}: {server}", store.name);
                 assert_eq!(slow.status, 200);
                 assert!(dash.api("clients").await.as_array().is_some_and(|clients| !clients.is_empty()));
             }

@@ -37,11 +37,15 @@ impl Admin for Redis {
                 }
                 _ => Err(error),
             };
-            let info =
-                self.connection.pipeline("", vec![redis::cmd("INFO")]).await.or_else(&mut or_denied)?;
-            let info = info.into_iter().next().map_or(Ok(String::new()), text)?;
-            let facts = info.lines().filter_map(|line| line.trim_end().split_once(':'));
-            let facts = facts.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+            // Without a section, INFO leaves out the statistics of commands.
+            let sections = vec![redis::cmd("INFO"), command!("INFO", "commandstats")];
+            let info = self.connection.pipeline("", sections).await.or_else(&mut or_denied)?;
+            let mut facts = HashMap::new();
+            for section in info {
+                let section = text(section)?;
+                let lines = section.lines().filter_map(|line| line.trim_end().split_once(':'));
+                facts.extend(lines.map(|(name, value)| (name.to_owned(), value.to_owned())));
+            }
             let queries = settings.iter().map(|name| command!("CONFIG", "GET", *name)).collect();
             let mut known = HashMap::new();
             let replies = self.connection.pipeline("", queries).await.or_else(or_denied)?;
