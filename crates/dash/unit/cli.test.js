@@ -34,9 +34,15 @@ function all() {
     make.consumerRemove('s', 'g', 'c', 'h'), make.pendingList('s', 'g', { consumer: 'c', idle_ms_min: 300_000, count: 10 }), make.pendingClaim('s', 'g', 'c', 300_000, 5),
     make.pending('ack', 's', 'g', ['1-1']), make.pending('nack', 's', 'g', ['1-1']), make.pending('extend', 's', 'g', ['1-1']),
     make.dlqList('s'), make.dlqList(null), make.dlqShow('s', '1-1', 'd'), make.redrive('s', { ...filter, rate: 50, limit: 5, all_groups: true }), make.purge('s', filter),
-    make.delayedList('s'), make.delayed('rm', 's', ['1']), make.delayed('now', 's', ['1']), make.doctor(), make.streamPolicy('s'), make.groupPolicy('s', 'g'),
+    make.delayedList('s'), make.delayed('rm', 's', ['1']), make.delayed('now', 's', ['1']), make.doctor(), make.top(), make.streamPolicy('s'), make.groupPolicy('s', 'g'),
   ];
 }
+
+test('a client of the store acts on the server', () => {
+  assert.equal(commands('redis://10.0.0.1:1').server(['config', 'set', 'appendfsync', 'always']), 'redis-cli -u redis://10.0.0.1:1 config set appendfsync always');
+  assert.equal(commands('redis://127.0.0.1:6379').server(['bgsave']), 'redis-cli bgsave');
+  assert.equal(commands('redis+cluster://a,b').server(['bgsave']), null);
+});
 
 test('no line is missing, and a redrive carries its filter', () => {
   assert.ok(all().every((each) => typeof each === 'string'));
@@ -49,7 +55,7 @@ test('every option is one that the program has', { skip: !existsSync(program) &&
   for (const each of all()) {
     const words = /** @type {string} */ (each).split(' ').slice(1);
     const end = words.findIndex((word, at) => at > 0 && (at > 1 || !/^[a-z]+$/.test(word)));
-    const command = words.slice(0, ['lag', 'doctor', 'tail', 'add'].includes(words[0]) ? 1 : end < 0 ? words.length : end);
+    const command = words.slice(0, ['lag', 'doctor', 'top', 'tail', 'add'].includes(words[0]) ? 1 : end < 0 ? words.length : end);
     const help = execFileSync(program, [...command, '--help'], { encoding: 'utf8' });
     for (const option of words.filter((word) => word.startsWith('--'))) assert.match(help, new RegExp(`(^|\\s|,)${option.split('=')[0]}(\\s|$|=)`, 'm'), `${command.join(' ')} ${option}`);
   }

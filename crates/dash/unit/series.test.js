@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { dumpLine, fromHex, lineCount } from '../assets/app/hex.js';
 import { baseOf, changed, pageOf, queryString } from '../assets/app/routes.js';
-import { sparkPath, summary, tableRows, trend } from '../assets/app/series.js';
+import { perSecond, sparkPath, summary, tableRows, trend } from '../assets/app/series.js';
 
 test('a gap in the numbers is a gap in the line', () => {
   assert.equal(sparkPath([0, null, 2, 4], 30, 10).match(/M/g)?.length, 2);
@@ -45,4 +45,9 @@ test('a dump shows offset, bytes and characters', () => {
   assert.equal(lineCount(bytes), 1);
   assert.deepEqual(dumpLine(bytes, 0), { offset: '00000000', hex: 'ff 00 41 42 43 20 2e 7f  0a 61 62 63 64 65 66 67', ascii: '..ABC ...abcdefg' });
   assert.equal(dumpLine(fromHex('4142'), 0).ascii, 'AB');
+});
+
+test('counters grow per second, and a new or restarted one has no rate', () => {
+  const rates = perSecond(new Map([['xadd', 10], ['ping', 50]]), new Map([['xadd', 30], ['ping', 5], ['info', 1]]), 5000);
+  assert.deepEqual([...rates], [['xadd', 4], ['ping', null], ['info', null]]);
 });

@@ -96,7 +96,12 @@ function Head({ page, onPalette, onKeys }) {
       document.removeEventListener('keydown', close);
     };
   }, []);
-  useEffect(() => { if (menu.current) menu.current.open = false; }, [page]);
+  useEffect(() => {
+    if (menu.current) menu.current.open = false;
+    // On a phone, the navigation scrolls sideways.
+    const link = /** @type {HTMLElement | null} */ (document.querySelector('.head nav [aria-current]'));
+    if (link?.parentElement) link.parentElement.scrollLeft = link.offsetLeft - link.parentElement.clientWidth / 2;
+  }, [page]);
   const logout = () => remove('/session').finally(() => needsLogin.set(true));
   return html`<header class="head">
     <${Link} page="" class="brand" aria-label="millstream"><svg viewBox="0 0 32 32" width="22" height="22" aria-hidden="true"><rect width="32" height="32" rx="7" /><path d="M5 12c4-4 7 3 11 0s7-4 11 0M5 18c4-4 7 3 11 0s7-4 11 0M5 24c4-4 7 3 11 0s7-4 11 0" /></svg><span>millstream</span><//>

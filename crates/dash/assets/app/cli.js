@@ -138,7 +138,10 @@ export function commands(place) {
     delayedList: (/** @type {string} */ stream) => make('delayed ls', [stream]),
     /** @param {'rm' | 'now'} verb @param {string} stream @param {string[]} tickets */
     delayed: (verb, stream, tickets) => (tickets.length > 100 ? null : make(`delayed ${verb}`, [stream, ...tickets])),
+    top: () => make('top', []),
     doctor: () => make('doctor', []),
+    /** The program has no command for the server itself: a client of the store does it. @param {string[]} words such as `config set appendfsync always` */
+    server: (words) => (/^rediss?:/.test(place) ? ['redis-cli', ...(place === DEFAULT_URL ? [] : ['-u', quote(place)]), ...words.map(quote)].join(' ') : null),
     streamPolicy: (/** @type {string} */ stream) => make('stream policy', [stream]),
     groupPolicy: (/** @type {string} */ stream, /** @type {string} */ group) => make('group policy', [stream, group]),
   };

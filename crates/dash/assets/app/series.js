@@ -63,3 +63,14 @@ export function tableRows(points, rowsMax) {
   for (let at = points - 1; at >= 0; at -= step) rows.push(at);
   return rows;
 }
+
+/**
+ * Returns the growth of counters per second, by name. A counter that is new or began again has none.
+ * @param {Map<string, number>} before @param {Map<string, number>} after @param {number} ms time between both @returns {Map<string, number | null>}
+ */
+export function perSecond(before, after, ms) {
+  return new Map([...after].map(([name, value]) => {
+    const old = before.get(name);
+    return [name, old === undefined || value < old || ms <= 0 ? null : ((value - old) * 1000) / ms];
+  }));
+}

@@ -15,6 +15,7 @@ import { useCommands } from '../ui/palette.js';
 import { DataTable, useLocalTable } from '../ui/table.js';
 import { bytes } from '../format.js';
 import { GROUP_COLUMNS } from './overview.js';
+import { Delayed } from './delayed.js';
 import { AddDialog, CreateGroupDialog, TrimDialog } from './stream-actions.js';
 import { StreamBrowser } from './stream-browser.js';
 import { PolicyFacts } from './policy.js';
@@ -36,6 +37,7 @@ export function Stream({ query }) {
   const actions = mayAct ? [{ key: 'a', id: 'add', text: text.add }, { key: '', id: 'group', text: text.createGroup }, { key: '', id: 'trim', text: text.trim }] : [];
   useKeys({ t: () => open('tail', { s: stream }), ...(mayAct ? { a: () => setDialog('add') } : {}) });
   useCommands([{ text: text.tail, run: () => open('tail', { s: stream }), keys: 't' }, ...actions.map(({ id, text: label, key }) => ({ text: label, run: () => setDialog(id), keys: key || undefined }))]);
+  const tab = query.get('tab');
   const close = () => setDialog(null);
   const place = status.value?.place ?? '';
   return html`<div class="page-head"><h1><${Name} name=${stream} /></h1>
@@ -47,11 +49,19 @@ export function Stream({ query }) {
         <${PolicyFacts} policy=${data.policy} />
         <${Panel} class="table-panel" title=${text.groups}><${GroupsTable} rows=${data.group_list ?? []} /><//>`;
     }}<//>
-    <${StreamBrowser} stream=${stream} query=${query} version=${version} />
+    <${Tabs} stream=${stream} tab=${tab} />
+    ${tab === 'delayed' ? html`<${Delayed} stream=${stream} query=${query} />` : html`<${StreamBrowser} stream=${stream} query=${query} version=${version} />`}
     <${CliLine} line=${commands(place).streamInfo(stream)} />
     ${dialog === 'add' && html`<${AddDialog} stream=${stream} onClose=${close} />`}
     ${dialog === 'group' && html`<${CreateGroupDialog} stream=${stream} onClose=${close} onDone=${first.reload} />`}
     ${dialog === 'trim' && html`<${TrimDialog} stream=${stream} onClose=${close} onDone=${changed} />`}`;
+}
+
+/** Chooses between the entries and the delayed messages, if the store can delay messages. @param {{ stream: string, tab: string | null }} props */
+function Tabs({ stream, tab }) {
+  if (status.value?.capabilities?.delayed_entries !== true && tab === null) return null;
+  const each = (/** @type {string | null} */ name, /** @type {string} */ label) => html`<${Link} page="stream" query=${{ s: stream, tab: name }} class="button" aria-current=${tab === name ? 'page' : undefined}>${label}<//>`;
+  return html`<nav class="tabs" aria-label=${words.delayed.tabs}>${each(null, words.delayed.entriesTab)}${each('delayed', words.delayed.tab)}</nav>`;
 }
 
 /** @param {{ data: any }} props */
@@ -65,7 +75,7 @@ function StreamFacts({ data }) {
     <${Fact} label=${text.newest}><${Ago} ms=${data.last_entry ? timeOfId(data.last_entry) : null} why=${text.noEntries} /><//>
     <${Fact} label=${text.groupCount}><${Count} value=${(data.group_list ?? []).length} /><//>
     <${Fact} label=${text.dead} tone=${data.dead_letters > 0 ? 'warn' : ''} page="dlq" query=${{ s: data.stream }}><${Count} value=${data.dead_letters} short=${true} /><//>
-    ${delayed > 0 && html`<${Fact} label=${text.delayed} page="delayed" query=${{ s: data.stream }}><${Count} value=${delayed} short=${true} /><//>`}
+    ${delayed > 0 && html`<${Fact} label=${text.delayed} page="stream" query=${{ s: data.stream, tab: 'delayed' }}><${Count} value=${delayed} short=${true} /><//>`}
   </dl>`;
 }
 

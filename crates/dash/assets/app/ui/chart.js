@@ -26,8 +26,9 @@ const TABLE_ROWS = 20;
  * @param {number} props.stepMs
  * @param {Series[]} props.series
  * @param {(value: number | null | undefined) => string} props.show formats a value
+ * @param {number} [props.floor] the axis reaches at least up to this value
  */
-export function Chart({ title, fromMs, stepMs, series, show }) {
+export function Chart({ title, fromMs, stepMs, series, show, floor = 2 }) {
   const host = useRef(/** @type {HTMLDivElement | null} */ (null));
   const chart = useRef(/** @type {any} */ (null));
   const [cursor, setCursor] = useState(/** @type {number | null} */ (null));
@@ -38,7 +39,7 @@ export function Chart({ title, fromMs, stepMs, series, show }) {
   useEffect(() => {
     const element = host.current;
     if (!element) return undefined;
-    const plot = new uPlot(options(element, series, show, setCursor), data(), element);
+    const plot = new uPlot(options(element, series, show, floor, setCursor), data(), element);
     chart.current = plot;
     const observer = new ResizeObserver(() => plot.setSize({ width: element.clientWidth, height: HEIGHT }));
     observer.observe(element);
@@ -76,8 +77,8 @@ function ChartTable({ fromMs, stepMs, series, show, points, title }) {
       ${series.map((/** @type {Series} */ { values }) => html`<td class="number">${show(values[at])}</td>`)}</tr>`)}</tbody></table></div>`;
 }
 
-/** @param {HTMLElement} element @param {Series[]} series @param {(value: number) => string} show @param {(at: number | null) => void} onCursor */
-function options(element, series, show, onCursor) {
+/** @param {HTMLElement} element @param {Series[]} series @param {(value: number) => string} show @param {number} floor @param {(at: number | null) => void} onCursor */
+function options(element, series, show, floor, onCursor) {
   const style = getComputedStyle(element);
   const colour = (/** @type {string} */ name) => style.getPropertyValue(name).trim();
   const font = `11px ${style.fontFamily}`;
@@ -86,7 +87,7 @@ function options(element, series, show, onCursor) {
     width: Math.max(200, element.clientWidth), height: HEIGHT, legend: { show: false }, padding: [8, 8, 0, 0],
     cursor: { y: false, drag: { x: false, y: false }, points: { size: 6 } },
     hooks: { setCursor: [(/** @type {any} */ plot) => onCursor(plot.cursor.idx ?? null)] },
-    scales: { y: { range: (/** @type {any} */ _plot, /** @type {number} */ _low, /** @type {number} */ high) => [0, Math.max(2, (high ?? 0) * 1.1)] } },
+    scales: { y: { range: (/** @type {any} */ _plot, /** @type {number} */ _low, /** @type {number} */ high) => [0, Math.max(floor, (high ?? 0) * 1.1)] } },
     axes: [
       { ...axis, size: 22, space: 70, values: (/** @type {any} */ _plot, /** @type {number[]} */ splits) => splits.map((at) => time(at * 1000).slice(0, 5)) },
       { ...axis, size: 56, space: 34, values: (/** @type {any} */ _plot, /** @type {number[]} */ splits) => splits.map(show) },

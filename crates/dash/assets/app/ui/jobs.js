@@ -47,7 +47,7 @@ export function JobTray() {
 /** One job: what it does, how far it is, and its end. @param {{ job: any }} props */
 export function Job({ job }) {
   const stop = () => remove('/job', { id: job.id }).then(() => poll(), (problem) => say(problem.message));
-  const left = job.rate > 0 && job.total > job.done ? ((job.total - job.done) / job.rate) * 1000 : null;
+  const left = job.state === 'running' && job.rate > 0 && job.total > job.done ? ((job.total - job.done) / job.rate) * 1000 : null;
   return html`<div class=${`job ${job.state}`}>
     <div class="job-line"><strong>${words.jobs.kinds[/** @type {'redrive'} */ (job.kind)] ?? job.kind}</strong> ${job.stream && html`<${Name} name=${job.stream} max=${30} />`}
       <span class="job-count">${count(job.done)}${job.total !== null && job.total !== undefined && ` / ${count(job.total)}`}</span></div>

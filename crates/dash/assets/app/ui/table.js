@@ -110,9 +110,9 @@ export function DataTable({ caption, columns, rows, rowKey, sort, desc, onSort, 
           </tr>`;
         })}
         ${view.after > 0 && html`<${Space} key="after" width=${width} height=${view.after} />`}
+        ${rows.length === 0 && html`<tr role="row" key="empty"><td role="cell" class="empty" colspan=${width}>${empty ?? words.table.empty}</td></tr>`}
       </tbody>
     </table>
-    ${rows.length === 0 && html`<div class="empty">${empty ?? words.table.empty}</div>`}
   </div>`;
 }
 

@@ -1,0 +1,47 @@
+// @ts-check
+/** The actions on pending entries: claim for a consumer, give back to the group, extend, acknowledge. */
+
+import { useGet } from '../api.js';
+import { commands } from '../cli.js';
+import { counted } from '../format.js';
+import { html, useState } from '../html.js';
+import { status } from '../live.js';
+import { printable } from '../printable.js';
+import { words } from '../words.js';
+import { ActionDialog } from '../ui/action.js';
+import { Field, Name } from '../ui/parts.js';
+
+const text = words.pending;
+
+/** @typedef {'claim' | 'nack' | 'extend' | 'ack'} PendingVerb */
+
+/**
+ * @param {{ verb: PendingVerb, stream: string, group: string, ids: string[] | null, filter: any, matched: number, onClose: () => void, onDone: () => void }} props
+ * `ids`: null for all rows that match the filter
+ */
+export function PendingDialog({ verb, stream, group, ids, filter, matched, onClose, onDone }) {
+  const [consumer, setConsumer] = useState('');
+  const said = text.verbs[verb];
+  const what = ids === null ? { filter } : { ids };
+  const body = verb === 'claim' && consumer === '' ? null : { stream, group, ...what, ...(verb === 'claim' ? { consumer } : {}) };
+  const run = commands(status.value?.place ?? '');
+  // `pending claim` chooses entries by their idle time alone, and the other commands take ids.
+  const all = verb === 'claim' && ids === null && consumer !== '' && !filter.consumer && !filter.deliveries_min;
+  const cli = all ? run.pendingClaim(stream, group, consumer, filter.idle_ms_min ?? 0, matched) : verb !== 'claim' && ids !== null ? run.pending(verb, stream, group, ids) : null;
+  const form = verb === 'claim' ? html`<${Claimant} stream=${stream} group=${group} value=${consumer} onChange=${setConsumer} />` : undefined;
+  return html`<${ActionDialog} title=${html`${said.title} <${Name} name=${group} max=${40} />`} path=${`/pending/${verb}`} body=${body} form=${form} cli=${cli} onClose=${onClose} onDone=${onDone}
+    describe=${(/** @type {any} */ plan) => ({
+      count: plan.matched, button: said.confirm(plan.matched, printable(consumer)),
+      text: html`<p>${plan.exact === false ? '≥' : ''}<strong>${counted(plan.matched, words.entry.one, words.entry.many)}</strong> ${said.plan}</p>`,
+    })}
+    done=${(/** @type {any} */ answer) => text.done(said.done, answer.done, answer.changed_hands ?? 0)} />`;
+}
+
+/** The consumer that gets the entries: one of the group, or a new name. @param {{ stream: string, group: string, value: string, onChange: (name: string) => void }} props */
+function Claimant({ stream, group, value, onChange }) {
+  const found = useGet('/group', { stream, group });
+  const consumers = [...(found.data?.consumers ?? [])].sort((a, b) => (a.idle_ms ?? 1e15) - (b.idle_ms ?? 1e15));
+  return html`<${Field} label=${text.claimant} hint=${text.claimantHint}>
+    <input list="claimants" value=${value} data-focus autocomplete="off" spellcheck=${false} onInput=${(/** @type {any} */ event) => onChange(event.target.value)} />
+    <datalist id="claimants">${consumers.map((each) => html`<option key=${each.consumer} value=${each.consumer} />`)}</datalist><//>`;
+}
