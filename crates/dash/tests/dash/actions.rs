@@ -118,6 +118,11 @@ async fn groups_are_created_moved_and_removed() {
         confirmed["force"] = json!(true);
         assert_eq!(dash.act("group/remove", &confirmed).await.json()["removed"], true);
         assert_eq!(store.admin.groups("orders").await.unwrap().len(), 1, "{}", store.name);
+        for (id, last_delivered) in [("2-1", "2-0"), ("0-0", "0-0")] {
+            let body = json!({"stream": "orders", "group": "audit", "to": {"id": id}, "dry_run": true});
+            let plan = dash.act("group/reset", &body).await.json();
+            assert_eq!(plan["after"]["last_delivered"], last_delivered, "{}: {plan}", store.name);
+        }
         for to in [json!({}), json!({"latest": true, "id": "1-1"}), json!({"none": 1}), json!({"id": "x"})] {
             let body = json!({"stream": "orders", "group": "audit", "to": to, "dry_run": true});
             assert_eq!(dash.act("group/reset", &body).await.status, 400, "{to}");

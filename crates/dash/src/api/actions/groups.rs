@@ -90,7 +90,8 @@ impl Target {
         let mut given = [
             self.earliest.then_some(Position::Beginning),
             self.latest.then_some(Position::End),
-            id.map(Position::After),
+            // The entry with this id comes next, as with --to-id.
+            id.map(|id| id.prev().map_or(Position::Beginning, Position::After)),
             time.map(Position::Time),
             self.ago_ms.map(Duration::from_millis).map(Position::Ago),
             self.shift.map(Position::Shift),
