@@ -138,7 +138,7 @@ impl Known {
             at: std::time::Instant::now(),
             commands: number("total_commands_processed"),
             syncs,
-            sync_us: number("log_average_sync_usec").zip(syncs).map(|(average, syncs)| average * syncs),
+            sync_us: number("log_sync_usec"),
         };
         let mut point = Point { memory_bytes: number("used_memory"), ..Point::default() };
         if let Some(last) = self.last {
@@ -157,5 +157,23 @@ impl Known {
             self.points.pop_front();
         }
         self.points.push_back(point);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_of_a_sync_is_that_of_the_last_interval() {
+        let mut known = Known::default();
+        for (syncs, sync_us) in [("1000000", "400000000"), ("1000010", "400040000"), ("1000010", "400040000")]
+        {
+            let facts = [("log_syncs", syncs), ("log_sync_usec", sync_us)];
+            let facts = facts.map(|(name, value)| (name.to_owned(), value.to_owned()));
+            known.add(Some(ServerInfo { facts: facts.into(), settings: Default::default(), denied: None }));
+        }
+        let times: Vec<_> = known.points.iter().map(|point| point.sync_ms).collect();
+        assert_eq!(times, [None, Some(4.0), None]);
     }
 }

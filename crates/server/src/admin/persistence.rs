@@ -74,6 +74,7 @@ fn write_log(info: &mut InfoWriter<'_, '_>, durability: &DurabilityStats) {
     info.line("log_syncs", log.syncs);
     info.line("log_last_sync_time", durability.synced_at_ms.unwrap_or(0) / 1000);
     info.line("log_last_sync_usec", log.last_sync_ns / 1000);
+    info.line("log_sync_usec", log.sync_ns / 1000);
     info.line("log_average_sync_usec", log.sync_ns / 1000 / log.syncs.max(1));
     info.line("log_sync_usec_distribution", sync_times(log));
     info.line("log_disk_full_events", log.full);
