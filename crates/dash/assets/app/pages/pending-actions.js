@@ -16,10 +16,10 @@ const text = words.pending;
 /** @typedef {'claim' | 'nack' | 'extend' | 'ack'} PendingVerb */
 
 /**
- * @param {{ verb: PendingVerb, stream: string, group: string, ids: string[] | null, filter: any, matched: number, onClose: () => void, onDone: () => void }} props
- * `ids`: null for all rows that match the filter
+ * @param {{ verb: PendingVerb, stream: string, group: string, ids: string[] | null, filter: any, matched: number, named: string[], onClose: () => void, onDone: () => void }} props
+ * `ids`: null for all rows that match the filter; `named`: the ids that are known, for the command line
  */
-export function PendingDialog({ verb, stream, group, ids, filter, matched, onClose, onDone }) {
+export function PendingDialog({ verb, stream, group, ids, filter, matched, named, onClose, onDone }) {
   const [consumer, setConsumer] = useState('');
   const said = text.verbs[verb];
   const what = ids === null ? { filter } : { ids };
@@ -27,14 +27,14 @@ export function PendingDialog({ verb, stream, group, ids, filter, matched, onClo
   const run = commands(status.value?.place ?? '');
   // `pending claim` chooses entries by their idle time alone, and the other commands take ids.
   const all = verb === 'claim' && ids === null && consumer !== '' && !filter.consumer && !filter.deliveries_min;
-  const cli = all ? run.pendingClaim(stream, group, consumer, filter.idle_ms_min ?? 0, matched) : verb !== 'claim' && ids !== null ? run.pending(verb, stream, group, ids) : null;
+  const cli = all ? run.pendingClaim(stream, group, consumer, filter.idle_ms_min ?? 0, matched) : verb !== 'claim' && named.length > 0 ? run.pending(verb, stream, group, named) : null;
   const form = verb === 'claim' ? html`<${Claimant} stream=${stream} group=${group} value=${consumer} onChange=${setConsumer} />` : undefined;
   return html`<${ActionDialog} title=${html`${said.title} <${Name} name=${group} max=${40} />`} path=${`/pending/${verb}`} body=${body} form=${form} cli=${cli} onClose=${onClose} onDone=${onDone}
     describe=${(/** @type {any} */ plan) => ({
       count: plan.matched, button: said.confirm(plan.matched, printable(consumer)),
       text: html`<p>${plan.exact === false ? '≥' : ''}<strong>${counted(plan.matched, words.entry.one, words.entry.many)}</strong> ${said.plan}</p>`,
     })}
-    done=${(/** @type {any} */ answer) => text.done(said.done, answer.done, answer.changed_hands ?? 0)} />`;
+    done=${(/** @type {any} */ answer) => text.done(said.done, answer.done, answer.changed_hands ?? 0, answer.skipped ?? 0)} />`;
 }
 
 /** The consumer that gets the entries: one of the group, or a new name. @param {{ stream: string, group: string, value: string, onChange: (name: string) => void }} props */

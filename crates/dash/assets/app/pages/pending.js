@@ -85,7 +85,7 @@ export function Pending({ query }) {
         </div>`}
       <div class="cli-foot"><${CliLine} line=${filter.deliveries_min ? null : commands(status.value?.place ?? '').pendingList(stream, group, { consumer: filter.consumer, idle_ms_min: filter.idle_ms_min })} /></div>
     <//>
-    ${dialog && html`<${PendingDialog} verb=${dialog} stream=${stream} group=${group} ids=${all ? null : ids} filter=${filter} matched=${matched} onClose=${() => setDialog(null)} onDone=${done} />`}`;
+    ${dialog && html`<${PendingDialog} verb=${dialog} stream=${stream} group=${group} ids=${all ? null : ids} filter=${filter} matched=${matched} named=${all && rows.length === matched ? rows.map((row) => row.id) : ids} onClose=${() => setDialog(null)} onDone=${done} />`}`;
 }
 
 /** Returns the filter that the address holds, with the names of the API. @param {URLSearchParams} query */
