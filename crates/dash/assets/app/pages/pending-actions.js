@@ -4,7 +4,7 @@
 import { useGet } from '../api.js';
 import { commands } from '../cli.js';
 import { counted } from '../format.js';
-import { html, useState } from '../html.js';
+import { html, useEffect, useState } from '../html.js';
 import { status } from '../live.js';
 import { printable } from '../printable.js';
 import { words } from '../words.js';
@@ -28,8 +28,8 @@ export function PendingDialog({ verb, stream, group, ids, filter, matched, named
   // `pending claim` chooses entries by their idle time alone, and the other commands take ids.
   const all = verb === 'claim' && ids === null && consumer !== '' && !filter.consumer && !filter.deliveries_min;
   const cli = all ? run.pendingClaim(stream, group, consumer, filter.idle_ms_min ?? 0, matched) : verb !== 'claim' && named.length > 0 ? run.pending(verb, stream, group, named) : null;
-  const form = verb === 'claim' ? html`<${Claimant} stream=${stream} group=${group} value=${consumer} onChange=${setConsumer} />` : undefined;
-  return html`<${ActionDialog} title=${html`${said.title} <${Name} name=${group} max=${40} />`} path=${`/pending/${verb}`} body=${body} form=${form} cli=${cli} onClose=${onClose} onDone=${onDone}
+  const form = verb === 'claim' ? html`<${Claimant} stream=${stream} group=${group} from=${filter.consumer} value=${consumer} onChange=${setConsumer} />` : undefined;
+  return html`<${ActionDialog} title=${html`${said.title} <${Name} name=${group} max=${40} />`} path=${`/pending/${verb}`} body=${body} form=${form} eager=${verb === 'claim'} cli=${cli} onClose=${onClose} onDone=${onDone}
     describe=${(/** @type {any} */ plan) => ({
       count: plan.matched, button: said.confirm(plan.matched, printable(consumer)),
       text: html`<p>${plan.exact === false ? '≥' : ''}<strong>${counted(plan.matched, words.entry.one, words.entry.many)}</strong> ${said.plan}</p>`,
@@ -37,10 +37,12 @@ export function PendingDialog({ verb, stream, group, ids, filter, matched, named
     done=${(/** @type {any} */ answer) => text.done(said.done, answer.done, answer.changed_hands ?? 0, answer.skipped ?? 0)} />`;
 }
 
-/** The consumer that gets the entries: one of the group, or a new name. @param {{ stream: string, group: string, value: string, onChange: (name: string) => void }} props */
-function Claimant({ stream, group, value, onChange }) {
+/** The consumer that gets the entries: one of the group, at first the one that asked last, or a new name. @param {{ stream: string, group: string, from: string | null, value: string, onChange: (name: string) => void }} props */
+function Claimant({ stream, group, from, value, onChange }) {
   const found = useGet('/group', { stream, group });
   const consumers = [...(found.data?.consumers ?? [])].sort((a, b) => (a.idle_ms ?? 1e15) - (b.idle_ms ?? 1e15));
+  const likely = consumers.find((each) => each.consumer !== from)?.consumer ?? '';
+  useEffect(() => { if (likely !== '' && value === '') onChange(likely); }, [likely]);
   return html`<${Field} label=${text.claimant} hint=${text.claimantHint}>
     <input list="claimants" value=${value} data-focus autocomplete="off" spellcheck=${false} onInput=${(/** @type {any} */ event) => onChange(event.target.value)} />
     <datalist id="claimants">${consumers.map((each) => html`<option key=${each.consumer} value=${each.consumer} />`)}</datalist><//>`;

@@ -20,6 +20,9 @@ import { say } from './toasts.js';
 /** From this number of things on, the visitor types the number. */
 export const TYPE_FROM = 100;
 
+/** How long an eager preview waits for the next letter. */
+const TYPING_MS = 300;
+
 /** Returns whether the page may offer actions. */
 export function useMayAct() {
   const known = useObservable(status);
@@ -40,13 +43,14 @@ export function useMayAct() {
  * @param {string} props.path such as `/stream/trim`
  * @param {any} props.body null while the form is incomplete
  * @param {any} [props.form] fields to fill in before the preview
+ * @param {boolean} [props.eager] previews by itself as soon as the form is complete, and after each change
  * @param {(plan: any) => Plan} props.describe
  * @param {string | null} [props.cli]
  * @param {(answer: any) => string} [props.done] what to say afterwards
  * @param {(answer: any) => void} [props.onDone]
  * @param {() => void} props.onClose
  */
-export function ActionDialog({ title, path, body, form, describe, cli = null, done, onDone, onClose }) {
+export function ActionDialog({ title, path, body, form, eager = false, describe, cli = null, done, onDone, onClose }) {
   const [plan, setPlan] = useState(/** @type {{ key: string, answer: any, moved: boolean } | null} */ (null));
   const [problem, setProblem] = useState(/** @type {Problem | null} */ (null));
   const [busy, setBusy] = useState(false);
@@ -88,6 +92,11 @@ export function ActionDialog({ title, path, body, form, describe, cli = null, do
   useEffect(() => {
     if (!form && body !== null) preview();
   }, []);
+  useEffect(() => {
+    if (!eager || body === null) return undefined;
+    const timer = setTimeout(preview, TYPING_MS);
+    return () => clearTimeout(timer);
+  }, [key]);
 
   const current = plan !== null && plan.key === key ? plan : null;
   const shown = current && describe(current.answer);
