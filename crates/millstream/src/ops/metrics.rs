@@ -28,7 +28,7 @@ Examples:
 
 Streams and groups have the metric names of redis_exporter, such as redis_stream_group_lag. Metrics \
 that redis_exporter does not have begin with millstream_: ages, exactness of the lag, stuck messages, health, dead letters, \
-and totals. Above 10,000 groups, only the totals are served.
+and totals. Of more than 1,000 groups, those with the worst health have series of their own.
 The address also serves /livez and /readyz.";
 
 /// Serve stream and group metrics for Prometheus

@@ -2,21 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::future::Future;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::pin::Pin;
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use millstream_server::Server;
-use millstream_server::settings::{Setting, Settings};
-use millstream_worker::health::{HealthServer, Probes};
 use serde_json::Value;
-use tokio_util::sync::CancellationToken;
 
 use crate::support::process::free_port;
 use crate::support::run::new_folder;
@@ -40,51 +33,35 @@ fn start(command: &mut Command) -> Process {
     Process(quiet.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}")))
 }
 
-/// What Prometheus scrapes. The server runs in this process.
+/// What Prometheus scrapes.
 pub(crate) struct Targets {
     ports: Vec<u16>,
     folder: PathBuf,
     _processes: Vec<Process>,
 }
 
-/// The figures of a server as its only metrics.
-struct Figures(Arc<Server>);
-
-impl Probes for Figures {
-    fn ready(&self) -> Result<(), String> {
-        Ok(())
-    }
-
-    fn metrics(&self) -> Pin<Box<dyn Future<Output = String> + Send + '_>> {
-        Box::pin(async { self.0.figures() })
-    }
-}
-
 impl Targets {
     /// Starts a server with a stream that has dead letters, a worker with failures, and `millstream metrics`.
     pub(crate) fn start() -> Targets {
         let folder = new_folder();
-        let settings = Settings::new();
-        let dir = folder.join("data").display().to_string();
-        for (name, value) in [("port", "0"), ("dir", &*dir), ("appendfsync", "always"), ("maxmemory", "1gb")]
-        {
-            let id = Setting::find(name).unwrap_or_else(|| panic!("no setting {name}")).id;
-            settings.set(id, value).unwrap_or_else(|error| panic!("{name}: {error:?}"));
-        }
-        let running = Server::start(settings).unwrap_or_else(|error| panic!("cannot start: {error}"));
-        let url = format!("redis://{}", running.addresses()[0]);
-        let figures = serve_figures(Arc::clone(running.server()));
-        // The server runs until the test process ends.
-        thread::spawn(move || running.run());
+        let (port, http) = (free_port(), free_port());
+        let url = format!("redis://127.0.0.1:{port}");
         let millstream = |arguments: &[&str]| {
             let mut command = Command::new(env!("CARGO_BIN_EXE_millstream"));
             command.args(arguments).current_dir(&folder).env("MILLSTREAM_URL", &url).env_remove("RUST_LOG");
             command
         };
+        let http_at = format!("127.0.0.1:{http}");
+        let serve =
+            ["serve", "--port", &port.to_string(), "--dir", "data", "--maxmemory", "1gb", "--http", &http_at];
+        let server = start(&mut millstream(&serve));
+        wait_until_listening(port);
         let add = millstream(&["add", "orders", "n={i}", "--count", "20"]).output().expect("add");
         assert!(add.status.success(), "{add:?}");
-        let port = url.rsplit(':').next().expect("a port");
-        let save = Command::new("redis-cli").args(["-p", port, "SAVE"]).output().expect("run redis-cli");
+        let save = Command::new("redis-cli")
+            .args(["-p", &port.to_string(), "SAVE"])
+            .output()
+            .expect("run redis-cli");
         assert_eq!(String::from_utf8_lossy(&save.stdout).trim(), "OK");
         let (metrics, worker) = (free_port(), free_port());
         let (metrics_at, worker_at) = (format!("127.0.0.1:{metrics}"), format!("127.0.0.1:{worker}"));
@@ -92,22 +69,21 @@ impl Targets {
         let work =
             ["work", "--stream", "orders", "--group", "billing", "--exec", handler, "--listen", &worker_at];
         let processes = vec![
+            server,
             start(&mut millstream(&work)),
             start(&mut millstream(&["metrics", "--listen", &metrics_at])),
         ];
-        Targets { ports: vec![figures, metrics, worker], folder, _processes: processes }
+        Targets { ports: vec![http, metrics, worker], folder, _processes: processes }
     }
 }
 
-/// Serves the figures of a server until the test process ends.
-fn serve_figures(of: Arc<Server>) -> u16 {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    let server = runtime.block_on(HealthServer::bind("127.0.0.1:0")).expect("a free port");
-    let port = server.local_addr().expect("an address").port();
-    thread::spawn(move || {
-        runtime.block_on(server.serve(Arc::new(Figures(of)), CancellationToken::new()));
-    });
-    port
+/// Waits until a server accepts connections at a port.
+fn wait_until_listening(port: u16) {
+    let began = Instant::now();
+    while TcpStream::connect(("127.0.0.1", port)).is_err() {
+        assert!(began.elapsed() < TIMEOUT, "no server listens at port {port}");
+        thread::sleep(Duration::from_millis(20));
+    }
 }
 
 /// A running Prometheus.

@@ -103,7 +103,7 @@ definitions! {
     STORE_DEAD_WORKERS "store_dead_workers" Gauge Buckets::None, "Workers of all groups that stopped sending heartbeats within the last hour and did not drain.";
     STORE_OLDEST_UNREAD_AGE "store_oldest_unread_age_seconds" Gauge Buckets::None, "Age in seconds of the oldest unread entry of any group, 0 if there is none.";
     STORE_OLDEST_PENDING_AGE "store_oldest_pending_age_seconds" Gauge Buckets::None, "Age in seconds of the oldest pending entry of any group, 0 if there is none.";
-    METRICS_LEFT_OUT "metrics_left_out" Gauge Buckets::None, "Groups and streams without series of their own, because the store has too many: only the totals are exported.";
+    METRICS_LEFT_OUT "metrics_left_out" Gauge Buckets::None, "Groups and streams without series of their own, because the store has too many. Totals include them.";
     LOOK_AGE "look_age_seconds" Gauge Buckets::None, "Age in seconds of the look at the store that the values of streams and groups come from.";
     LOOK_DURATION "look_duration_seconds" Gauge Buckets::None, "Time in seconds that the store took to answer this look.";
     DLQ_LENGTH "dlq_length" Gauge Buckets::None, "Entries in the dead-letter stream.";

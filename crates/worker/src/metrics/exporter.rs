@@ -7,7 +7,8 @@
 //! A value that is not known, because the details of a group have not been read yet, has no sample.
 
 use std::borrow::Borrow;
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -23,12 +24,17 @@ use crate::backend::StreamId;
 use crate::monitor::{GroupSnapshot, Health, Limits, StreamSnapshot};
 use crate::observe::Sampler;
 
-/// Maximum number of groups, and streams without groups, that get series of their own. If a store has more, only its totals are
-/// exported.
-pub const EXPORTED_GROUPS_MAX: usize = 10_000;
+/// Maximum number of groups that get series of their own. If a store has more, these are the groups with the worst health, then
+/// those with the greatest lag. A megabyte of text is about as much as Prometheus reads from other programs.
+pub const EXPORTED_GROUPS_MAX: usize = 1_000;
+/// Maximum number of streams without exported groups that get series of their own, the longest ones.
+const EXPORTED_STREAMS_MAX: usize = 1_000;
 
 /// The value of redis_exporter's label `db`. It is constant here.
 const DB: &str = "db0";
+
+/// A group with its health.
+type JudgedGroup<'a> = (&'a GroupSnapshot, Health);
 
 /// Whether to export a series per consumer. A group can have very many consumers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,7 +78,7 @@ pub fn store_text(is_up: bool, look: Option<(Duration, Duration)>) -> String {
     text.finish()
 }
 
-/// Formats snapshots as Prometheus text. If there are more than [`EXPORTED_GROUPS_MAX`], only the totals.
+/// Formats snapshots as Prometheus text: totals of all streams and groups, and series of up to [`EXPORTED_GROUPS_MAX`] groups.
 pub fn exporter_text<S: Borrow<StreamSnapshot>>(
     streams: &[S],
     limits: &Limits,
@@ -80,34 +86,52 @@ pub fn exporter_text<S: Borrow<StreamSnapshot>>(
 ) -> String {
     let mut text = PrometheusText::default();
     let streams: Vec<&StreamSnapshot> = streams.iter().map(Borrow::borrow).collect();
-    let groups: Vec<&GroupSnapshot> = streams.iter().flat_map(|stream| &stream.groups).collect();
-    let health: Vec<Health> = groups.iter().map(|group| group.verdict(limits).health).collect();
-    write_totals(&mut text, &streams, &groups, &health);
-    let without_groups = streams.iter().filter(|stream| stream.groups.is_empty()).count();
-    let count = groups.len() + without_groups;
-    let is_too_many = count > EXPORTED_GROUPS_MAX;
+    let judged = |group| (group, GroupSnapshot::verdict(group, limits).health);
+    let groups: Vec<JudgedGroup<'_>> = streams.iter().flat_map(|stream| &stream.groups).map(judged).collect();
+    write_totals(&mut text, &streams, &groups);
+    let exported = worst(&groups);
+    let exported_streams = streams_of(&exported, &streams);
+    let left_out = groups.len() - exported.len() + streams.len() - exported_streams.len();
     text.family(METRICS_LEFT_OUT.name, METRICS_LEFT_OUT.help, METRICS_LEFT_OUT.kind);
-    text.sample::<&str, &str>(METRICS_LEFT_OUT.name, &[], if is_too_many { count } else { 0 });
-    if !is_too_many {
-        write_streams(&mut text, &streams);
-        write_groups(&mut text, &groups);
-        if consumers == ConsumerSeries::Each {
-            write_consumers(&mut text, &groups);
-        }
-        write_health(&mut text, &streams, &groups, &health);
+    text.sample::<&str, &str>(METRICS_LEFT_OUT.name, &[], left_out);
+    write_streams(&mut text, &exported_streams);
+    write_groups(&mut text, &exported);
+    if consumers == ConsumerSeries::Each {
+        write_consumers(&mut text, &exported);
     }
+    write_health(&mut text, &exported_streams, &exported);
     text.finish()
 }
 
-fn write_totals(
-    text: &mut PrometheusText,
-    streams: &[&StreamSnapshot],
-    groups: &[&GroupSnapshot],
-    health: &[Health],
-) {
+/// Returns the groups that get series of their own, in the order of `groups`.
+fn worst<'a>(groups: &[JudgedGroup<'a>]) -> Vec<JudgedGroup<'a>> {
+    let mut chosen: Vec<usize> = (0..groups.len()).collect();
+    if chosen.len() > EXPORTED_GROUPS_MAX {
+        chosen.sort_by_key(|at| Reverse((groups[*at].1, groups[*at].0.lag.count)));
+        chosen.truncate(EXPORTED_GROUPS_MAX);
+        chosen.sort_unstable();
+    }
+    chosen.into_iter().map(|at| groups[at]).collect()
+}
+
+/// Returns the streams that get series of their own: those of the exported groups, and the longest ones of the others.
+fn streams_of<'a>(exported: &[JudgedGroup<'_>], streams: &[&'a StreamSnapshot]) -> Vec<&'a StreamSnapshot> {
+    let of_groups: BTreeSet<&str> = exported.iter().map(|(group, _)| &*group.stream).collect();
+    let (mut chosen, mut others): (Vec<&StreamSnapshot>, Vec<&StreamSnapshot>) =
+        streams.iter().partition(|stream| of_groups.contains(&*stream.name));
+    if others.len() > EXPORTED_STREAMS_MAX {
+        others.sort_by_key(|stream| Reverse(stream.info.length));
+        others.truncate(EXPORTED_STREAMS_MAX);
+    }
+    chosen.append(&mut others);
+    chosen.sort_by(|a, b| a.name.cmp(&b.name));
+    chosen
+}
+
+fn write_totals(text: &mut PrometheusText, streams: &[&StreamSnapshot], groups: &[JudgedGroup<'_>]) {
     text.family(STORE_GROUPS.name, STORE_GROUPS.help, STORE_GROUPS.kind);
     for one in [Health::Ok, Health::Degraded, Health::Critical] {
-        let count = health.iter().filter(|health| **health == one).count();
+        let count = groups.iter().filter(|(_, health)| *health == one).count();
         text.sample(STORE_GROUPS.name, &[("health", one.to_string())], count);
     }
     // Streams can share a dead-letter stream.
@@ -115,9 +139,9 @@ fn write_totals(
         .iter()
         .flat_map(|stream| stream.dead_letter_streams.iter().map(|(name, length)| (&**name, *length)))
         .collect();
-    let sum = |value: fn(&GroupSnapshot) -> u64| groups.iter().map(|group| value(group)).sum::<u64>();
+    let sum = |value: fn(&GroupSnapshot) -> u64| groups.iter().map(|(group, _)| value(group)).sum::<u64>();
     let oldest = |age: fn(&GroupSnapshot) -> Option<Duration>| {
-        groups.iter().filter_map(|group| age(group)).max().unwrap_or_default().as_secs_f64()
+        groups.iter().filter_map(|(group, _)| age(group)).max().unwrap_or_default().as_secs_f64()
     };
     let mut one = |definition: &Definition, value: &dyn Display| {
         text.family(definition.name, definition.help, definition.kind);
@@ -172,13 +196,13 @@ fn write_streams(text: &mut PrometheusText, streams: &[&StreamSnapshot]) {
     );
 }
 
-fn write_groups(text: &mut PrometheusText, groups: &[&GroupSnapshot]) {
+fn write_groups(text: &mut PrometheusText, groups: &[JudgedGroup<'_>]) {
     let labels: Vec<String> = groups
         .iter()
-        .map(|group| render_labels(&[("db", DB), ("stream", &group.stream), ("group", &group.name)]))
+        .map(|(group, _)| render_labels(&[("db", DB), ("stream", &group.stream), ("group", &group.name)]))
         .collect();
     let mut family = |name: &str, help: &str, value: fn(&GroupSnapshot) -> Option<u64>| {
-        write_family(text, (name, help, MetricKind::Gauge), groups, &labels, |group| value(group));
+        write_family(text, (name, help, MetricKind::Gauge), groups, &labels, |(group, _)| value(group));
     };
     family("redis_stream_group_consumers", "Number of consumers of the group", |g| {
         g.detail_at.map(|_| g.consumers.len() as u64)
@@ -199,9 +223,9 @@ fn write_groups(text: &mut PrometheusText, groups: &[&GroupSnapshot]) {
     });
 }
 
-fn write_consumers(text: &mut PrometheusText, groups: &[&GroupSnapshot]) {
+fn write_consumers(text: &mut PrometheusText, groups: &[JudgedGroup<'_>]) {
     let (mut consumers, mut labels) = (Vec::new(), Vec::new());
-    for group in groups {
+    for (group, _) in groups {
         for consumer in &group.consumers {
             consumers.push(consumer);
             let of_group = [("db", DB), ("stream", &group.stream), ("group", &group.name)];
@@ -218,25 +242,19 @@ fn write_consumers(text: &mut PrometheusText, groups: &[&GroupSnapshot]) {
     });
 }
 
-fn write_health(
-    text: &mut PrometheusText,
-    streams: &[&StreamSnapshot],
-    groups: &[&GroupSnapshot],
-    health: &[Health],
-) {
+fn write_health(text: &mut PrometheusText, streams: &[&StreamSnapshot], groups: &[JudgedGroup<'_>]) {
     let labels: Vec<String> = groups
         .iter()
-        .map(|group| render_labels(&[("stream", &*group.stream), ("group", &*group.name)]))
+        .map(|(group, _)| render_labels(&[("stream", &*group.stream), ("group", &*group.name)]))
         .collect();
-    let judged: Vec<(&GroupSnapshot, Health)> = groups.iter().copied().zip(health.iter().copied()).collect();
     let mut family = |definition: &Definition, value: fn(&GroupSnapshot) -> f64| {
-        write_family(text, heading(definition), groups, &labels, |group| Some(value(group)));
+        write_family(text, heading(definition), groups, &labels, |(group, _)| Some(value(group)));
     };
     family(&GROUP_LAG_EXACT, |group| f64::from(u8::from(group.lag.is_exact())));
     family(&GROUP_MISSED, |group| group.missed.count as f64);
     family(&GROUP_MISSED_EXACT, |group| f64::from(u8::from(group.missed.is_exact())));
     let mut detail = |definition: &Definition, value: fn(&GroupSnapshot) -> f64| {
-        write_family(text, heading(definition), groups, &labels, |group| {
+        write_family(text, heading(definition), groups, &labels, |(group, _)| {
             group.detail_at.map(|_| value(group))
         });
     };
@@ -245,7 +263,7 @@ fn write_health(
     detail(&GROUP_STUCK, |group| group.scan.stuck as f64);
     detail(&GROUP_WORKERS, |group| count_workers(group, true) as f64);
     detail(&GROUP_DEAD_WORKERS, |group| count_workers(group, false) as f64);
-    write_family(text, heading(&GROUP_HEALTH), &judged, &labels, |(_, health)| Some(*health as u8));
+    write_family(text, heading(&GROUP_HEALTH), groups, &labels, |(_, health)| Some(*health as u8));
     let labels: Vec<String> =
         streams.iter().map(|stream| render_labels(&[("stream", &*stream.name)])).collect();
     write_family(text, heading(&DLQ_LENGTH), streams, &labels, |stream| Some(stream.dead_letters_length));

@@ -41,32 +41,32 @@ fn text(streams: &[StreamSnapshot], consumers: ConsumerSeries) -> String {
 
 /// Prints the sizes: `cargo test -p millstream-worker metrics::tests -- --nocapture`.
 #[tokio::test]
-async fn beyond_the_limit_only_totals_are_exported() {
-    let mut streams = copies(&stream(10).await, EXPORTED_GROUPS_MAX / 10);
-    let at_the_limit = text(&streams, ConsumerSeries::Omitted);
-    let with_consumers = text(&streams, ConsumerSeries::Each);
-    for (what, text) in [("without consumers", &at_the_limit), ("with consumers", &with_consumers)] {
-        let gzip = gzip(text.as_bytes()).len();
-        println!("{EXPORTED_GROUPS_MAX} groups {what}: {} bytes, {gzip} compressed", text.len());
+async fn beyond_the_limit_the_worst_groups_have_series_and_totals_include_all() {
+    let mut streams = copies(&stream(10).await, EXPORTED_GROUPS_MAX);
+    let few = &streams[..EXPORTED_GROUPS_MAX / 10];
+    let at_the_limit = text(few, ConsumerSeries::Omitted);
+    let with_consumers = text(few, ConsumerSeries::Each);
+    let beyond = text(&streams, ConsumerSeries::Omitted);
+    let sizes = [("1,000", &at_the_limit), ("1,000 with consumers", &with_consumers), ("10,000", &beyond)];
+    for (what, text) in sizes {
+        println!("{what} groups: {} bytes, {} compressed", text.len(), gzip(text.as_bytes()).len());
     }
+    let lags = |text: &str| text.matches("\nredis_stream_group_lag{").count();
     assert!(at_the_limit.contains("\nmillstream_metrics_left_out 0\n"), "the limit is exceeded");
-    assert_eq!(at_the_limit.matches("\nredis_stream_group_lag{").count(), EXPORTED_GROUPS_MAX);
-    assert_eq!(with_consumers.matches("\nredis_stream_group_consumer_idle_seconds{").count(), 30_000);
+    assert_eq!(lags(&at_the_limit), EXPORTED_GROUPS_MAX);
+    assert_eq!(with_consumers.matches("\nredis_stream_group_consumer_idle_seconds{").count(), 3_000);
 
-    let mut one_more = streams[0].clone();
-    one_more.name = "one-more".to_owned();
-    one_more.groups.clear();
-    streams.push(one_more);
-    let beyond = text(&streams, ConsumerSeries::Each);
-    assert!(beyond.contains("\nmillstream_metrics_left_out 10001\n"), "{beyond}");
-    assert!(beyond.len() < 8_000 && !beyond.contains("stream="), "{beyond}");
-    for total in ["store_streams 1001", "store_unread_entries 70000", "store_pending_entries 30000"] {
+    // All groups have the same health, so the one with the greatest lag comes first. Streams have series with their groups.
+    let last = streams.last_mut().unwrap();
+    last.groups[7].lag.count = 1_000_000;
+    let beyond = text(&streams, ConsumerSeries::Omitted);
+    assert_eq!(lags(&beyond), EXPORTED_GROUPS_MAX);
+    assert!(beyond.contains("group=\"group-7\"} 1000000\n"), "{beyond}");
+    assert!(beyond.contains("\nmillstream_metrics_left_out 9000\n"), "{beyond}");
+    for total in ["store_streams 1000", "store_unread_entries 1069993", "store_pending_entries 30000"] {
         assert!(beyond.contains(&format!("\nmillstream_{total}\n")), "{total} is missing from {beyond}");
     }
-    let total = |text: &str| -> Vec<String> {
-        text.lines().filter(|line| line.starts_with("millstream_store_unread")).map(str::to_owned).collect()
-    };
-    assert_eq!(total(&beyond), total(&at_the_limit));
+    assert!(beyond.len() < 3_000_000, "{} bytes", beyond.len());
 }
 
 #[tokio::test]
