@@ -6,7 +6,7 @@ import { commands } from '../cli.js';
 import { counted, parseDuration } from '../format.js';
 import { html, useEffect, useState } from '../html.js';
 import { useKeys } from '../keys.js';
-import { status, useLive, watchOf } from '../live.js';
+import { status, useLive } from '../live.js';
 import { setQuery } from '../router.js';
 import { words } from '../words.js';
 import { useMayAct } from '../ui/action.js';
@@ -48,7 +48,7 @@ export function Pending({ query }) {
   const [all, setAll] = useState(false);
   const [dialog, setDialog] = useState(/** @type {PendingVerb | null} */ (null));
   const mayAct = useMayAct();
-  useLive(watchOf('group', { stream, group }));
+  useLive('jobs');
   const key = JSON.stringify([stream, group, filter, after]);
   useEffect(() => {
     setSelected(new Set());

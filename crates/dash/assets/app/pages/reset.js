@@ -77,7 +77,7 @@ function Wizard({ stream, group, data, query }) {
   return html`<form class="wizard" onSubmit=${submit}>
     <${Panel} title=${text.target}><fieldset class="targets"><legend class="only-read">${text.target}</legend>
       ${text.targets.map(([each, label]) => html`<label class="check" key=${each}><input type="radio" name="target" checked=${kind === each} onChange=${() => setQuery({ to: each, v: null }, { replace: true })} /> ${label}</label>`)}</fieldset>
-      ${!WITHOUT_VALUE.includes(kind) && html`<${Field} label=${text.values[/** @type {'id'} */ (kind)]} hint=${hint(kind, to)} error=${error}>
+      ${!WITHOUT_VALUE.includes(kind) && html`<${Field} label=${text.values[/** @type {'id'} */ (kind)]} hint=${html`<${Hint} kind=${kind} to=${to} />`} error=${error}>
         ${kind === 'group' ? html`<${OtherGroup} stream=${stream} group=${group} value=${value} onChange=${setValue} />` : html`<input key=${kind} value=${value} data-focus autocomplete="off" spellcheck=${false} onInput=${(/** @type {any} */ event) => setValue(event.target.value)} />`}<//>`}
     <//>
     <${Panel} title=${text.effect}>
@@ -111,13 +111,15 @@ function parsed(kind, typed, value) {
   if (kind === 'id') return isEntryId(typed) ? { id: typed } : null;
   if (kind === 'group') return { group: value };
   if (kind === 'shift') return /^[+-]?\d{1,15}$/.test(typed) ? { shift: Number(typed) } : null;
-  const ms = kind === 'ago' ? parseDuration(typed) : parseMoment(typed, Date.now());
-  if (!isNumber(ms)) return null;
-  return kind === 'ago' ? { ago_ms: ms } : { time_ms: Math.max(0, ms) };
+  // A duration stays one, whatever the time is when the plan is made.
+  const before = parseDuration(typed);
+  if (before !== null) return { ago_ms: before };
+  const ms = kind === 'time' ? parseMoment(typed, Date.now()) : null;
+  return isNumber(ms) ? { time_ms: Math.max(0, ms) } : null;
 }
 
-/** Says which moment a value means, in the visitor's zone and in UTC. @param {string} kind @param {Record<string, any> | null} to */
-function hint(kind, to) {
+/** Says which moment a value means, in the visitor's zone and in UTC. @param {{ kind: string, to: Record<string, any> | null }} props */
+function Hint({ kind, to }) {
   const now = useNow();
   const ms = to?.time_ms ?? (isNumber(to?.ago_ms) ? now - to.ago_ms : null);
   if (!isNumber(ms)) return text.hints[/** @type {'id'} */ (kind)];

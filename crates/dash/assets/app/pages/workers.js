@@ -82,7 +82,7 @@ export function Workers() {
       const rows = rowsOf(consumers, rateOf);
       const alive = rows.filter((row) => row.worker?.alive).length;
       const late = rows.filter((row) => row.worker && !row.worker.alive).length;
-      return html`<section class=${`answer ${late > 0 ? 'degraded' : 'ok'}`}><p class="verdict">${text.answer(counted(alive, text.one, text.many), late)}</p></section>
+      return html`<section class=${`answer ${late > 0 ? 'degraded' : 'ok'}`}><p class="verdict">${alive + late === 0 ? text.none : text.answer(counted(alive, text.one, text.many), late)}</p></section>
         <${WorkerTable} rows=${rows.filter((row) => row.worker)} />
         <${ConsumerTable} rows=${rows.filter((row) => !row.worker)} columns=${consumerColumns(setRemoving, mayAct)} />
         ${removing && html`<${RemoveConsumerDialog} stream=${removing.stream} group=${removing.group} consumer=${removing.entry} consumers=${consumers.filter((each) => each.stream === removing.stream && each.group === removing.group)} onClose=${() => setRemoving(null)} onDone=${found.reload} />`}`;
