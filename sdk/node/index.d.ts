@@ -10,6 +10,7 @@ export class Message {
       stream?: string;
       group?: string;
       attempt?: number;
+      key?: Value;
       traceparent?: string;
       tracestate?: string;
     },
@@ -22,6 +23,8 @@ export class Message {
   readonly group: string;
   /** 1 for the first attempt. */
   readonly attempt: number;
+  /** The key by which a worker with `--order-by` orders messages. Undefined if the message has none. */
+  readonly key: Value | undefined;
   /** All fields. The value of a name that occurs more than once is an array. */
   readonly fields: Record<string, Value | Value[]>;
   /**

@@ -44,11 +44,12 @@ const STOP_MS = 700;
 class Message {
   #controller = new AbortController();
 
-  constructor(fields, { id = "0-1", stream = "", group = "", attempt = 1, traceparent, tracestate } = {}) {
+  constructor(fields, { id = "0-1", stream = "", group = "", attempt = 1, key, traceparent, tracestate } = {}) {
     this.id = id;
     this.stream = stream;
     this.group = group;
     this.attempt = attempt;
+    this.key = key;
     this.fields = fields;
     this.traceparent = traceparent;
     this.tracestate = tracestate;
@@ -395,6 +396,7 @@ class Child {
       return;
     }
     for (const name of Object.keys(data.fields)) data.fields[name] = parseValue(data.fields[name]);
+    if (data.key !== undefined) data.key = parseValue(data.key);
     const message = new Message(data.fields, data);
     this.#inFlight.set(message.id, message);
     answerTo(message).then((answer) => this.#answer(message, answer));

@@ -89,6 +89,14 @@ test("a handler gets the trace of its message", async () => {
   assert.equal(new Message({}, { traceparent }).traceparent, traceparent);
 });
 
+test("a message has the key by which the worker orders", async () => {
+  const child = new Child("handler((message) => { throw new Reject(require('node:util').inspect(message.key)); });");
+  child.send(message("1", {}, { key: "17" }), message("2", {}, { key: { hex: "ff" } }), message("3"));
+  const errors = Object.values(await child.answers(3)).map((answer) => answer.error);
+  assert.deepEqual(errors.sort(), ["'17'", "<Buffer ff>", "undefined"]);
+  await child.close();
+});
+
 test("outcomes become answers", () => {
   for (const [outcome, answer] of [
     [new Ack(), { outcome: "ack" }],

@@ -98,6 +98,11 @@ class Messages(unittest.TestCase):
         self.assertIn("id=1-2 attempt=1\n", err)
         self.assertEqual(Message({}, traceparent=traceparent).traceparent, traceparent)
 
+    def test_a_message_has_the_key_by_which_the_worker_orders(self):
+        channel = millstream._Channel(0, 1)
+        for sent, key in [({"key": "17"}, "17"), ({"key": {"hex": "ff"}}, b"\xff"), ({"key": ""}, ""), ({}, None)]:
+            self.assertEqual(channel.parse(json.dumps(message("1-1", **sent)).encode()).key, key)
+
     def test_outcomes_become_answers(self):
         after = datetime.timedelta(seconds=2)
         for outcome, answer in [

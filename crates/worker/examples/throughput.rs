@@ -1,11 +1,13 @@
 //! Measures how many messages per second workers handle with an empty handler, and the CPU use of an idle worker.
 //!
 //! ```text
-//! cargo run --release -p millstream-worker --example throughput -- [--delete-done] [URL [MESSAGES [WORKERS]]]
+//! cargo run --release -p millstream-worker --example throughput -- [--delete-done] [--keys N] [URL [MESSAGES [WORKERS]]]
 //! cargo run --release -p millstream-worker --example throughput -- --idle SECONDS URL
 //! ```
 //!
 //! The messages are added before the measurement starts. Leases, retries and metrics are enabled, as always.
+//!
+//! With `--keys N`, each message has one of N keys, and the workers run the messages of a key in order.
 //!
 //! On a server every worker runs in its own process, with one connection for calls and one for blocking reads. On an
 //! embedded store all workers share this process. `no:FOLDER` and `everysec:FOLDER` are embedded stores that never
@@ -29,8 +31,8 @@ use tokio::task::JoinSet;
 
 const STREAM: &str = "throughput";
 const GROUP: &str = "bench";
-/// The option with which workers delete what every group has acknowledged.
-const DELETE_DONE: &str = "--delete-done";
+/// The field that holds the key of a message.
+const KEY: &str = "customer";
 
 type BoxResult<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
@@ -38,28 +40,61 @@ type BoxResult<T> = Result<T, Box<dyn Error + Send + Sync>>;
 async fn main() -> BoxResult<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let mut arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let delete_done = arguments.first() == Some(&DELETE_DONE);
-    arguments.drain(..usize::from(delete_done));
+    let options = Options::take(&mut arguments)?;
     match arguments[..] {
-        ["--join", url] => join(url, delete_done).await,
+        ["--join", url] => join(url, options).await,
         ["--idle", seconds, url] => idle(url, Duration::from_secs_f64(seconds.parse()?)).await,
-        [] => measure("memory:", 1_000_000, 1, delete_done).await,
-        [url] => measure(url, 1_000_000, 1, delete_done).await,
-        [url, messages] => measure(url, messages.parse()?, 1, delete_done).await,
-        [url, messages, workers] => measure(url, messages.parse()?, workers.parse()?, delete_done).await,
+        [] => measure("memory:", 1_000_000, 1, options).await,
+        [url] => measure(url, 1_000_000, 1, options).await,
+        [url, messages] => measure(url, messages.parse()?, 1, options).await,
+        [url, messages, workers] => measure(url, messages.parse()?, workers.parse()?, options).await,
         _ => Err("too many arguments".into()),
     }
 }
 
-async fn measure(url: &str, messages: usize, workers: usize, delete_done: bool) -> BoxResult<()> {
+/// What the workers do besides handling messages.
+#[derive(Clone, Copy, Default)]
+struct Options {
+    /// Whether they delete what every group has acknowledged.
+    delete_done: bool,
+    /// The number of keys by which they order messages. `None`: no order.
+    keys: Option<usize>,
+}
+
+impl Options {
+    /// Removes the options from the arguments.
+    fn take(arguments: &mut Vec<&str>) -> BoxResult<Options> {
+        let mut options = Options::default();
+        loop {
+            match arguments[..] {
+                ["--delete-done", ..] => options.delete_done = true,
+                ["--keys", keys, ..] => {
+                    options.keys = Some(keys.parse()?);
+                    arguments.remove(0);
+                }
+                _ => return Ok(options),
+            }
+            arguments.remove(0);
+        }
+    }
+
+    /// Returns the arguments of a worker process.
+    fn arguments(self) -> Vec<String> {
+        let delete_done = self.delete_done.then(|| "--delete-done".to_owned());
+        let keys = self.keys.map(|keys| ["--keys".to_owned(), keys.to_string()]);
+        delete_done.into_iter().chain(keys.into_iter().flatten()).collect()
+    }
+}
+
+async fn measure(url: &str, messages: usize, workers: usize, options: Options) -> BoxResult<()> {
     let backend = open(url).await?;
     backend.delete_stream(STREAM).await?;
     backend.create_group(STREAM, GROUP, Start::Beginning).await?;
-    fill(&backend, messages).await?;
+    fill(&backend, messages, options.keys.unwrap_or(1)).await?;
     let (elapsed, processor) = if url.contains("://") {
-        in_child_processes(&backend, url, workers, delete_done).await?
+        in_child_processes(&backend, url, workers, options).await?
     } else {
-        in_this_process(&backend, messages, workers, delete_done).await?
+        in_this_process(&backend, messages, workers, options).await?
     };
     let rate = messages as f64 / elapsed.as_secs_f64();
     let each = processor.as_secs_f64() * 1e6 / messages as f64;
@@ -81,17 +116,27 @@ async fn open(url: &str) -> BoxResult<Arc<dyn Admin>> {
     Ok(Arc::new(Embedded::over(Millstream::owning(store)?, url)))
 }
 
-async fn fill(backend: &Arc<dyn Admin>, messages: usize) -> BoxResult<()> {
-    let entry = NewEntry { fields: vec![("order".into(), "12345678".into())], idempotence: None };
-    let entries = vec![entry; messages.min(1000)];
+/// Adds messages with this number of keys.
+async fn fill(backend: &Arc<dyn Admin>, messages: usize, keys: usize) -> BoxResult<()> {
+    let entry = |n: usize| {
+        // The keys come in no order.
+        let key = (n.wrapping_mul(7919) % keys.max(1)).to_string();
+        let fields = vec![("order".into(), "12345678".into()), (KEY.into(), key.into())];
+        NewEntry { fields, idempotence: None }
+    };
     for added in (0..messages).step_by(1000) {
-        backend.add(STREAM, &entries[..entries.len().min(messages - added)], None).await?;
+        let entries: Vec<NewEntry> = (added..messages.min(added + 1000)).map(entry).collect();
+        backend.add(STREAM, &entries, None).await?;
     }
     Ok(())
 }
 
-fn worker(backend: &Arc<dyn Admin>, delete_done: bool) -> BoxResult<Worker> {
-    let builder = Worker::builder(backend.clone()).stream(STREAM).group(GROUP).delete_done(delete_done);
+fn worker(backend: &Arc<dyn Admin>, options: Options) -> BoxResult<Worker> {
+    let mut builder =
+        Worker::builder(backend.clone()).stream(STREAM).group(GROUP).delete_done(options.delete_done);
+    if options.keys.is_some() {
+        builder = builder.order_by(KEY);
+    }
     Ok(builder.handler(async |_: Raw| {}).build()?)
 }
 
@@ -100,9 +145,9 @@ async fn in_this_process(
     backend: &Arc<dyn Admin>,
     messages: usize,
     workers: usize,
-    delete_done: bool,
+    options: Options,
 ) -> BoxResult<(Duration, Duration)> {
-    let workers = (0..workers).map(|_| worker(backend, delete_done)).collect::<BoxResult<Vec<Worker>>>()?;
+    let workers = (0..workers).map(|_| worker(backend, options)).collect::<BoxResult<Vec<Worker>>>()?;
     let handles: Vec<WorkerHandle> = workers.iter().map(Worker::handle).collect();
     let (processor, began) = (cpu_time()?, Instant::now());
     let mut running: JoinSet<_> = workers.into_iter().map(Worker::run).collect();
@@ -122,10 +167,10 @@ async fn in_child_processes(
     backend: &Arc<dyn Admin>,
     url: &str,
     workers: usize,
-    delete_done: bool,
+    options: Options,
 ) -> BoxResult<(Duration, Duration)> {
     let mut processes = (0..workers)
-        .map(|_| WorkerProcess::start(url, delete_done))
+        .map(|_| WorkerProcess::start(url, options))
         .collect::<BoxResult<Vec<WorkerProcess>>>()?;
     processes.iter_mut().try_for_each(|worker| worker.next_line().map(drop))?;
     let began = Instant::now();
@@ -145,9 +190,9 @@ struct WorkerProcess {
 }
 
 impl WorkerProcess {
-    fn start(url: &str, delete_done: bool) -> BoxResult<WorkerProcess> {
+    fn start(url: &str, options: Options) -> BoxResult<WorkerProcess> {
         let mut command = Command::new(std::env::current_exe()?);
-        command.args(delete_done.then_some(DELETE_DONE));
+        command.args(options.arguments());
         command.args(["--join", url]).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut process = command.spawn()?;
         let lines = BufReader::new(process.stdout.take().ok_or("the worker has no standard output")?);
@@ -175,8 +220,8 @@ impl WorkerProcess {
 
 /// Runs one worker as a child process: prints `ready`, starts to read after the first line on standard input, and
 /// ends after the next line or when the input is closed.
-async fn join(url: &str, delete_done: bool) -> BoxResult<()> {
-    let worker = worker(&open(url).await?, delete_done)?;
+async fn join(url: &str, options: Options) -> BoxResult<()> {
+    let worker = worker(&open(url).await?, options)?;
     println!("ready");
     stdin().read_line(&mut String::new())?;
     let before = cpu_time()?;
@@ -205,7 +250,7 @@ async fn idle(url: &str, time: Duration) -> BoxResult<()> {
             println!("an idle worker: {:.2} % of one CPU", share * 100.0);
         }
     };
-    worker(&backend, false)?.run_until(measured).await?;
+    worker(&backend, Options::default())?.run_until(measured).await?;
     Ok(())
 }
 

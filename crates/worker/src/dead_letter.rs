@@ -10,6 +10,7 @@
 //! | `dlq.first_seen` | when the entry was added, in milliseconds since 1970 (the time in its id) |
 //! | `dlq.dead_at` | when it was dead-lettered, in milliseconds since 1970 |
 //! | `dlq.redrives` | number of earlier redrives |
+//! | `dlq.key` | the key that went on without the entry, if the worker orders messages and the entry has a key |
 //!
 //! The original fields, including `traceparent`, are copied unchanged. Exception: original fields whose names start
 //! with `dlq.` come from an earlier dead letter and are replaced.
@@ -30,6 +31,10 @@ use format::Meaning;
 use crate::backend::{Entry, Fields, NewDeadLetter, StreamId};
 use crate::message::Message;
 use crate::outcome::{Failure, Reason, shortened};
+
+/// The field that has the key whose order has a gap. The fields of the entry can name the key themselves, but not that the
+/// worker ordered by it.
+const KEY: &str = "dlq.key";
 
 /// Maximum bytes of the error text. A longer text is cut.
 const ERROR_BYTES_MAX: usize = 8 * 1024;
@@ -120,6 +125,9 @@ pub(crate) fn compose(
     push(FIRST_SEEN, message.id.ms.to_string());
     push(DEAD_AT, now.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis().to_string());
     push(REDRIVES, redrives.to_string());
+    if let Some(key) = message.key() {
+        fields.push((KEY.into(), key.clone()));
+    }
     NewDeadLetter { origin: message.id, to: to.to_owned(), fields }
 }
 
@@ -173,6 +181,16 @@ mod tests {
             "stream id group consumer deliveries reason error error_type first_seen dead_at redrives";
         let convention: Vec<String> = convention.split(' ').map(|name| format!("dlq.{name}")).collect();
         assert_eq!(names, convention);
+    }
+
+    #[test]
+    fn a_dead_letter_names_the_key_whose_order_has_a_gap() {
+        let mut message = sample(&[("customer", "17")]);
+        message.key_field = Some("customer".into());
+        let dead_letter = compose(&message, "dead", &failure(), 0, UNIX_EPOCH);
+        assert_eq!(dead_letter.fields.last().unwrap(), &(KEY.into(), "17".into()));
+        let read = DeadLetter::read(&Entry { id: StreamId::MIN, fields: dead_letter.fields }).unwrap();
+        assert_eq!(read.fields, *message.fields);
     }
 
     #[test]

@@ -4,7 +4,8 @@
 //! the worker's instance id, which no other process has. The value is a [`Heartbeat`] as JSON. A worker that drains
 //! removes its field. The field of a worker that crashed stays for [`KEPT_FOR`]; then another worker removes it.
 //!
-//! Nothing depends on a heartbeat but the check of [consumer names](crate::WorkerName): without heartbeats, workers deliver the
+//! Nothing depends on a heartbeat but the check of [consumer names](crate::WorkerName) and the standby of workers that
+//! [order](crate::WorkerBuilder::order_by) messages: otherwise, without heartbeats, workers deliver the
 //! same messages at the same times.
 //!
 //! All times in a heartbeat are those of the store ([`Backend::now_ms`]). So a reader on any machine computes the right

@@ -109,4 +109,4 @@ pub use message::Message;
 pub use names::WorkerName;
 pub use outcome::{Failure, HandlerError, IntoOutcome, Outcome, Reason};
 pub use shutdown::shutdown_signal;
-pub use worker::{BreakerPolicy, Report, Worker, WorkerBuilder, WorkerHandle};
+pub use worker::{BreakerPolicy, OnFailure, Report, Worker, WorkerBuilder, WorkerHandle};

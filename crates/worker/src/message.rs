@@ -26,6 +26,8 @@ pub struct Message {
     pub attempt: u64,
     /// The span of this handler call. `None` if the message belongs to no trace.
     pub span_id: Option<SpanId>,
+    /// The field that holds the key, if the worker [orders](crate::WorkerBuilder::order_by) messages by their keys.
+    pub key_field: Option<Arc<str>>,
     /// Cancelled when the handler should stop: the lease is lost, or the drain deadline has passed.
     pub cancelled: CancellationToken,
 }
@@ -39,6 +41,12 @@ impl Message {
     /// Returns the value of the first field with this name, if it is UTF-8 text.
     pub fn text(&self, name: &str) -> Option<&str> {
         self.field(name).and_then(|value| std::str::from_utf8(value).ok())
+    }
+
+    /// Returns the key by which the worker orders messages. `None` if the message lacks the field, or if the worker does
+    /// not order messages.
+    pub fn key(&self) -> Option<&Bytes> {
+        self.field(self.key_field.as_deref()?)
     }
 
     /// Returns the trace of the message and the span that sent it. `None` if the message has no valid field `traceparent`.
@@ -85,6 +93,7 @@ pub(crate) fn sample(fields: &[(&str, &str)]) -> Message {
         fields: Arc::new(fields),
         attempt: 1,
         span_id: None,
+        key_field: None,
         cancelled: CancellationToken::new(),
     }
 }
@@ -98,6 +107,16 @@ mod tests {
         let message = sample(&[("a", "1"), ("b", "2"), ("a", "3")]);
         assert_eq!(message.text("a"), Some("1"));
         assert_eq!(message.text("c"), None);
+    }
+
+    #[test]
+    fn the_key_is_the_value_of_the_field_that_orders_messages() {
+        let mut message = sample(&[("customer", "17"), ("empty", "")]);
+        assert_eq!(message.key(), None);
+        for (field, key) in [("customer", Some(&b"17"[..])), ("empty", Some(b"")), ("missing", None)] {
+            message.key_field = Some(field.into());
+            assert_eq!(message.key().map(|key| &key[..]), key);
+        }
     }
 
     #[test]

@@ -97,7 +97,7 @@ class Message:
     ``message["name"]`` is the text of a field. A test can make a message: ``Message({"amount": "17"})``.
     """
 
-    __slots__ = ("id", "stream", "group", "attempt", "fields", "traceparent", "tracestate", "_cancelled")
+    __slots__ = ("id", "stream", "group", "attempt", "key", "fields", "traceparent", "tracestate", "_cancelled")
 
     def __init__(
         self,
@@ -107,6 +107,7 @@ class Message:
         stream: str = "",
         group: str = "",
         attempt: int = 1,
+        key: Optional[Value] = None,
         traceparent: Optional[str] = None,
         tracestate: Optional[str] = None,
     ) -> None:
@@ -117,6 +118,8 @@ class Message:
         self.group = group
         #: 1 for the first attempt.
         self.attempt = attempt
+        #: The key by which a worker with ``--order-by`` orders messages. None if the message has none.
+        self.key = key
         #: All fields. The value of a name that occurs more than once is a list.
         self.fields = fields
         #: The trace of the message and the span of this attempt, to pass on to what the handler calls (W3C Trace
@@ -522,7 +525,8 @@ class _Channel:
             return self._cancel(data.get("cancel"))
         fields = {name: _value(value) for name, value in data["fields"].items()}
         others = ("id", "stream", "group", "attempt", "traceparent", "tracestate")
-        message = Message(fields, **{name: data[name] for name in others if name in data})
+        key = _value(data["key"]) if "key" in data else None
+        message = Message(fields, key=key, **{name: data[name] for name in others if name in data})
         self.in_flight[message.id] = message
         return message
 

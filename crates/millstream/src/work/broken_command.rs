@@ -111,6 +111,7 @@ mod tests {
             fields: Arc::default(),
             attempt: 1,
             span_id: None,
+            key_field: None,
             cancelled: CancellationToken::new(),
         }
     }

@@ -15,11 +15,13 @@
 //! For a batch, every message is one line of standard input, and the exit code applies to all of them. A retried
 //! message gets a process of its own. Otherwise, a message that always fails would dead-letter the rest of its batch.
 
+use std::collections::HashSet;
 use std::future::pending;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::pin::pin;
 use std::process::{ExitStatus, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_worker::{Failure, Message, Outcome, Reason};
@@ -37,7 +39,11 @@ pub(super) const STOP_GRACE: Duration = Duration::from_secs(1);
 const REJECT_CODES: [i32; 2] = [65, 100];
 
 /// Runs a command for each message or batch.
-pub(super) struct Exec(pub(super) Shell);
+pub(super) struct Exec {
+    pub(super) shell: Shell,
+    /// Whether a message that fails blocks its key.
+    pub(super) blocks_keys: bool,
+}
 
 /// How a run of the command ended.
 enum RunEnd {
@@ -53,15 +59,37 @@ impl Exec {
     }
 
     /// Handles a batch: first attempts together in one process, retries one by one.
+    ///
+    /// If a failure blocks its key, messages behind a retry of their key run one by one too, and those behind a failure do
+    /// not run: the worker delivers them again.
     pub(super) async fn run_batch(&self, messages: Vec<Message>) -> Vec<Outcome> {
-        let first: Vec<Message> = messages.iter().filter(|message| message.attempt == 1).cloned().collect();
+        let key_of = |message: &Message| (Arc::clone(&message.stream), message.key().cloned());
+        let mut retried = HashSet::new();
+        let together: Vec<bool> = messages
+            .iter()
+            .map(|message| {
+                let is_first = message.attempt == 1 && !retried.contains(&key_of(message));
+                if !is_first && self.blocks_keys {
+                    retried.insert(key_of(message));
+                }
+                is_first
+            })
+            .collect();
+        let first = messages.iter().zip(&together).filter(|(_, together)| **together);
+        let first: Vec<Message> = first.map(|(message, _)| message.clone()).collect();
         let first_outcome = if first.is_empty() { None } else { Some(self.run_lines(&first).await) };
+        let mut failed = HashSet::new();
         let mut outcomes = Vec::with_capacity(messages.len());
-        for message in &messages {
-            outcomes.push(match &first_outcome {
-                Some(outcome) if message.attempt == 1 => outcome.clone(),
+        for (message, together) in messages.iter().zip(together) {
+            let outcome = match &first_outcome {
+                Some(outcome) if together => outcome.clone(),
+                _ if failed.contains(&key_of(message)) => Outcome::retry(),
                 _ => self.run_lines(std::slice::from_ref(message)).await,
-            });
+            };
+            if self.blocks_keys && matches!(outcome, Outcome::Retry { .. } | Outcome::NotStarted(_)) {
+                failed.insert(key_of(message));
+            }
+            outcomes.push(outcome);
         }
         outcomes
     }
@@ -83,10 +111,10 @@ impl Exec {
     /// command gets on standard input anyway.
     fn start(&self, messages: &[Message], variables: &Variables) -> io::Result<Process> {
         let (id, more) = (messages[0].id, messages.len() - 1);
-        let shares_screen = self.0.console.shares_screen();
+        let shares_screen = self.shell.console.shares_screen();
         let start = |fields: &[Variable]| {
             let origin = move || LineOrigin { id: Some(id.to_string()), more };
-            self.0.start(origin, |shell| {
+            self.shell.start(origin, |shell| {
                 shell.envs(variables.message.iter().chain(fields).map(|(name, value)| (name, value)));
                 if shares_screen {
                     shell.stdout(Stdio::piped());
@@ -98,13 +126,13 @@ impl Exec {
             started => started?,
         };
         if shares_screen {
-            process.forward_stdout(&self.0.console);
+            process.forward_stdout(&self.shell.console);
         }
         Ok(process)
     }
 
     async fn run_process(&self, messages: &[Message], variables: &Variables) -> Outcome {
-        if let Some(outcome) = self.0.check.outcome_if_broken() {
+        if let Some(outcome) = self.shell.check.outcome_if_broken() {
             return outcome;
         }
         let mut process = match self.start(messages, variables) {
@@ -114,7 +142,7 @@ impl Exec {
         match self.feed_and_wait(&mut process, messages).await {
             RunEnd::Exited(Ok(status)) => {
                 let outcome = outcome_of(status, process.last_stderr_line().await);
-                self.0.check.judge(&messages[0], Some(status), outcome)
+                self.shell.check.judge(&messages[0], Some(status), outcome)
             }
             RunEnd::Exited(Err(error)) => {
                 retry(format!("cannot wait for the command: {error}"), "wait", Reason::Failed)
@@ -122,7 +150,7 @@ impl Exec {
             RunEnd::TimedOut(limit) => {
                 process.stop(STOP_GRACE).await;
                 let outcome = timed_out(limit, process.last_stderr_line().await);
-                self.0.check.judge(&messages[0], None, outcome)
+                self.shell.check.judge(&messages[0], None, outcome)
             }
             RunEnd::Cancelled => {
                 process.terminate();
@@ -143,7 +171,7 @@ impl Exec {
                 let _ = stdin.write_all(lines.as_bytes()).await;
             }
         });
-        let mut timeout = pin!(time_limit(self.0.timeout));
+        let mut timeout = pin!(time_limit(self.shell.timeout));
         let mut cancelled = pin!(all_cancelled(messages));
         let mut fed = false;
         loop {

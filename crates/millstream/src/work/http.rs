@@ -133,6 +133,9 @@ impl Endpoint {
         set("x-millstream-stream", message.stream.as_bytes());
         set("x-millstream-group", message.group.as_bytes());
         set("x-millstream-attempt", message.attempt.to_string().as_bytes());
+        if let Some(key) = message.key() {
+            set("x-millstream-key", key);
+        }
         if let Some(trace) = message.handler_trace() {
             set(TRACEPARENT, trace.to_string().as_bytes());
             if let Some(state) = trace.state {
@@ -258,12 +261,13 @@ mod tests {
     async fn a_request_has_headers_that_describe_the_message() {
         let own = ["Authorization: Bearer x".to_owned()];
         let endpoint = Endpoint::new("http://host/hook?a=1", &own, CONNECT_TIMEOUT).unwrap();
-        let message = traced();
+        let message = Message { key_field: Some("tracestate".into()), ..traced() };
         let request = endpoint.request(&message);
         let header = |name: &str| request.headers().get(name).map(|value| value.to_str().unwrap().to_owned());
         assert_eq!(request.uri(), "http://host/hook?a=1");
         assert_eq!(header("x-millstream-id").as_deref(), Some("7-1"));
         assert_eq!(header("x-millstream-attempt").as_deref(), Some("2"));
+        assert_eq!(header("x-millstream-key").as_deref(), Some("foo=1"));
         assert_eq!(header("traceparent"), message.handler_trace().map(|trace| trace.to_string()));
         assert_eq!(header("tracestate").as_deref(), Some("foo=1"));
         assert_eq!(header("authorization").as_deref(), Some("Bearer x"));

@@ -333,7 +333,10 @@ impl Work {
             check: Arc::new(CommandCheck::default()),
         };
         match &self.handler {
-            HandlerOptions { exec: Some(command), .. } => Ok(Runner::Exec(Arc::new(Exec(shell(command))))),
+            HandlerOptions { exec: Some(command), .. } => {
+                let (shell, blocks_keys) = (shell(command), self.worker.blocks_keys());
+                Ok(Runner::Exec(Arc::new(Exec { shell, blocks_keys })))
+            }
             HandlerOptions { child: Some(command), .. } => {
                 Ok(Runner::Child(ChildPool::new(shell(command), self.pipeline.unwrap_or(1))))
             }
@@ -455,7 +458,7 @@ impl Runner {
     /// Returns the check whether the command can run, if the handler is a command.
     fn check(&self) -> Option<&CommandCheck> {
         match self {
-            Runner::Exec(exec) => Some(&exec.0.check),
+            Runner::Exec(exec) => Some(&exec.shell.check),
             Runner::Child(pool) => Some(pool.check()),
             Runner::Http(_) => None,
         }

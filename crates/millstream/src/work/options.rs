@@ -8,7 +8,7 @@ use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use millstream_worker::worker::BuildError;
 use millstream_worker::{
-    Admin, Autoscale, Backoff, BreakerPolicy, Dedupe, Worker, WorkerBuilder, WorkerName,
+    Admin, Autoscale, Backoff, BreakerPolicy, Dedupe, OnFailure, Worker, WorkerBuilder, WorkerName,
 };
 
 use super::HANDLER_HEADING;
@@ -43,6 +43,17 @@ pub(super) struct WorkerOptions {
     /// Maximum number of messages read ahead
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = parse_count, help_heading = "Pool")]
     prefetch: usize,
+    /// Handle messages with the same value of this field one after the other, in the order of their ids; other messages run in
+    /// parallel. One worker of the group works at a time, and others stand by
+    #[arg(long, value_name = "FIELD", value_parser = NonEmptyStringValueParser::new(), help_heading = "Order")]
+    pub(super) order_by: Option<String>,
+    /// What a failed message does to its key: 'block' until it is done or a dead letter, or 'skip' it and retry it later, out
+    /// of order
+    #[arg(long, value_name = "POLICY", default_value = "block", value_parser = parse_on_failure, requires = "order_by", help_heading = "Order")]
+    on_failure: OnFailure,
+    /// Maximum number of messages of each stream that are read and not done
+    #[arg(long, value_name = "N", default_value_t = WorkerBuilder::WINDOW, value_parser = parse_count, requires = "order_by", help_heading = "Order")]
+    window: usize,
     /// Time after which other workers take over the messages of a worker that crashed; use the same lease for all
     /// workers of a group
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = parse_lease, help_heading = "Pool")]
@@ -105,6 +116,11 @@ pub(super) struct WorkerOptions {
 }
 
 impl WorkerOptions {
+    /// Whether a message that fails blocks its key.
+    pub(super) fn blocks_keys(&self) -> bool {
+        self.order_by.is_some() && self.on_failure == OnFailure::Block
+    }
+
     /// Returns a builder with these options. Streams, group and handler are still missing.
     pub(super) fn builder(&self, backend: &Arc<dyn Admin>) -> WorkerBuilder {
         let name = self.consumer.as_ref().map_or_else(WorkerName::unique, WorkerName::given);
@@ -125,6 +141,9 @@ impl WorkerOptions {
             Some(bounds) => worker.autoscale(Autoscale::between(bounds.clone())),
             None => worker.concurrency(self.concurrency),
         };
+        if let Some(field) = &self.order_by {
+            worker = worker.order_by(field).on_failure(self.on_failure).window(self.window);
+        }
         if let Some(stream) = &self.dlq {
             worker = worker.dead_letter(stream);
         }
@@ -164,6 +183,14 @@ fn parse_breaker(text: &str) -> Result<BreakerOption, String> {
     let count = text.parse().ok().filter(|count| *count > 0);
     let count = count.ok_or_else(|| "expected a whole number of at least 1, or 'off'".to_owned())?;
     Ok(BreakerOption(Some(BreakerPolicy::after(count))))
+}
+
+fn parse_on_failure(text: &str) -> Result<OnFailure, String> {
+    match text {
+        "block" => Ok(OnFailure::Block),
+        "skip" => Ok(OnFailure::Skip),
+        _ => Err("expected block or skip".to_owned()),
+    }
 }
 
 fn parse_command(text: &str) -> Result<String, String> {

@@ -24,7 +24,7 @@ pub(super) type Variable = (String, OsString);
 
 /// Returns the message as JSON:
 /// `{"id":"1-1","stream":"orders","group":"billing","attempt":1,"fields":{"item":"book"}}`. A message with a trace also has
-/// `traceparent` and, if there is one, `tracestate`.
+/// `traceparent` and, if there is one, `tracestate`. If the worker orders messages, and the message has a key, it has `key`.
 pub(super) fn payload(message: &Message) -> Value {
     let mut json = json!({
         "id": message.id.to_string(),
@@ -32,6 +32,9 @@ pub(super) fn payload(message: &Message) -> Value {
         "group": &*message.group,
         "attempt": message.attempt,
     });
+    if let Some(key) = message.key() {
+        json["key"] = fields::whole_value(key);
+    }
     if let Some(trace) = message.handler_trace() {
         json[TRACEPARENT] = trace.to_string().into();
         if let Some(state) = trace.state {
@@ -65,6 +68,8 @@ impl Variables {
             ("MILLSTREAM_ATTEMPT", message.attempt.to_string()),
         ];
         let about: Vec<_> = about.into_iter().chain(trace_variables(message)).collect();
+        let mut about = about_message(&about);
+        about.extend(message.key().and_then(|key| variable("MILLSTREAM_ORDER_KEY".to_owned(), key)));
         let mut fields = Vec::new();
         let (mut names, mut bytes_left) = (HashSet::new(), FIELDS_BYTES_MAX);
         for (name, value) in message.fields.iter() {
@@ -77,7 +82,7 @@ impl Variables {
             bytes_left = left;
             fields.push(variable);
         }
-        Variables { message: about_message(&about), fields }
+        Variables { message: about, fields }
     }
 
     /// Returns the variables for a batch of messages: their group and their number, and the trace of a single message.
@@ -145,6 +150,7 @@ pub(super) mod tests {
             fields: Arc::new(fields),
             attempt: 2,
             span_id: None,
+            key_field: None,
             cancelled: tokio_util::sync::CancellationToken::new(),
         }
     }
@@ -184,6 +190,20 @@ pub(super) mod tests {
         let alone = Variables::of_batch(std::slice::from_ref(&message)).message;
         assert_eq!(names(&alone)[2..], ["TRACEPARENT", "TRACESTATE"]);
         assert_eq!(names(&Variables::of_batch(&[message.clone(), message]).message).len(), 2);
+    }
+
+    #[test]
+    fn a_handler_gets_the_key() {
+        let with_key = |field: &str| Message {
+            key_field: Some(field.into()),
+            ..sample(&[("customer", b"17"), ("raw", b"\xff"), ("nul", b"a\0b")])
+        };
+        let variable = |field| Variables::of_message(&with_key(field)).message.into_iter().nth(4);
+        assert_eq!(payload(&with_key("customer"))["key"], "17");
+        assert_eq!(variable("customer"), Some(("MILLSTREAM_ORDER_KEY".to_owned(), "17".into())));
+        assert_eq!(payload(&with_key("raw"))["key"], json!({"hex": "ff"}));
+        assert_eq!((payload(&with_key("other")).get("key"), variable("other")), (None, None));
+        assert_eq!(variable("nul"), None);
     }
 
     fn names(variables: &[Variable]) -> Vec<&str> {

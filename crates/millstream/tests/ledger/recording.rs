@@ -171,6 +171,20 @@ impl Backend for Recording {
         })
     }
 
+    fn take_over<'a>(
+        &'a self,
+        consumer: Consumer<'a>,
+        from: StreamId,
+        count: usize,
+    ) -> BackendFuture<'a, Claimed> {
+        Box::pin(async move {
+            let requested_ms = now_ms();
+            let claimed = self.inner.take_over(consumer, from, count).await?;
+            self.record_deliveries(requested_ms, &claimed.deliveries);
+            Ok(claimed)
+        })
+    }
+
     fn acknowledge<'a>(
         &'a self,
         stream: &'a str,

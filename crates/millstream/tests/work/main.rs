@@ -14,6 +14,7 @@ mod http;
 mod logs;
 mod names;
 mod options;
+mod order;
 mod patterns;
 mod pipeline;
 mod poison;

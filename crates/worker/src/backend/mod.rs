@@ -145,6 +145,18 @@ pub trait Backend: Send + Sync + 'static {
         count: usize,
     ) -> BackendFuture<'a, Claimed>;
 
+    /// Claims up to `count` pending entries in the order of their ids, starting at id `from`, whoever owns them and however
+    /// long they have been idle, also those that [wait](Release::retry). Each claim is a delivery.
+    ///
+    /// Only for a worker that knows that no other one is at work in the group. Returns entries that were deleted from the
+    /// stream as [`autoclaim`](Backend::autoclaim) does.
+    fn take_over<'a>(
+        &'a self,
+        consumer: Consumer<'a>,
+        from: StreamId,
+        count: usize,
+    ) -> BackendFuture<'a, Claimed>;
+
     /// Stores the deduplication keys, acknowledges the entries and deletes retry records. Returns the number of entries
     /// acknowledged.
     ///

@@ -302,7 +302,7 @@ impl Retry {
     pub const AFTER_MAX: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
 
     /// Returns the JSON form of the record, with the times of a release at `now_ms`.
-    pub(super) fn record_at(&self, now_ms: u64) -> String {
+    pub(crate) fn record_at(&self, now_ms: u64) -> String {
         let due_at_ms = now_ms.saturating_add(self.after_ms());
         RetryRecord { due_at_ms, failed_at_ms: now_ms, ..self.record.clone() }.to_json()
     }

@@ -119,6 +119,8 @@ definitions! {
     BACKEND_RECONNECTS "backend_reconnects_total" Counter Buckets::None, "Times that the store became reachable again.";
     BREAKER_OPEN "breaker_open" Gauge Buckets::None, "1 if the circuit breaker is open because every handler call fails, 0 if not.";
     BREAKER_OPENINGS "breaker_openings_total" Counter Buckets::None, "Times that the circuit breaker opened.";
+    BLOCKED_KEYS "blocked_keys" Gauge Buckets::None, "Keys with messages that wait for earlier messages of the key, if the worker orders messages.";
+    WINDOW_FULL "window_full" Gauge Buckets::None, "1 if the worker does not read because messages that wait for others of their keys fill the window, 0 if not.";
     BUILD_INFO "build_info" Gauge Buckets::None, "Always 1; the label version is the version of the worker.";
 }
 

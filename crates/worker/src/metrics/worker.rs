@@ -118,6 +118,10 @@ pub struct WorkerMetrics {
     pub breaker_open: Arc<Gauge>,
     /// Times that the circuit breaker opened.
     pub breaker_openings: Arc<Counter>,
+    /// Keys with messages that wait for earlier ones.
+    pub blocked_keys: Arc<Gauge>,
+    /// Whether the window is full: 1 or 0.
+    pub window_full: Arc<Gauge>,
 }
 
 impl WorkerMetrics {
@@ -169,6 +173,8 @@ impl WorkerMetrics {
             backend_reconnects: counter(&BACKEND_RECONNECTS),
             breaker_open: gauge(&BREAKER_OPEN),
             breaker_openings: counter(&BREAKER_OPENINGS),
+            blocked_keys: gauge(&BLOCKED_KEYS),
+            window_full: gauge(&WINDOW_FULL),
         }
     }
 

@@ -21,10 +21,7 @@ pub const WHOLE_BYTES_MAX: usize = 2 * 1024 * 1024;
 pub fn object(fields: &Fields) -> Value {
     let mut object = Map::new();
     for (name, value) in fields {
-        let value = match std::str::from_utf8(value) {
-            Ok(text) => Value::from(text),
-            Err(_) => json!({ "hex": hex(value) }),
-        };
+        let value = whole_value(value);
         match object.entry(name_text(name)) {
             serde_json::map::Entry::Vacant(vacant) => {
                 vacant.insert(value);
@@ -36,6 +33,14 @@ pub fn object(fields: &Fields) -> Value {
         }
     }
     Value::Object(object)
+}
+
+/// Returns a value as JSON: text, or `{"hex": "…"}` if it is not UTF-8.
+pub fn whole_value(value: &[u8]) -> Value {
+    match std::str::from_utf8(value) {
+        Ok(text) => Value::from(text),
+        Err(_) => json!({ "hex": hex(value) }),
+    }
 }
 
 /// How fields are shown: which values are hidden, and how much of a long one is shown.

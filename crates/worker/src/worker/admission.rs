@@ -5,6 +5,9 @@
 //! 3. The entry must still exist. A message that may have crashed its worker becomes a suspect; one that certainly did
 //!    is dead-lettered before a handler sees it again (see `suspects.rs`).
 //! 4. With deduplication: the message must not have been processed before.
+//!
+//! If the worker orders messages by key, a message that cannot run yet takes its place in the lane of its key anyway, and
+//! is checked or settled when it comes out.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,8 +19,9 @@ use tokio::time::Instant;
 use super::core::Core;
 use super::delayed::DelayedJob;
 use super::in_flight::InFlightRef;
-use super::job::{FinishedJob, Job};
+use super::job::{AtHead, FinishedJob, Job, Place};
 use super::lease::extend;
+use super::order::{backs_off, restore_back_off, return_to_store};
 use super::outage::Operation;
 use super::settlement::JobResult;
 use super::subscription::Subscription;
@@ -46,7 +50,7 @@ pub(crate) async fn admit(
     for (delivery, added) in deliveries.into_iter().zip(added) {
         let Some((tag, cancelled)) = added else { continue };
         let is_gone = delivery.fields.is_none();
-        let job = Job {
+        let mut job = Job {
             origin: Arc::clone(&subscription.origin),
             tag,
             id: delivery.id,
@@ -55,23 +59,41 @@ pub(crate) async fn admit(
             fields: Arc::new(delivery.fields.unwrap_or_default()),
             cancelled,
             key: None,
+            place: Place::Free,
+            at_head: AtHead::Run,
             is_probe: false,
             suspect_level: None,
         };
+        job.place = core.place_of(&job);
         if delivery.claimed { claimed.push((job, is_gone)) } else { jobs.push(job) }
     }
     core.counters.received(subscription, (jobs.len() + claimed.len()) as u64);
+    let new = jobs.len();
     for (job, is_gone) in with_records(core, subscription, claimed).await {
         core.counters.redelivered(u64::from(job.attempt().number() > 1));
         if is_gone {
-            finished.push(FinishedJob::without_handler(job, JobResult::PayloadGone));
+            // Without its fields, the message has no key.
+            let result = JobResult::PayloadGone;
+            finished.push(FinishedJob::without_handler(Job { place: Place::Free, ..job }, result));
             continue;
         }
         match core.suspects.judge(job.delivery, job.record.as_deref()) {
             Verdict::Clear => jobs.push(job),
             Verdict::Suspect(level) => jobs.push(Job { suspect_level: Some(level), ..job }),
-            Verdict::Guilty => finished.push(FinishedJob::without_handler(job, JobResult::TooManyDeliveries)),
+            Verdict::Guilty if job.place == Place::Free => {
+                finished.push(FinishedJob::without_handler(job, JobResult::TooManyDeliveries));
+            }
+            // Later messages of the key begin when this one is a dead letter.
+            Verdict::Guilty => {
+                jobs.push(Job { at_head: AtHead::Settle(JobResult::TooManyDeliveries), ..job });
+            }
         }
+    }
+    if core.settings.order.is_some() {
+        restore_back_off(core, subscription, &mut jobs[new..]).await;
+    }
+    if !core.blocks_keys() {
+        finished.extend(jobs.extract_if(new.., |job| backs_off(job)).map(return_to_store));
     }
     core.send_to_settlers(&mut finished);
     if sent_at.elapsed() >= core.lease_of(subscription) {
@@ -119,7 +141,7 @@ async fn with_records(
 async fn still_ours(core: &Core, subscription: &Subscription, jobs: Vec<Job>) -> Vec<Job> {
     let messages: Vec<InFlightRef> = jobs.iter().map(Job::in_flight_ref).collect();
     extend(core, subscription, &messages).await;
-    subscription.still_in_flight(jobs)
+    subscription.split_by_in_flight(jobs).0
 }
 
 /// Puts jobs that are in flight into the queue.
@@ -165,7 +187,10 @@ async fn remove_duplicates(
     let mut finished = Vec::new();
     for ((mut job, key), reserved) in jobs.into_iter().zip(keys).zip(reserved) {
         let was_seen = reserved.as_deref().is_some_and(|key| seen.get(key) == Some(&true));
-        if key.is_some() && reserved.is_none() {
+        if key.is_some() && reserved.is_none() && matches!(job.place, Place::Behind(_)) {
+            job.at_head = AtHead::CheckDuplicate;
+            unseen.push(job);
+        } else if key.is_some() && reserved.is_none() {
             subscription.delay(Instant::now() + DUPLICATE_CHECK_DELAY, DelayedJob::PossibleDuplicate(job));
         } else {
             job.key = reserved;

@@ -11,6 +11,7 @@ use tower::{Layer, Service};
 use super::Worker;
 use super::breaker::BreakerPolicy;
 use super::core::{Core, Settings};
+use super::order_policy::{OnFailure, Order};
 use super::pattern::Pattern;
 use super::queue::{Process, Queue};
 use super::span::SpanHook;
@@ -44,6 +45,9 @@ pub struct WorkerBuilder {
     handler_name: String,
     concurrency: usize,
     prefetch: usize,
+    order: Option<Arc<str>>,
+    on_failure: OnFailure,
+    window: usize,
     dead_letters: Option<String>,
     name: WorkerName,
     settings: Settings,
@@ -63,6 +67,8 @@ pub enum BuildError {
     PatternUnsupported,
     /// A stream was given twice.
     DuplicateStream(String),
+    /// A pattern of streams was given together with a field that orders messages.
+    PatternWithOrder,
     /// No group was given.
     NoGroup,
     /// No handler was given.
@@ -97,6 +103,9 @@ impl fmt::Display for BuildError {
             BuildError::PatternUnsupported => {
                 f.write_str("this store cannot list its streams, which a pattern needs: name each stream")
             }
+            BuildError::PatternWithOrder => f.write_str(
+                "a pattern of streams cannot be ordered by key: name each stream, or leave out the key",
+            ),
             BuildError::DuplicateStream(stream) => {
                 write!(f, "the stream {stream} is given twice: give it once")
             }
@@ -136,6 +145,9 @@ impl WorkerBuilder {
     /// Minimum lease. A worker could lose a shorter lease after a brief delay, for example of the network.
     pub const LEASE_MIN: Duration = Duration::from_millis(50);
 
+    /// Default number of messages of a stream in hand, if the worker [orders](Self::order_by) messages.
+    pub const WINDOW: usize = 4096;
+
     /// Minimum time between two heartbeats.
     pub const HEARTBEAT_MIN: Duration = Duration::from_millis(100);
 
@@ -152,6 +164,9 @@ impl WorkerBuilder {
             handler_name: String::new(),
             concurrency: 8,
             prefetch: 1024,
+            order: None,
+            on_failure: OnFailure::default(),
+            window: Self::WINDOW,
             dead_letters: None,
             name: WorkerName::default(),
             settings: Settings::default(),
@@ -294,6 +309,27 @@ impl WorkerBuilder {
         self
     }
 
+    /// Handles messages with the same value of this field one after the other, in the order of their ids; others in parallel.
+    /// All messages without the field are one key; an empty value is another one. Only one worker of the group works at a
+    /// time. Others stand by, as long as all of them send heartbeats.
+    pub fn order_by(mut self, field: impl Into<String>) -> Self {
+        self.order = Some(field.into().into());
+        self
+    }
+
+    /// Sets what a failed message does to its key. Default: the key waits until the message is done or dead-lettered.
+    pub fn on_failure(mut self, on_failure: OnFailure) -> Self {
+        self.on_failure = on_failure;
+        self
+    }
+
+    /// Sets the maximum number of messages of each stream in hand: read, and not done. Default: [`WINDOW`](Self::WINDOW). If
+    /// messages that wait for others of their keys fill it, the worker stops reading.
+    pub fn window(mut self, max: usize) -> Self {
+        self.window = max.max(1);
+        self
+    }
+
     /// Sets the delay before a failed message is retried. Default: one second, doubling up to three hours, so that 25
     /// attempts take about a day. The message waits in the store.
     pub fn retry(mut self, backoff: Backoff) -> Self {
@@ -431,7 +467,14 @@ impl WorkerBuilder {
             .map(|stream| Arc::new(WorkerMetrics::new(&self.registry, stream, &group, &self.handler_name)))
             .collect();
         let subscriptions = self.streams.iter().zip(&metrics).map(|(stream, metrics)| {
-            Arc::new(Subscription::new(stream, &group, &consumer, self.dead_letters.as_deref(), metrics))
+            Arc::new(Subscription::new(
+                stream,
+                &group,
+                &consumer,
+                self.dead_letters.as_deref(),
+                metrics,
+                self.order.as_ref(),
+            ))
         });
         let subscriptions = Subscriptions::new(subscriptions);
         let pattern = self.pattern.map(|glob| {
@@ -450,7 +493,9 @@ impl WorkerBuilder {
         settings.survives_restart = self.name.survives_restart();
         settings.reap_after = settings.reap_after.map(|time| time.max(settings.lease * 3));
         let rules = Suspects::new(settings.max_deliveries);
-        let queue = Arc::new(Queue::new(batch, self.prefetch.max(batch), rules, Process::this()));
+        settings.order = self.order.map(|field| Order { field, on_failure: self.on_failure });
+        let queue = Queue::new(batch, self.prefetch.max(batch), rules, Process::this());
+        let queue = Arc::new(if settings.order.is_some() { queue.ordered(self.window) } else { queue });
         let core =
             Core::new(self.backend, settings, metrics, pattern, subscriptions, queue, self.concurrency);
         if core.settings.autoscale.is_some() && core.admin.is_none() {
@@ -480,6 +525,7 @@ impl WorkerBuilder {
             () if self.timeout == Some(Duration::ZERO) => Err(BuildError::ZeroTimeout),
             () if self.streams.is_empty() && self.pattern.is_none() => Err(BuildError::NoStream),
             () if self.pattern.as_ref().is_some_and(String::is_empty) => Err(BuildError::EmptyPattern),
+            () if self.pattern.is_some() && self.order.is_some() => Err(BuildError::PatternWithOrder),
             () if self.concurrency == 0 => Err(BuildError::ZeroConcurrency),
             () if self.settings.max_attempts == 0 => Err(BuildError::ZeroAttempts),
             () if self.settings.max_deliveries == 0 => Err(BuildError::ZeroDeliveries),

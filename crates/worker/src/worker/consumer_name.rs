@@ -1,4 +1,5 @@
-//! Consumer names that survive restarts: only one live worker may have such a name.
+//! Consumer names that survive restarts: only one live worker may have such a name. And workers that order messages: only
+//! one live worker may be in their group.
 //!
 //! A worker releases what the previous process with its name left pending. It must not do this to a process that still
 //! runs: both would get each other's messages. So before a worker starts, it looks for heartbeats with its consumer name.
@@ -10,6 +11,9 @@
 //! | its heartbeat does not change for two intervals and a second: it crashed | waits that long, then starts |
 //! | drains | waits |
 //! | still works after the maximum wait | ends with an error |
+//!
+//! A worker that orders messages treats every other worker of the group like one with its name. It takes over what is pending in
+//! the group, so no other worker may be at work. Exception: it waits without a limit, as a standby.
 //!
 //! A worker counts as silent by watching its heartbeat, not by the age of the heartbeat. After an outage of the store all
 //! heartbeats are old, and their workers may still live.
@@ -98,10 +102,8 @@ async fn find_rivals(
         }
         None => return Ok(None),
     };
-    let same_name = workers.into_iter().filter(|other| {
-        *other.heartbeat.consumer == *subscription.consumer && other.heartbeat.instance != core.instance
-    });
-    let rivals: Vec<WorkerInfo> = same_name.collect();
+    let rivals: Vec<WorkerInfo> =
+        workers.into_iter().filter(|other| is_rival(core, subscription, &other.heartbeat)).collect();
     let now = Instant::now();
     silence.observe(rivals.iter().map(|rival| &rival.heartbeat), now);
     let is_dead = |rival: &WorkerInfo| {
@@ -115,6 +117,12 @@ async fn find_rivals(
     let mut live: Vec<Heartbeat> = live.filter(|rival| rival.state != WorkerState::Waiting).collect();
     live.sort_by_key(|rival| rival.state == WorkerState::Draining);
     Ok(Some(Rivals { live, dead }))
+}
+
+/// Whether another worker must not work at the same time as this one.
+fn is_rival(core: &Core, subscription: &Subscription, other: &Heartbeat) -> bool {
+    let is_near = core.settings.order.is_some() || *other.consumer == *subscription.consumer;
+    is_near && other.instance != core.instance
 }
 
 /// Publishes a heartbeat. If the store cannot take it now, the worker does without.
@@ -140,6 +148,20 @@ impl Waiting {
     /// Fails if the worker has waited long enough for this rival.
     fn check(&mut self, core: &Core, subscription: &Subscription, rival: &Heartbeat) -> Result<(), Error> {
         let now = Instant::now();
+        let is_standby = *rival.consumer != *subscription.consumer;
+        if is_standby {
+            if self.since.replace(self.since.unwrap_or(now)).is_none() {
+                info!(
+                    stream = &*subscription.stream,
+                    group = &*subscription.group,
+                    other = rival.consumer,
+                    host = rival.host,
+                    pid = rival.pid,
+                    "standing by: another worker is at work in the group, and messages are ordered by key"
+                );
+            }
+            return Ok(());
+        }
         if self.since.is_none() {
             self.since = Some(now);
             warn!(
@@ -183,10 +205,7 @@ impl Waiting {
         if let Some(since) = self.since {
             let (stream, consumer) = (&*subscription.stream, &*subscription.consumer);
             let seconds = since.elapsed().as_secs_f64();
-            info!(
-                stream,
-                consumer, "the other worker with this consumer name has ended: waited for {seconds:.1} s"
-            );
+            info!(stream, consumer, "the other worker has ended: waited for {seconds:.1} s");
         }
     }
 }
@@ -217,8 +236,7 @@ pub(crate) async fn check(core: &Core, subscription: &Subscription) -> Result<Na
     let all = heartbeat::workers(&*core.backend, &subscription.stream, &subscription.group).await?;
     let rival = all.into_iter().find(|other| {
         other.is_alive()
-            && *other.heartbeat.consumer == *subscription.consumer
-            && other.heartbeat.instance != core.instance
+            && is_rival(core, subscription, &other.heartbeat)
             && other.heartbeat.state != WorkerState::Waiting
     });
     Ok(rival.map_or(NameCheck::Ours, |rival| NameCheck::TakenOver(Box::new(rival.heartbeat))))

@@ -16,6 +16,7 @@ use super::breaker::{BreakerPolicy, SharedBreaker};
 use super::failure_log::FailureLog;
 use super::in_flight::Releasing;
 use super::job::{FinishedJob, Job};
+use super::order_policy::Order;
 use super::outage::{Operation, StoreBackoff};
 use super::pattern::Pattern;
 use super::queue::Queue;
@@ -73,6 +74,8 @@ pub(crate) struct Settings {
     pub(crate) handler_name: String,
     /// Whether the worker deletes messages that every group has acknowledged.
     pub(crate) delete_done: bool,
+    /// The field that orders messages, and what a failure does to its key. `None`: no order.
+    pub(crate) order: Option<Order>,
     /// When the circuit breaker opens. `None` turns it off.
     pub(crate) breaker: Option<BreakerPolicy>,
     /// Connects the spans of handler calls with the traces of their messages.
@@ -98,6 +101,7 @@ impl Default for Settings {
             consumer_wait: Duration::from_secs(60),
             handler_name: String::new(),
             delete_done: false,
+            order: None,
             breaker: Some(BreakerPolicy::default()),
             span_hook: None,
         }
@@ -178,6 +182,12 @@ impl Core {
     pub(crate) fn stretched(&self, interval: Duration) -> Duration {
         let streams = u32::try_from(self.subscriptions.len()).unwrap_or(u32::MAX);
         interval.max(INTERVAL_PER_STREAM.saturating_mul(streams))
+    }
+
+    /// Whether other workers must not work at the same time: those with the same consumer name, or, if the worker orders
+    /// messages, all of the group.
+    pub(crate) fn must_be_single(&self) -> bool {
+        self.settings.survives_restart || self.settings.order.is_some()
     }
 
     /// How often the worker sends a heartbeat for each stream. `None` for never.

@@ -1,11 +1,12 @@
 //! Messages in flight that the worker handles again later: possible duplicates, and dead letters that the store has
-//! refused. Retries are not among them: a message that backs off waits in the store.
+//! refused. Retries are among them only if they block their keys (`order.rs`): otherwise a message that backs off waits
+//! in the store.
 
 use std::collections::BTreeMap;
 
 use tokio::time::Instant;
 
-use super::job::{DeadLettering, Job};
+use super::job::{AtHead, DeadLettering, Job};
 
 /// A message in flight that the worker handles again later.
 #[derive(Debug)]
@@ -14,12 +15,16 @@ pub(crate) enum DelayedJob {
     PossibleDuplicate(Job),
     /// Try again to dead-letter the message: the store has refused it before.
     DeadLetter(DeadLettering),
+    /// Run the message again: its last attempt failed, and it blocks its key until it is done.
+    Retry { due: Instant, job: Job },
 }
 
 impl DelayedJob {
+    /// Returns the message, for its release.
     pub(crate) fn job(self) -> Job {
         match self {
             DelayedJob::PossibleDuplicate(job) | DelayedJob::DeadLetter(DeadLettering { job, .. }) => job,
+            DelayedJob::Retry { due, job } => Job { at_head: AtHead::WaitUntil(due), ..job },
         }
     }
 }

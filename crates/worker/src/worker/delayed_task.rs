@@ -1,5 +1,5 @@
-//! The task that handles delayed messages when they are due: it checks possible duplicates again, and dead-letters again
-//! what the store has refused.
+//! The task that handles delayed messages when they are due: it checks possible duplicates again, dead-letters again what
+//! the store has refused, and runs the retries that block their keys.
 
 use tokio::time::Instant;
 
@@ -7,6 +7,7 @@ use super::admission::enqueue;
 use super::core::Core;
 use super::delayed::DelayedJob;
 use super::job::{FinishedJob, Job};
+use super::order::{backs_off, return_to_store};
 use super::recovery::PAGE_ROWS;
 use super::settlement::JobResult;
 use super::settler::retry_dead_letters;
@@ -22,13 +23,15 @@ pub(crate) async fn handle_delayed(core: &Core, subscription: &Subscription) {
             () = core.draining.cancelled() => break,
         }
         let due = subscription.delayed.lock().take_due(Instant::now(), PAGE_ROWS);
-        let (mut duplicates, mut refused) = (Vec::new(), Vec::new());
+        let (mut duplicates, mut refused, mut retries) = (Vec::new(), Vec::new(), Vec::new());
         for delayed in due {
             match delayed {
                 DelayedJob::PossibleDuplicate(job) => duplicates.push(job),
                 DelayedJob::DeadLetter(dead_lettering) => refused.push(dead_lettering),
+                DelayedJob::Retry { job, .. } => retries.push(job),
             }
         }
+        core.release_unstarted(core.queue.put(still_ours(core, subscription, retries)));
         check_duplicates_again(core, subscription, duplicates).await;
         retry_dead_letters(core, subscription, refused).await;
     }
@@ -44,10 +47,18 @@ async fn until(time: Option<Instant>) {
 
 /// Checks possible duplicates again: the other message with the same key may be settled by now.
 async fn check_duplicates_again(core: &Core, subscription: &Subscription, duplicates: Vec<Job>) {
-    let duplicates = subscription.still_in_flight(duplicates);
+    let duplicates = still_ours(core, subscription, duplicates);
     if !duplicates.is_empty() {
         enqueue(core, subscription, duplicates).await;
     }
+}
+
+/// Returns the jobs that still belong to this worker. The lanes of the others go on.
+fn still_ours(core: &Core, subscription: &Subscription, jobs: Vec<Job>) -> Vec<Job> {
+    let (ours, lost) = subscription.split_by_in_flight(jobs);
+    core.leave_lanes(lost.iter());
+    core.keys_in_flight.remove(lost.iter().filter_map(|job| job.key.as_ref()));
+    ours
 }
 
 /// Sends all delayed jobs to the settler, which releases them.
@@ -55,7 +66,10 @@ pub(crate) fn release_delayed(core: &Core, subscription: &Subscription) {
     let delayed_jobs = subscription.delayed.lock().take_all();
     let mut finished = delayed_jobs
         .into_iter()
-        .map(|delayed| FinishedJob::without_handler(delayed.job(), JobResult::NotStarted))
+        .map(|delayed| match delayed.job() {
+            job if backs_off(&job) => return_to_store(job),
+            job => FinishedJob::without_handler(job, JobResult::NotStarted),
+        })
         .collect();
     core.send_to_settlers(&mut finished);
 }

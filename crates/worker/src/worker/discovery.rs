@@ -56,7 +56,7 @@ pub(crate) async fn check(core: &Core) -> Result<(), Error> {
 fn new_subscription(core: &Core, pattern: &Pattern, name: &str) -> Arc<Subscription> {
     let dead_letters = pattern.dead_letters.as_deref();
     let (group, consumer) = (&core.settings.group, &core.settings.consumer);
-    Arc::new(Subscription::new(name, group, consumer, dead_letters, &pattern.metrics).discovered())
+    Arc::new(Subscription::new(name, group, consumer, dead_letters, &pattern.metrics, None).discovered())
 }
 
 /// Looks for streams until the worker drains. Sends each stream that the worker has joined to `joined`.

@@ -86,7 +86,8 @@ impl FailureLog {
             reason,
             error = &*cut(&failure.error, ERROR_CHARS_MAX),
             dead_letters = &*subscription.dead_letters(),
-            "message dead-lettered"
+            "message dead-lettered{}",
+            if job.origin.key_field.is_some() { ": the order of its key has a gap here" } else { "" }
         );
     }
 

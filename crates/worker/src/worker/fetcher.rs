@@ -4,10 +4,12 @@
 //! A read is never cancelled. Otherwise messages could be delivered to this worker without its knowledge, and would
 //! stay pending until their leases run out.
 
+use std::pin::pin;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use tokio::time::Instant;
-use tracing::{Instrument, debug_span};
+use tracing::{Instrument, debug_span, warn};
 
 use super::admission::admit;
 use super::core::Core;
@@ -17,14 +19,19 @@ use super::recovery;
 use super::subscription::Subscription;
 use crate::backend::{Error, ErrorKind, Read};
 
+/// How long the window of a stream may be full before the worker logs a warning.
+const WINDOW_FULL_WARNING: Duration = Duration::from_secs(10);
+
 /// Reads messages until the worker drains.
 pub(crate) async fn fetch(core: &Core, subscription: &Subscription) {
-    if subscription.has_history.load(Ordering::Relaxed) {
+    if core.settings.order.is_some() {
+        recovery::take_over(core, subscription).await;
+    } else if subscription.has_history.load(Ordering::Relaxed) {
         // An error is ignored here: the next call to the store reports it.
         let _ = recovery::claim_all_idle(core, subscription).await;
     }
     let mut backoff = StoreBackoff::new();
-    while let Some(room) = core.queue.wait_for_room().await {
+    while let Some(room) = wait_for_room(core, subscription).await {
         match read(core, subscription, room).await {
             Ok(()) => {
                 backoff.reset();
@@ -43,6 +50,31 @@ pub(crate) async fn fetch(core: &Core, subscription: &Subscription) {
             }
         }
     }
+}
+
+/// Waits until the queue has room. Warns if messages that wait for others of their keys fill the window for long.
+async fn wait_for_room(core: &Core, subscription: &Subscription) -> Option<Room> {
+    let id = subscription.origin.subscription;
+    let mut room = pin!(core.queue.wait_for_room(Some(id)));
+    let has_waited = async {
+        loop {
+            tokio::time::sleep(WINDOW_FULL_WARNING).await;
+            if let (keys, true) = core.queue.blocked_keys(id) {
+                return keys;
+            }
+        }
+    };
+    tokio::select! {
+        room = &mut room => return room,
+        keys = has_waited => warn!(
+            stream = &*subscription.stream,
+            keys,
+            "reading has stopped for {} s: the window is full of messages that wait for others of their keys, and messages of \
+             other keys behind them wait too; a larger --window or --on-failure skip helps",
+            WINDOW_FULL_WARNING.as_secs()
+        ),
+    }
+    room.await
 }
 
 async fn read(core: &Core, subscription: &Subscription, room: Room) -> Result<(), Error> {

@@ -133,6 +133,19 @@ impl InFlight {
         });
     }
 
+    /// Keeps a message that was settled in this worker alone, for another attempt. Returns its new tag, or `None` if it is no
+    /// longer in flight.
+    pub(crate) fn begin_again(&self, id: StreamId, tag: DeliveryTag) -> Option<DeliveryTag> {
+        let mut state = self.state.lock();
+        let next = DeliveryTag(state.last_tag + 1);
+        let row = state.by_id.get_mut(&id).filter(|row| row.tag == tag)?;
+        (row.tag, row.settling) = (next, false);
+        state.last_tag = next.0;
+        drop(state);
+        self.settled.notify_waiters();
+        Some(next)
+    }
+
     /// Removes messages. Returns how many of them were in flight.
     pub(crate) fn remove(&self, ids: impl Iterator<Item = (StreamId, DeliveryTag)>) -> usize {
         let removed = {
@@ -345,6 +358,18 @@ mod tests {
         in_flight.until_settled(id, tag).await;
         in_flight.remove(tags[1..].iter().copied());
         assert!(is_settled(1).await);
+    }
+
+    #[test]
+    fn a_message_that_is_kept_stays_in_flight_with_a_new_tag() {
+        let (in_flight, tags, tokens) = in_flight();
+        assert!(in_flight.begin_settling(tags[..1].iter().copied()).iter().all(Option::is_some));
+        let tag = in_flight.begin_again(ONE, tags[0].1).unwrap();
+        assert_eq!(in_flight.contains_each([tags[0], (ONE, tag)].into_iter()), [false, true]);
+        assert_eq!(in_flight.begin_again(ONE, tags[0].1), None);
+        // It can lose its lease again.
+        assert_eq!(in_flight.apply_extension(Instant::now(), &in_flight.all(), &[TWO]), 1);
+        assert!(tokens[0].is_cancelled());
     }
 
     #[test]

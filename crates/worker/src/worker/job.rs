@@ -1,13 +1,15 @@
 //! A message on its way through the worker: in flight, finished, or on its way to the dead letters.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::in_flight::{DeliveryTag, InFlightRef};
+use super::lanes::LaneId;
 use super::settlement::{Attempt, JobResult};
+pub(crate) use super::subscription_id::SubscriptionId;
 use crate::backend::{Fields, StreamId};
 use crate::message::Message;
 use crate::outcome::Failure;
@@ -22,18 +24,8 @@ pub(crate) struct Origin {
     pub(crate) stream: Arc<str>,
     pub(crate) group: Arc<str>,
     pub(crate) consumer: Arc<str>,
-}
-
-/// Identifies a subscription in this process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct SubscriptionId(u64);
-
-impl SubscriptionId {
-    /// Returns an id that no other subscription has.
-    pub(crate) fn new() -> SubscriptionId {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        SubscriptionId(NEXT.fetch_add(1, Ordering::Relaxed))
-    }
+    /// The field that orders messages. `None`: the worker has no lanes.
+    pub(crate) key_field: Option<Arc<str>>,
 }
 
 /// A message in flight, with what the runtime needs to handle and settle it.
@@ -50,13 +42,51 @@ pub(crate) struct Job {
     pub(crate) cancelled: CancellationToken,
     /// Deduplication key under which the store remembers the message.
     pub(crate) key: Option<Arc<str>>,
+    /// Its place in the lane of its key.
+    pub(crate) place: Place,
+    /// What happens with it when it comes out of its lane.
+    pub(crate) at_head: AtHead,
     /// Whether it runs although the circuit breaker is open.
     pub(crate) is_probe: bool,
     /// Its level as a suspect (see `suspects.rs`). `None` if it is not suspected to crash workers.
     pub(crate) suspect_level: Option<u64>,
 }
 
+/// The place of a message in the lane of its key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// It is in no lane: the worker has none, or the message has ended.
+    #[default]
+    Free,
+    /// It is new, or waits until earlier messages of the lane have ended.
+    Behind(LaneId),
+    /// It is out of the lane, which goes on when the message has ended.
+    Out(LaneId),
+}
+
+/// What happens with a message when it comes out of its lane.
+#[derive(Clone, Debug, Default)]
+pub(crate) enum AtHead {
+    /// A handler runs.
+    #[default]
+    Run,
+    /// It backs off until this moment: its last attempt failed in another process.
+    WaitUntil(Instant),
+    /// It is checked again for duplicates: a message with the same deduplication key was in flight.
+    CheckDuplicate,
+    /// It is settled without a handler.
+    Settle(JobResult),
+}
+
 impl Job {
+    /// Takes the message out of its lane, because it has ended. Returns the lane that goes on.
+    pub(crate) fn leave_lane(&mut self) -> Option<LaneId> {
+        match std::mem::take(&mut self.place) {
+            Place::Out(lane) => Some(lane),
+            Place::Free | Place::Behind(_) => None,
+        }
+    }
+
     /// Returns the message as handlers receive it.
     pub(crate) fn message(&self) -> Message {
         Message {
@@ -67,6 +97,7 @@ impl Job {
             fields: Arc::clone(&self.fields),
             attempt: self.attempt().number(),
             span_id: TraceContext::of(&self.fields).map(|_| SpanId::random()),
+            key_field: self.origin.key_field.clone(),
             cancelled: self.cancelled.clone(),
         }
     }

@@ -95,9 +95,10 @@ fn not_a_hash(subscription: &Subscription, error: Error) -> Error {
     Error::new(ErrorKind::WrongType, message).with_source(error)
 }
 
-/// Waits until no other live worker has the worker's consumer name, if the next process can have the same name.
+/// Waits until no other live worker has the worker's consumer name, if the next process can have the same name. A worker
+/// that orders messages waits until no other live worker is in the group.
 pub(crate) async fn claim_name(core: &Core, subscription: &Subscription) -> Result<(), Error> {
-    if core.settings.survives_restart && core.settings.heartbeat.is_some() {
+    if core.must_be_single() && core.settings.heartbeat.is_some() {
         consumer_name::claim(core, subscription).await?;
     }
     Ok(())
@@ -105,7 +106,8 @@ pub(crate) async fn claim_name(core: &Core, subscription: &Subscription) -> Resu
 
 /// Releases the entries that the previous process with this consumer name left pending.
 pub(crate) async fn release_history(core: &Core, subscription: &Subscription) {
-    if core.settings.survives_restart {
+    // A worker that orders messages takes over all pending entries.
+    if core.settings.survives_restart && core.settings.order.is_none() {
         recovery::release_history(core, subscription).await;
     }
 }

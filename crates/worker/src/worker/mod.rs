@@ -19,8 +19,11 @@ mod in_flight;
 mod isolation;
 mod job;
 mod joining;
+mod lanes;
 mod lease;
 mod next_due;
+mod order;
+mod order_policy;
 mod outage;
 mod outbox;
 mod pattern;
@@ -40,6 +43,7 @@ mod settler;
 mod span;
 mod status;
 mod subscription;
+mod subscription_id;
 mod subscriptions;
 mod suspects;
 
@@ -49,6 +53,7 @@ use std::sync::Arc;
 
 pub use breaker::{BreakerPolicy, OpenBreaker};
 pub use builder::{BuildError, WorkerBuilder};
+pub use order_policy::OnFailure;
 pub use report::Report;
 
 use self::core::Core;
@@ -64,10 +69,11 @@ use crate::metrics::Registry;
 /// * **At least once.** The worker acknowledges a message only after its handler has finished, and only while the
 ///   message still belongs to this worker. A message can be delivered again after a crash, a lost lease, a retry, a
 ///   drain or an outage. The [`Report`] and the metrics count each of these.
-/// * **No message blocks the others.** A message that backs off waits in the store, not in a worker. Its attempts and
+/// * **No message blocks the others**, unless they are ordered. A message that backs off waits in the store, not in a worker. Its attempts and
 ///   the time of its next attempt survive restarts and crashes. A message that crashes its worker again and again runs
 ///   alone at last, and is then dead-lettered. The messages around it are not.
-/// * **No order.** Handlers start as slots become free, and retries run later than other messages.
+/// * **No order, or order by key.** Handlers start as slots become free, and retries run later than other messages. With
+///   [`order_by`](WorkerBuilder::order_by), a message begins only when every earlier one of its key has ended.
 /// * **It recovers by itself.** After a lost connection or during a failover the worker retries until the store is
 ///   reachable, and it recreates a deleted group. It logs one warning when an outage begins and one line when it ends.
 /// * **An outage of a service that handlers need dead-letters no message.** If every handler call fails, the circuit

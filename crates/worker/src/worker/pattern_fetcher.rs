@@ -24,7 +24,7 @@ pub(crate) async fn fetch(core: &Core) {
     let mut streams = StreamsOfPattern::default();
     let mut plan = ReadPlan::new(Instant::now());
     let mut backoff = StoreBackoff::new();
-    while let Some(room) = core.queue.wait_for_room().await {
+    while let Some(room) = core.queue.wait_for_room(None).await {
         if streams.update(core, pattern) {
             plan.set_streams(streams.by_name.keys().cloned().collect());
         }

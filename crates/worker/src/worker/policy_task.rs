@@ -8,6 +8,7 @@ use tracing::{debug, info, warn};
 use super::core::Core;
 use super::subscription::Subscription;
 use crate::backend::policy::Policy;
+use crate::backend::{Error, ErrorKind};
 
 /// How often the worker reads the policy.
 const LOOK_INTERVAL: Duration = Duration::from_secs(60);
@@ -50,6 +51,16 @@ fn report(core: &Core, subscription: &Subscription, policy: Option<&Policy>) {
         max_deliveries = policy.max_deliveries,
         "the group has a policy: its lease applies instead of the worker's"
     );
+    if core.settings.order.is_some() {
+        core.fail(Error::new(
+            ErrorKind::Refused,
+            format!(
+                "group {group} of stream {stream} has the policy LEASE, which redelivers messages on its own and would change \
+                 their order: remove the policy (millstream group policy {stream} {group} --lease off), or work without a key"
+            ),
+        ));
+        return;
+    }
     let ours = core.settings.max_deliveries;
     if let Some(theirs) = policy.max_deliveries.filter(|theirs| *theirs < ours) {
         warn!(

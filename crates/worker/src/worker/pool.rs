@@ -18,6 +18,7 @@ use tower::Service;
 use super::core::Core;
 use super::isolation::begin;
 use super::job::{FinishedJob, Job};
+use super::order::behind_failures;
 use super::settlement::JobResult;
 use super::span::{batch_span, in_span, message_span};
 use crate::handler::{BatchService, HandlerService, MessageService};
@@ -49,7 +50,7 @@ async fn run_each(core: &Core, slot: usize, mut service: MessageService) {
         let suspects = if has_suspects(&jobs) { Some(begin(core, &mut jobs).await) } else { None };
         let started = Instant::now();
         let waited = run_taken(core, &mut service, &mut jobs, &mut finished).await;
-        core.send_to_settlers(&mut finished);
+        core.finish(&mut finished);
         drop(busy_slot);
         if let Some(suspects) = suspects {
             suspects.until_settled(core).await;
@@ -90,7 +91,7 @@ async fn run_taken(
             Some(Ok(outcome)) => core.record_outcome(&job, outcome),
             None => {
                 put_back(core, taken.by_ref());
-                core.send_to_settlers(finished);
+                core.finish(finished);
                 until_cancelled(call, job.cancelled.cancelled())
                     .await
                     .map_or(JobResult::Cancelled, |outcome| core.record_outcome(&job, outcome))
@@ -125,10 +126,12 @@ async fn run_batches(core: &Core, slot: usize, mut service: BatchService, size: 
         if !has_suspects(&jobs) && !jobs.iter().any(|job| job.is_probe) {
             core.queue.fill_up(size, Instant::now() + linger, &mut jobs).await;
         }
-        // Release the messages that must not start any more: the queue was closed or paused, the circuit breaker has
+        // Leave out the messages that must not start any more: the queue was closed or paused, the circuit breaker has
         // opened, or the lease was lost.
-        core.release_unstarted(
-            jobs.extract_if(.., |job| !core.queue.lets_start(job) || job.cancelled.is_cancelled()),
+        core.release_unstarted(jobs.extract_if(.., |job| job.cancelled.is_cancelled()));
+        put_back(
+            core,
+            jobs.extract_if(.., |job| !core.queue.lets_start(job)).collect::<Vec<_>>().into_iter(),
         );
         let busy_slot = core.occupy_slot();
         let suspects = if has_suspects(&jobs) { Some(begin(core, &mut jobs).await) } else { None };
@@ -136,7 +139,7 @@ async fn run_batches(core: &Core, slot: usize, mut service: BatchService, size: 
             continue;
         }
         let mut finished = run_batch(core, &mut service, std::mem::take(&mut jobs)).await;
-        core.send_to_settlers(&mut finished);
+        core.finish(&mut finished);
         drop(busy_slot);
         if let Some(suspects) = suspects {
             suspects.until_settled(core).await;
@@ -162,7 +165,8 @@ async fn run_batch(core: &Core, service: &mut BatchService, jobs: Vec<Job>) -> V
     let run_time = started.elapsed();
     match outcomes {
         Some(outcomes) => {
-            let results = core.record_outcomes(&jobs, outcomes);
+            let mut results = core.record_outcomes(&jobs, outcomes);
+            behind_failures(core, &jobs, &mut results);
             jobs.into_iter().zip(results).map(|(job, result)| FinishedJob { job, result, run_time }).collect()
         }
         None => {

@@ -2,7 +2,8 @@
 //!
 //! While it is open, the queue holds: the worker reads nothing, and prefetched messages are released. One task reads
 //! a single message when a probe is due, and only this message runs. A new message is the best probe, because no
-//! handler has failed on it. Without one, the task claims a pending message that is due, each time another one.
+//! handler has failed on it. Without one, the task claims a pending message that is due, each time another one. A worker
+//! that orders messages by key keeps them, and probes with the next one that can run.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -133,12 +134,21 @@ pub(crate) async fn probe(core: &Core) {
             core.breaker.record_no_answer();
             continue;
         }
-        match cursor.read_one(core).await {
-            Ok(()) => backoff.reset(),
-            Err((subscription, error)) => tokio::select! {
-                _ = core.handle_error(&subscription, Operation::Reading, &error, &mut backoff) => {}
-                () = core.draining.cancelled() => {}
-            },
+        if core.queue.has_lanes() {
+            // The probe is the next message that can run. If none is in hand, the fetcher reads one: a second reader could
+            // change the order.
+            tokio::select! {
+                () = core.queue.probe_found() => {}
+                () = core.draining.cancelled() => return,
+            }
+        } else {
+            match cursor.read_one(core).await {
+                Ok(()) => backoff.reset(),
+                Err((subscription, error)) => tokio::select! {
+                    _ = core.handle_error(&subscription, Operation::Reading, &error, &mut backoff) => {}
+                    () = core.draining.cancelled() => {}
+                },
+            }
         }
         core.queue.stop_expecting_probe();
         tokio::select! {

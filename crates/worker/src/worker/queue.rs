@@ -7,8 +7,11 @@
 //! Suspects have a queue of their own, in order of their levels. A slot takes a suspect if the rules of `suspects.rs`
 //! allow another one, and any other message otherwise. If the next suspect must run alone, slots take nothing until no
 //! handler of the process runs; `process.rs` makes sure of that.
+//!
+//! If the worker orders messages by key, they come into the queue through lanes: `ordered.rs`.
 
 mod alone;
+mod ordered;
 mod prefetch;
 mod probe;
 mod process;
@@ -24,11 +27,12 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use self::ordered::Ordered;
 use self::prefetch::PrefetchBudget;
 use self::probe::Probe;
 pub(crate) use self::process::Process;
 use self::slots::{Slots, Work};
-use super::job::Job;
+use super::job::{Job, SubscriptionId};
 use super::suspects::Suspects;
 
 /// Prefetched messages, shared by all slots and fetchers of a worker.
@@ -43,12 +47,16 @@ pub(crate) struct Queue {
     probe_ended: Notify,
     /// Wakes the tasks for suspects that run alone: one of them waits, ended, or was removed.
     alone_changed: Notify,
+    /// Wakes the task that checks messages which came out of their lanes and cannot run at once.
+    heads_added: Notify,
     /// The process with all workers.
     process: Arc<Process>,
 }
 
 #[derive(Debug)]
 struct QueueState {
+    /// The lanes, if the worker orders messages by key.
+    ordered: Option<Ordered>,
     /// Jobs that are not suspects.
     jobs: VecDeque<Job>,
     /// Suspects by level, the highest first, and then in the order in which they were added.
@@ -157,6 +165,7 @@ impl QueueState {
 impl Queue {
     pub(crate) fn new(batch: usize, prefetch: usize, rules: Suspects, process: Arc<Process>) -> Queue {
         let state = QueueState {
+            ordered: None,
             jobs: VecDeque::new(),
             suspects: BTreeMap::new(),
             suspects_added: 0,
@@ -178,13 +187,23 @@ impl Queue {
             room: Notify::new(),
             probe_ended: Notify::new(),
             alone_changed: Notify::new(),
+            heads_added: Notify::new(),
             process,
         }
+    }
+
+    /// Orders messages by key, with at most `window` messages of each stream in hand.
+    pub(crate) fn ordered(mut self, window: usize) -> Queue {
+        self.state.get_mut().ordered = Some(Ordered::new(window));
+        self
     }
 
     /// Appends jobs. Returns the jobs that the queue does not accept: it is not open, or expects only a probe.
     pub(crate) fn put(&self, jobs: Vec<Job>) -> Vec<Job> {
         let mut state = self.state.lock();
+        if state.ordered.is_some() {
+            return self.put_in_order(&mut state, jobs);
+        }
         let refused = if state.is_open() {
             jobs.into_iter().for_each(|job| state.add(job));
             self.measure_alone_wait(&mut state);
@@ -196,15 +215,20 @@ impl Queue {
         refused
     }
 
-    /// Puts jobs that were taken and not started back to the front. Returns them if the queue is not open. They are not
-    /// suspects, because a slot takes only as many suspects as it runs in one call.
+    /// Puts jobs that were taken and not started back to the front. Returns them if the queue is not open.
     pub(crate) fn put_back(&self, jobs: impl DoubleEndedIterator<Item = Job>) -> Vec<Job> {
         let mut state = self.state.lock();
+        if state.ordered.is_some() {
+            return self.put_back_in_order(&mut state, jobs);
+        }
         if !state.is_open() {
             return jobs.collect();
         }
         jobs.rev().for_each(|job| {
-            state.jobs.push_front(job);
+            match job.suspect_level {
+                None => state.jobs.push_front(job),
+                Some(_) => state.add(job),
+            }
             // A measurement may have reset the count in between.
             state.budget.taken = state.budget.taken.saturating_sub(1);
         });
@@ -288,7 +312,12 @@ impl Queue {
                 state.idle += 1;
             }
             let in_time = tokio::time::timeout_at(by, added).await.is_ok();
-            self.state.lock().idle -= 1;
+            let mut state = self.state.lock();
+            state.idle -= 1;
+            // Messages that came behind those of the batch wake no slot.
+            if state.is_open() {
+                state.take_runs(jobs.len(), size, jobs);
+            }
             if !in_time {
                 return;
             }
@@ -297,8 +326,12 @@ impl Queue {
 
     fn take_jobs(&self, state: &mut QueueState, max: usize, jobs: &mut Vec<Job>) {
         let count = state.jobs.len().min(max);
+        let before = jobs.len();
         jobs.extend(state.jobs.drain(..count));
-        state.budget.taken += count as u64;
+        if state.budget.batch > 1 {
+            state.take_runs(count, before + max, jobs);
+        }
+        state.budget.taken += (jobs.len() - before) as u64;
         if state.jobs.len() <= state.budget.low_mark(state.target) {
             self.room.notify_waiters();
         }
@@ -313,17 +346,22 @@ impl Queue {
     }
 
     /// Waits until the queue has room. Returns how many messages to read, or `None` if the queue is closed.
-    pub(crate) async fn wait_for_room(&self) -> Option<Room> {
-        self.wait_for(|_| true).await
+    /// For a stream with a window, the number fits into the window.
+    pub(crate) async fn wait_for_room(&self, subscription: Option<SubscriptionId>) -> Option<Room> {
+        self.wait_for(subscription, |_| true).await
     }
 
     /// Waits until the queue has room for messages that are claimed. Returns how many to claim, or `None` if the queue is
     /// closed.
-    pub(crate) async fn wait_for_room_to_claim(&self) -> Option<usize> {
-        self.wait_for(|room| room.may_claim).await.map(|room| room.count)
+    pub(crate) async fn wait_for_room_to_claim(&self, subscription: SubscriptionId) -> Option<usize> {
+        self.wait_for(Some(subscription), |room| room.may_claim).await.map(|room| room.count)
     }
 
-    async fn wait_for(&self, is_enough: impl Fn(Room) -> bool) -> Option<Room> {
+    async fn wait_for(
+        &self,
+        subscription: Option<SubscriptionId>,
+        is_enough: impl Fn(Room) -> bool,
+    ) -> Option<Room> {
         loop {
             let mut changed = std::pin::pin!(self.room.notified());
             changed.as_mut().enable();
@@ -333,11 +371,16 @@ impl Queue {
                     return None;
                 }
                 let (target, queued) = (state.target, state.jobs.len());
-                if state.is_open() && queued <= state.budget.low_mark(target) {
+                let in_window = state.room_in_window(subscription);
+                if state.on_hold && state.needs_probe() {
+                    return Some(Room { count: 1, may_claim: true });
+                }
+                if state.is_open() && in_window > 0 && queued <= state.budget.low_mark(target) {
                     let budget = state.budget.now(target, Instant::now());
                     // With one suspect for each message that can run, no slot waits for suspects.
                     let may_claim = state.suspects.len() < state.width().max(1);
-                    let room = Room { count: budget.saturating_sub(queued).max(1), may_claim };
+                    let count = budget.saturating_sub(queued).max(1).min(in_window);
+                    let room = Room { count, may_claim };
                     if is_enough(room) {
                         return Some(room);
                     }
@@ -356,7 +399,7 @@ impl Queue {
         new
     }
 
-    /// Pauses the queue. Returns the jobs in it.
+    /// Pauses the queue. Returns the jobs in it. A queue with lanes keeps them.
     pub(crate) fn pause(&self) -> Vec<Job> {
         self.set_mode(QueueMode::Paused)
     }
@@ -376,16 +419,20 @@ impl Queue {
         if state.mode != QueueMode::Closed {
             state.mode = mode;
         }
-        let queued = if mode == QueueMode::Open { Vec::new() } else { self.take_all(&mut state) };
+        let keeps = mode == QueueMode::Open || mode == QueueMode::Paused && state.ordered.is_some();
+        let queued = if keeps { Vec::new() } else { self.take_all(&mut state) };
+        if mode == QueueMode::Open && state.ordered.is_some() {
+            self.after_lanes_changed(&mut state);
+        }
         self.wake_all(state);
         queued
     }
 
-    /// Holds the queue while the circuit breaker is open. Returns the jobs in it.
+    /// Holds the queue while the circuit breaker is open. Returns the jobs in it. A queue with lanes keeps them.
     pub(crate) fn hold(&self) -> Vec<Job> {
         let mut state = self.state.lock();
         state.on_hold = true;
-        let queued = self.take_all(&mut state);
+        let queued = if state.ordered.is_some() { Vec::new() } else { self.take_all(&mut state) };
         self.wake_all(state);
         queued
     }
@@ -394,12 +441,20 @@ impl Queue {
     pub(crate) fn end_hold(&self) {
         let mut state = self.state.lock();
         state.on_hold = false;
+        if state.ordered.is_some() && matches!(state.probe, Probe::Expected) {
+            state.probe = Probe::None;
+            self.probe_ended.notify_waiters();
+        }
         self.wake_all(state);
     }
 
     fn take_all(&self, state: &mut QueueState) -> Vec<Job> {
         let mut queued = Vec::from(std::mem::take(&mut state.jobs));
         queued.extend(std::mem::take(&mut state.suspects).into_values());
+        if let Some(ordered) = &mut state.ordered {
+            queued.append(&mut ordered.heads);
+            queued.extend(ordered.lanes.clear());
+        }
         self.end_alone_wait(state);
         if let Probe::Queued(_) = state.probe
             && let Probe::Queued(job) = std::mem::replace(&mut state.probe, Probe::None)
@@ -430,6 +485,7 @@ impl Queue {
     /// Returns the number of prefetched messages.
     pub(crate) fn len(&self) -> usize {
         let state = self.state.lock();
-        state.jobs.len() + state.suspects.len() + usize::from(matches!(state.probe, Probe::Queued(_)))
+        let probe = usize::from(matches!(state.probe, Probe::Queued(_)));
+        state.jobs.len() + state.suspects.len() + state.waiting_in_lanes() + probe
     }
 }

@@ -28,6 +28,13 @@ const SEARCH_PAUSE_FACTOR: u32 = 10;
 
 /// Claims idle messages periodically, until the worker drains.
 pub(crate) async fn recover(core: &Core, subscription: &Subscription) {
+    if core.settings.order.is_some() {
+        // Messages that are claimed earlier could begin before older ones of their keys.
+        tokio::select! {
+            () = subscription.taken_over.cancelled() => {}
+            () = core.draining.cancelled() => return,
+        }
+    }
     let mut backoff = StoreBackoff::new();
     let (mut pause, mut was_due) = (core.search_interval_min(), false);
     while !core.draining.is_cancelled() {
@@ -71,7 +78,7 @@ pub(crate) async fn recover(core: &Core, subscription: &Subscription) {
 /// Claims all idle messages of the group.
 pub(crate) async fn claim_all_idle(core: &Core, subscription: &Subscription) -> Result<Found, Error> {
     let mut found = Found::default();
-    while let Some(room) = core.queue.wait_for_room_to_claim().await {
+    while let Some(room) = core.queue.wait_for_room_to_claim(subscription.origin.subscription).await {
         let page = claim(core, subscription, room.min(PAGE_ROWS), found.next).await?;
         subscription.metrics.reclaimed.add(page.count);
         found.count += page.count;
@@ -82,6 +89,38 @@ pub(crate) async fn claim_all_idle(core: &Core, subscription: &Subscription) -> 
         }
     }
     Ok(found)
+}
+
+/// Takes over all pending messages of the group in the order of their ids, before the worker reads new ones. So the order of
+/// each key holds across a restart.
+pub(crate) async fn take_over(core: &Core, subscription: &Subscription) {
+    let (mut from, mut count, mut backoff) = (StreamId::MIN, 0, StoreBackoff::new());
+    while let Some(room) = core.queue.wait_for_room(Some(subscription.origin.subscription)).await {
+        let sent_at = Instant::now();
+        match core.backend.take_over(subscription.as_consumer(), from, room.count.min(PAGE_ROWS)).await {
+            Ok(claimed) => {
+                core.record_success(subscription, Operation::Claiming);
+                backoff.reset();
+                count += claimed.deliveries.len() as u64;
+                subscription.metrics.reclaimed.add(claimed.deliveries.len() as u64);
+                admit(core, subscription, claimed.deliveries, sent_at).await;
+                from = claimed.next;
+                if from == StreamId::MIN {
+                    break;
+                }
+            }
+            Err(error) => {
+                tokio::select! {
+                    _ = core.handle_error(subscription, Operation::Claiming, &error, &mut backoff) => {}
+                    () = core.draining.cancelled() => return,
+                }
+            }
+        }
+    }
+    if count > 0 {
+        info!(stream = &*subscription.stream, count, "took over the pending messages of the group");
+    }
+    subscription.taken_over.cancel();
 }
 
 /// What a search has found.

@@ -8,7 +8,8 @@
 //!        recovery --+-- delayed <-- possible duplicate, refused dead letter +
 //! ```
 //!
-//! A message that failed is released and waits in the store. Draining empties the stages in the same order. The worker
+//! A message that failed is released and waits in the store. If the worker orders messages by key, it stays in its lane
+//! instead (`order.rs`). Draining empties the stages in the same order. The worker
 //! reads no more messages, releases prefetched and delayed messages, and lets running handlers finish. At the deadline it
 //! cancels the remaining handlers and releases their messages. Finally the settlers settle the jobs that are left in the
 //! outboxes.
@@ -34,6 +35,7 @@ use super::heartbeat_task::beat;
 use super::isolation;
 use super::joining;
 use super::lease;
+use super::order;
 use super::pattern_fetcher;
 use super::policy_task;
 use super::pool::{CANCEL_GRACE, run_slot};
@@ -222,6 +224,10 @@ impl Tasks {
         let (queue, isolating) = (Arc::clone(&core.queue), Arc::clone(core));
         readers.spawn(async move { queue.take_turns().await });
         readers.spawn(async move { isolation::release_blocked(&isolating).await });
+        if core.settings.order.is_some() {
+            let ordering = Arc::clone(core);
+            readers.spawn(async move { order::handle_heads(&ordering).await });
+        }
         if core.settings.breaker.is_some() {
             let (probing, reminding) = (Arc::clone(core), Arc::clone(core));
             readers.spawn(async move { probing::probe(&probing).await });

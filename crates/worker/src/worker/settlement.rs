@@ -29,6 +29,10 @@ pub(crate) enum JobResult {
     TooManyDeliveries,
     /// The message must run alone, but other handlers kept running. No handler saw this delivery.
     CannotRunAlone,
+    /// The message waits for its next attempt, for this long, and does so in the store from now on.
+    BackingOff(Duration),
+    /// An earlier message of its key failed in the same batch.
+    BehindFailure,
 }
 
 /// How a message is settled, or when it is retried.
@@ -124,7 +128,13 @@ pub(crate) fn decide_settlement(
             Settlement::Retry(Retry { after, record }, 0)
         }
         // No handler ran, or the worker stopped it because the worker ends.
-        JobResult::NotStarted | JobResult::Cancelled => Settlement::Release(earlier),
+        JobResult::NotStarted | JobResult::Cancelled | JobResult::BehindFailure => {
+            Settlement::Release(earlier)
+        }
+        JobResult::BackingOff(after) => {
+            let record = attempt.record.cloned().unwrap_or_default();
+            Settlement::Postpone(Retry { after: *after, record }, earlier)
+        }
         JobResult::CannotRunAlone => {
             let record = attempt.record.cloned().unwrap_or_default();
             Settlement::Postpone(Retry { after: ALONE_DELAY, record }, earlier)
@@ -296,8 +306,17 @@ mod tests {
     }
 
     #[test]
+    fn a_message_that_backs_off_in_its_lane_goes_on_doing_so_in_the_store() {
+        let left = Duration::from_secs(7);
+        let Settlement::Postpone(retry, 0) = settlement_at(JobResult::BackingOff(left), 2, 1) else {
+            panic!()
+        };
+        assert_eq!((retry.after, retry.record.attempts), (left, 2));
+    }
+
+    #[test]
     fn a_delivery_that_ends_with_its_worker_does_not_count() {
-        for result in [JobResult::Cancelled, JobResult::NotStarted] {
+        for result in [JobResult::Cancelled, JobResult::NotStarted, JobResult::BehindFailure] {
             assert_eq!(settlement_at(result.clone(), 0, 2), Settlement::Release(1));
             assert_eq!(settlement_at(result, 1, 1), Settlement::Release(0));
         }

@@ -4,7 +4,7 @@
 //! 1. It skips messages that are no longer in flight: their leases were lost, and other workers own them.
 //! 2. If a lease has expired, it first asks the store who owns the message.
 //! 3. It acknowledges, dead-letters or releases each message. A message that failed is released so that it waits in the
-//!    store for its next attempt.
+//!    store for its next attempt. If it blocks its key, it stays in its lane instead (`order.rs`).
 //!
 //! A message stays in flight, and its lease is extended, until the store has replied.
 
@@ -18,7 +18,9 @@ use super::core::Core;
 use super::delayed::DelayedJob;
 use super::in_flight::InFlightRef;
 use super::job::{DeadLettering, FinishedJob, Job};
+use super::lanes::LaneId;
 use super::lease::extend;
+use super::order::{Kept, keep, keeps_its_place, record_in_lane};
 use super::outage::Operation;
 use super::settlement::{JobResult, Settlement, decide_settlement};
 use super::subscription::Subscription;
@@ -34,12 +36,16 @@ pub(crate) async fn settle(core: &Core, subscription: &Subscription) {
         core.counters.finished(subscription, &finished_jobs);
         let (ours, lost) = still_ours(core, subscription, finished_jobs).await;
         core.keys_in_flight.remove(lost.iter().filter_map(|job| job.key.as_ref()));
+        core.leave_lanes(lost.iter());
         let grouped = group_by_settlement(core, subscription, ours);
         acknowledge(core, subscription, grouped.acknowledge).await;
         dead_letter(core, subscription, grouped.dead_letter).await;
         let released = release(core, subscription, grouped.release).await;
         core.counters.released(subscription, released);
         retry(core, subscription, grouped.retry).await;
+        core.counters
+            .retried(subscription, grouped.kept.iter().filter(|(_, kept)| kept.is_retry()).count() as u64);
+        keep(core, subscription, grouped.kept).await;
     }
 }
 
@@ -51,6 +57,8 @@ struct BySettlement {
     release: Vec<ReleasedJob>,
     /// Jobs that wait for their next attempt.
     retry: Vec<ReleasedJob>,
+    /// Jobs that stay in their lanes.
+    kept: Vec<(Job, Kept)>,
 }
 
 /// A job, the delivery count that the store should set, and how the message waits.
@@ -71,6 +79,29 @@ fn group_by_settlement(
         let settlement = decide_settlement(&result, job.attempt(), settings.max_attempts, &settings.backoff);
         if let Settlement::Retry(retry, _) = &settlement {
             core.failure_log.attempt_failed(subscription, &job, &result, retry.after);
+        }
+        if keeps_its_place(core, &job) {
+            match settlement {
+                Settlement::Retry(retry, _) => {
+                    // The answer acquits a suspect.
+                    let retry = record_in_lane(&job, retry);
+                    grouped.kept.push((Job { suspect_level: None, ..job }, Kept::Retry(retry)));
+                    continue;
+                }
+                Settlement::Postpone(retry, _) => {
+                    grouped.kept.push((job, Kept::Postponed(retry)));
+                    continue;
+                }
+                Settlement::Release(_) if result == JobResult::BehindFailure => {
+                    grouped.kept.push((job, Kept::BehindFailure));
+                    continue;
+                }
+                Settlement::Release(_) => {
+                    grouped.kept.push((job, Kept::NotStarted));
+                    continue;
+                }
+                Settlement::Acknowledge | Settlement::DeadLetter(..) => {}
+            }
         }
         match settlement {
             Settlement::Acknowledge => grouped.acknowledge.push(FinishedJob { job, result, run_time }),
@@ -220,6 +251,7 @@ pub(crate) async fn retry_dead_letters(core: &Core, subscription: &Subscription,
         if in_flight.is_some() { ours.push(dead_lettering) } else { lost.push(dead_lettering.job) }
     }
     core.keys_in_flight.remove(lost.iter().filter_map(|job| job.key.as_ref()));
+    core.leave_lanes(lost.iter());
     dead_letter(core, subscription, ours).await;
 }
 
@@ -257,11 +289,12 @@ async fn retry(core: &Core, subscription: &Subscription, jobs: Vec<ReleasedJob>)
 }
 
 /// Releases messages. Returns the number released.
-async fn release(core: &Core, subscription: &Subscription, jobs: Vec<ReleasedJob>) -> u64 {
+async fn release(core: &Core, subscription: &Subscription, mut jobs: Vec<ReleasedJob>) -> u64 {
     if jobs.is_empty() {
         return 0;
     }
     core.keys_in_flight.remove(jobs.iter().filter_map(|(job, ..)| job.key.as_ref()));
+    let lanes: Vec<LaneId> = jobs.iter_mut().filter_map(|(job, ..)| job.leave_lane()).collect();
     // The messages are removed from `in_flight` before they are released, because this worker's own reader may be the
     // next to get them.
     let rows = jobs.into_iter().map(|(job, deliveries, retry)| (job.id_and_tag(), deliveries, retry));
@@ -273,14 +306,16 @@ async fn release(core: &Core, subscription: &Subscription, jobs: Vec<ReleasedJob
         messaging.batch.message_count = count
     );
     let released = core.release(subscription, releasing).instrument(span).await;
+    core.queue.end_lanes(lanes.into_iter());
     released.unwrap_or_else(|| {
         core.counters.left_unsettled(count);
         0
     })
 }
 
-/// Removes settled jobs from `in_flight` and their deduplication keys from `keys_in_flight`.
+/// Removes settled jobs from `in_flight` and their deduplication keys from `keys_in_flight`. Their lanes go on.
 fn remove_jobs<'a>(core: &Core, subscription: &Subscription, jobs: impl Iterator<Item = &'a Job> + Clone) {
     subscription.in_flight.remove(jobs.clone().map(Job::id_and_tag));
-    core.keys_in_flight.remove(jobs.filter_map(|job| job.key.as_ref()));
+    core.keys_in_flight.remove(jobs.clone().filter_map(|job| job.key.as_ref()));
+    core.leave_lanes(jobs);
 }

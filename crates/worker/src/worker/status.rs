@@ -68,6 +68,12 @@ pub(super) async fn metrics_text(core: &Core) -> String {
         metrics.workers_busy.set(busy as f64);
         metrics.workers_idle.set(slots.saturating_sub(busy) as f64);
         metrics.prefetched.set(core.queue.len() as f64);
+        if core.settings.order.is_some() {
+            let lanes: Vec<_> =
+                streams.iter().map(|stream| core.queue.blocked_keys(stream.origin.subscription)).collect();
+            metrics.blocked_keys.set(lanes.iter().map(|(keys, _)| *keys as f64).sum());
+            metrics.window_full.set(f64::from(lanes.iter().any(|(_, is_full)| *is_full)));
+        }
         backlog::update_gauges(core, metrics, &streams).await;
     }
     core.metrics[0].registry().text()

@@ -56,6 +56,9 @@ pub(crate) struct Subscription {
     /// Whether the previous process with this consumer name left pending entries. The worker claims them before it
     /// reads new entries.
     pub(crate) has_history: AtomicBool,
+    /// Cancelled when the worker has taken over what was pending in the group when it started. Only a worker that orders
+    /// messages does this.
+    pub(crate) taken_over: CancellationToken,
     /// Whether the worker has acknowledged or dead-lettered messages since it last deleted messages that every group has
     /// acknowledged.
     pub(crate) has_done: AtomicBool,
@@ -84,12 +87,14 @@ impl Subscription {
         consumer: &Arc<str>,
         dead_letters: Option<&str>,
         metrics: &Arc<WorkerMetrics>,
+        key_field: Option<&Arc<str>>,
     ) -> Subscription {
         let origin = Origin {
             subscription: SubscriptionId::new(),
             stream: stream.into(),
             group: Arc::clone(group),
             consumer: Arc::clone(consumer),
+            key_field: key_field.cloned(),
         };
         Subscription {
             stream: Arc::clone(&origin.stream),
@@ -111,6 +116,7 @@ impl Subscription {
             delayed_added: Notify::new(),
             next_due: NextDue::default(),
             has_history: AtomicBool::new(false),
+            taken_over: CancellationToken::new(),
             has_done: AtomicBool::new(false),
             last_read: Mutex::new(StreamId::MIN),
             is_discovered: false,
@@ -166,11 +172,10 @@ impl Subscription {
         }
     }
 
-    /// Returns the jobs that are still in flight.
-    pub(crate) fn still_in_flight(&self, mut jobs: Vec<Job>) -> Vec<Job> {
+    /// Returns the jobs that are still in flight, and those that are not.
+    pub(crate) fn split_by_in_flight(&self, jobs: Vec<Job>) -> (Vec<Job>, Vec<Job>) {
         let mut in_flight = self.in_flight.contains_each(jobs.iter().map(Job::id_and_tag)).into_iter();
-        jobs.retain(|_| in_flight.next() == Some(true));
-        jobs
+        jobs.into_iter().partition(|_| in_flight.next() == Some(true))
     }
 
     /// Delays a job until `due`.

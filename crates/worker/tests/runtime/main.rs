@@ -5,6 +5,7 @@ mod dead_letters;
 mod ending;
 mod heartbeats;
 mod leases;
+mod order;
 mod outcomes;
 mod policies;
 mod retries;

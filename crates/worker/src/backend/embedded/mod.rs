@@ -11,19 +11,20 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
+use millstream_engine::stream::ClaimOptions;
 use millstream_engine::{IdSpec, StreamId};
 use millstream_store::FolderContents;
 use millstream_store::embedded::{Callable, Millstream, References, Refusal};
 use millstream_store::verbs::{
-    self, Acknowledge, Add, Collect, ConsumerPath, DeadLettersRecorded, DescribePolicy, DescribeStream,
-    Exists, Extend, GroupCreate, HashDelete, HashFields, HashGet, HashGetAll, HashLength, HashSet,
-    OwnPending, Ping, ReadBatch, ReadGroup, ReleaseRecorded, Remember, StreamBatch, WalkIdle,
+    self, Acknowledge, Add, Claim, Collect, ConsumerPath, DeadLettersRecorded, DescribePolicy,
+    DescribeStream, Exists, Extend, GroupCreate, HashDelete, HashFields, HashGet, HashGetAll, HashLength,
+    HashSet, OwnPending, Ping, ReadBatch, ReadGroup, ReleaseRecorded, Remember, StreamBatch, WalkIdle,
 };
 
 use super::{
     Acknowledgement, Admin, Backend, BackendFuture, Capability, Claimed, Consumer, Delivery, Due, Error,
-    ErrorKind, NewDeadLetter, NewEntry, PendingFilter, PolicyInfo, Read, ReadMany, Release, Start,
-    StreamInfo, StreamRead, Trim,
+    ErrorKind, NewDeadLetter, NewEntry, PendingFilter, PendingRow, PolicyInfo, Range, Read, ReadMany,
+    Release, Start, StreamInfo, StreamRead, Trim,
 };
 use crate::names::retry_key;
 use values::{
@@ -309,6 +310,37 @@ impl Backend for Embedded {
             deliveries: all_claimed(walked.claimed),
             next: walked.next.unwrap_or(StreamId::MIN),
             due_in: None,
+        })
+    }
+
+    fn take_over<'a>(
+        &'a self,
+        consumer: Consumer<'a>,
+        from: StreamId,
+        count: usize,
+    ) -> BackendFuture<'a, Claimed> {
+        Box::pin(async move {
+            if count == 0 {
+                return Ok(Claimed { next: from, ..Claimed::default() });
+            }
+            let Consumer { stream, group, .. } = consumer;
+            let rows = self.pending(stream, group, &PendingFilter::starting_at(from, count)).await?;
+            let last = rows.last().filter(|_| rows.len() == count).map(|row| row.id);
+            // A claim by id removes entries that were deleted from the stream: claim only the others.
+            let (mut existing, mut deliveries) = (Vec::with_capacity(rows.len()), Vec::new());
+            for PendingRow { id, deliveries: count, .. } in rows {
+                match self.range(stream, Range::single(id)).await?.is_empty() {
+                    true => deliveries.push(Delivery { id, fields: None, deliveries: count, claimed: true }),
+                    false => existing.push(id),
+                }
+            }
+            let path = consumer_path::<String>(consumer);
+            let options = ClaimOptions::default();
+            let claim = Claim { consumer: path, ids: existing, options, idle_ms: None, last_id: None };
+            deliveries.extend(self.call_then(Collect::new(claim), all_claimed).await?);
+            deliveries.sort_unstable_by_key(|delivery| delivery.id);
+            let next = last.and_then(StreamId::next).unwrap_or(StreamId::MIN);
+            Ok(Claimed { deliveries, next, due_in: None })
         })
     }
 

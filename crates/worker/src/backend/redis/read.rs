@@ -79,7 +79,7 @@ impl Redis {
         from: StreamId,
         most: usize,
     ) -> Result<Claimed, Error> {
-        let Consumer { stream, group, name } = consumer;
+        let Consumer { stream, group, .. } = consumer;
         let page = scan_limit(most);
         let rows = self.pending(stream, group, &PendingFilter::starting_at(from, page)).await?;
         let is_last_page = rows.len() < page;
@@ -95,22 +95,55 @@ impl Redis {
             last = None;
         }
         let contents = self.fetch_fields(stream, idle.iter().map(|row| row.id)).await?;
-        let existing = idle.iter().zip(&contents).filter(|(_, content)| content.is_some());
+        let idle: Vec<PendingRow> = idle.into_iter().cloned().collect();
+        let taken = self.claim_existing(consumer, idle_millis(min_idle), idle, contents).await?;
+        Ok(Claimed { deliveries: taken, next: next_cursor(last), due_in: None })
+    }
+
+    /// Claims pending entries of all consumers: lists a page of them, fetches their fields, claims those that still exist.
+    pub(super) async fn take_over_in_steps(
+        &self,
+        consumer: Consumer<'_>,
+        from: StreamId,
+        most: usize,
+    ) -> Result<Claimed, Error> {
+        let Consumer { stream, group, .. } = consumer;
+        if most == 0 {
+            return Ok(Claimed { next: from, ..Claimed::default() });
+        }
+        let rows = self.pending(stream, group, &PendingFilter::starting_at(from, most)).await?;
+        let last = rows.last().filter(|_| rows.len() == most).map(|row| row.id);
+        let contents = self.fetch_fields(stream, rows.iter().map(|row| row.id)).await?;
+        let deliveries = self.claim_existing(consumer, 0, rows, contents).await?;
+        Ok(Claimed { deliveries, next: next_cursor(last), due_in: None })
+    }
+
+    /// Claims those of the pending entries that exist in the stream. Returns them, and those that do not exist.
+    async fn claim_existing(
+        &self,
+        consumer: Consumer<'_>,
+        min_idle_ms: u64,
+        rows: Vec<PendingRow>,
+        contents: Vec<Option<Fields>>,
+    ) -> Result<Vec<Delivery>, Error> {
+        let Consumer { stream, group, name } = consumer;
+        let existing = rows.iter().zip(&contents).filter(|(_, content)| content.is_some());
         let existing: Vec<StreamId> = existing.map(|(row, _)| row.id).collect();
         let mut claimed: Vec<StreamId> = Vec::new();
         if !existing.is_empty() {
             // Without JUSTID: the claim is a delivery and increments the delivery count.
-            let claim = command!("XCLAIM", stream, group, name, idle_millis(min_idle), Ids(&existing));
+            let claim = command!("XCLAIM", stream, group, name, min_idle_ms, Ids(&existing));
             let taken = entries(self.connection.command(stream, claim).await?)?;
             claimed = taken.into_iter().map(|entry| entry.id).collect();
+            claimed.sort_unstable();
         }
-        let taken = idle.into_iter().zip(contents).filter_map(|(row, fields)| {
-            let is_ours = claimed.contains(&row.id);
+        let taken = rows.into_iter().zip(contents).filter_map(|(row, fields)| {
+            let is_ours = claimed.binary_search(&row.id).is_ok();
             let deliveries = row.deliveries.saturating_add(u64::from(is_ours));
             let delivery = Delivery { id: row.id, fields, deliveries, claimed: true };
             (is_ours || delivery.fields.is_none()).then_some(delivery)
         });
-        Ok(Claimed { deliveries: taken.collect(), next: next_cursor(last), due_in: None })
+        Ok(taken.collect())
     }
 
     /// Returns the ids of released rows whose retry records say that they wait. XPENDING does not show it, and XCLAIM

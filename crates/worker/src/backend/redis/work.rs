@@ -189,6 +189,15 @@ impl Backend for Redis {
         })
     }
 
+    fn take_over<'a>(
+        &'a self,
+        consumer: Consumer<'a>,
+        from: StreamId,
+        count: usize,
+    ) -> BackendFuture<'a, Claimed> {
+        Box::pin(self.take_over_in_steps(consumer, from, count))
+    }
+
     fn acknowledge<'a>(
         &'a self,
         stream: &'a str,

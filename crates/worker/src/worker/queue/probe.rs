@@ -37,6 +37,9 @@ impl Queue {
         let accepts = state.mode == QueueMode::Open && matches!(state.probe, Probe::None);
         if accepts {
             state.probe = Probe::Expected;
+            if state.ordered.is_some() {
+                self.after_lanes_changed(&mut state);
+            }
         }
         accepts
     }

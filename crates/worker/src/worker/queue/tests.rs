@@ -12,7 +12,7 @@ use super::process::Membership;
 use super::*;
 use crate::backend::StreamId;
 use crate::worker::in_flight::InFlight;
-use crate::worker::job::{Origin, SubscriptionId};
+use crate::worker::job::{AtHead, Origin, Place};
 
 #[tokio::test]
 async fn surplus_slots_end_and_start_again() {
@@ -67,6 +67,7 @@ fn job(ms: u64) -> Job {
             stream: "s".into(),
             group: "g".into(),
             consumer: "c".into(),
+            key_field: None,
         }),
         tag,
         id,
@@ -75,6 +76,8 @@ fn job(ms: u64) -> Job {
         fields: Arc::default(),
         cancelled,
         key: None,
+        place: Place::Free,
+        at_head: AtHead::Run,
         is_probe: false,
         suspect_level: None,
     }
@@ -145,9 +148,9 @@ async fn a_paused_queue_returns_its_probe_and_expects_none() {
 async fn a_closed_queue_ends_slots_and_fetchers() {
     let queue = new_queue(1);
     queue.resize(1);
-    assert_eq!(queue.wait_for_room().await, Some(Room { count: 1, may_claim: true }));
+    assert_eq!(queue.wait_for_room(None).await, Some(Room { count: 1, may_claim: true }));
     assert!(queue.close().is_empty());
-    assert_eq!(queue.wait_for_room().await, None);
+    assert_eq!(queue.wait_for_room(None).await, None);
     assert!(!queue.take(0, 1, &mut Vec::new()).await);
 }
 
@@ -273,11 +276,11 @@ async fn the_worker_claims_no_more_suspects_than_it_can_run() {
     queue.resize(4);
     assert!(queue.put((1..=4).map(|id| suspect(id, 2)).collect()).is_empty());
     // It still reads new messages.
-    assert_eq!(queue.wait_for_room().await, Some(Room { count: 4, may_claim: false }));
-    let claiming = tokio::time::timeout(Duration::ZERO, queue.wait_for_room_to_claim());
+    assert_eq!(queue.wait_for_room(None).await, Some(Room { count: 4, may_claim: false }));
+    let claiming = tokio::time::timeout(Duration::ZERO, queue.wait_for_room_to_claim(SubscriptionId::new()));
     assert!(claiming.await.is_err());
     assert_eq!(take_now(&queue, 0, 1).await, Some(vec![1]));
-    assert_eq!(queue.wait_for_room_to_claim().await, Some(4));
+    assert_eq!(queue.wait_for_room_to_claim(SubscriptionId::new()).await, Some(4));
 }
 
 #[tokio::test]

@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use millstream_worker::backend::{Admin, Capability, PendingFilter, Read, Release, StreamId};
+use millstream_worker::backend::{Admin, Capability, PendingFilter, Read, Release, Retry, StreamId};
+use millstream_worker::retry_record::RetryRecord;
 
 use super::{all_rows, consumer, ids_of, reader, reading};
 
@@ -19,6 +20,7 @@ pub(super) async fn all(backend: &dyn Admin) {
     pages_without_a_match_do_not_end_an_autoclaim(backend).await;
     deleted_entries_do_not_count_in_a_claiming_read(backend).await;
     deleted_entries_count_in_an_autoclaim(backend).await;
+    a_takeover_gets_everything_in_order(backend).await;
 }
 
 /// Creates a stream with this number of entries, all delivered to consumer `a`, some of them released.
@@ -41,6 +43,29 @@ async fn listed(backend: &dyn Admin, stream: &str, filter: PendingFilter) -> Vec
 
 fn idle(min_idle: Duration, count: usize) -> PendingFilter {
     PendingFilter { min_idle: Some(min_idle), count, ..all_rows() }
+}
+
+/// A takeover claims entries of other consumers that are not idle, released ones and those that wait.
+async fn a_takeover_gets_everything_in_order(backend: &dyn Admin) {
+    let stream = "idle:takeover";
+    let ids = make_released(backend, stream, 7, 2..4).await;
+    let wait = Retry { after: MINUTE, record: RetryRecord { attempts: 1, ..RetryRecord::default() } };
+    let waits = Release { retry: Some(wait), ..Release::uncounted(ids[1], 1) };
+    assert_eq!(backend.release(consumer(stream, "a"), &[waits]).await.unwrap(), 1);
+    assert_eq!(backend.delete_entries(stream, &ids[4..5]).await.unwrap(), 1);
+    let first = backend.take_over(consumer(stream, "b"), StreamId::MIN, 5).await.unwrap();
+    let counts: Vec<u64> = first.deliveries.iter().map(|delivery| delivery.deliveries).collect();
+    assert_eq!((ids_of(&first.deliveries), counts), (ids[..5].to_vec(), vec![2, 1, 2, 2, 1]));
+    // The deleted entry keeps its owner and its count.
+    let has_fields: Vec<bool> = first.deliveries.iter().map(|delivery| delivery.fields.is_some()).collect();
+    assert_eq!(has_fields, [true, true, true, true, false]);
+    assert!(first.deliveries.iter().all(|delivery| delivery.claimed));
+    let rest = backend.take_over(consumer(stream, "b"), first.next, 5).await.unwrap();
+    assert_eq!((ids_of(&rest.deliveries), rest.next), (ids[5..].to_vec(), StreamId::MIN));
+    let owners = backend.pending(stream, "g", &all_rows()).await.unwrap();
+    let of_b = owners.iter().filter(|row| row.consumer.as_deref() == Some("b"));
+    assert_eq!((owners.len(), of_b.count()), (7, 6));
+    assert!(backend.delete_stream(stream).await.unwrap());
 }
 
 async fn released_rows_are_listed(backend: &dyn Admin) {

@@ -1,0 +1,208 @@
+//! Lanes in the queue: messages come out of their lanes into the queue, and lanes go on when messages have ended.
+//!
+//! A queue with lanes keeps its messages at a pause and while the circuit breaker is open: if it returned them, later
+//! messages of their keys could begin first. Only when it is closed does it return them.
+
+use super::probe::Probe;
+use super::{Queue, QueueMode, QueueState};
+use crate::worker::job::{AtHead, Job, Place, SubscriptionId};
+use crate::worker::lanes::{LaneId, Lanes};
+
+/// The lanes of a queue.
+#[derive(Debug)]
+pub(super) struct Ordered {
+    pub(super) lanes: Lanes<Job>,
+    /// Messages that came out of their lanes and cannot run at once.
+    pub(super) heads: Vec<Job>,
+}
+
+impl Ordered {
+    pub(super) fn new(window: usize) -> Ordered {
+        Ordered { lanes: Lanes::new(window), heads: Vec::new() }
+    }
+}
+
+/// At which end of the queue a message is added.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Front,
+    Back,
+}
+
+impl QueueState {
+    /// Adds a message to its lane, or to the queue if it comes out at once.
+    fn add_in_order(&mut self, mut job: Job) {
+        let Some(ordered) = &mut self.ordered else { return self.add(job) };
+        let Place::Behind(lane) = job.place else { return self.add(job) };
+        job.place = Place::Out(lane);
+        if let Some(head) = ordered.lanes.add(lane, job.id, job) {
+            self.add_head(head, Side::Back);
+        }
+    }
+
+    /// Adds a message that came out of its lane.
+    fn add_head(&mut self, head: Job, side: Side) {
+        match (&head.at_head, &mut self.ordered) {
+            (AtHead::Run, _) | (_, None) if side == Side::Front && head.suspect_level.is_none() => {
+                self.jobs.push_front(head);
+            }
+            (AtHead::Run, _) | (_, None) => self.add(head),
+            (_, Some(ordered)) => ordered.heads.push(head),
+        }
+    }
+
+    /// Takes messages after the last `count` of `jobs` from their lanes, until there are `size`. A suspect and a message that
+    /// cannot run at once end the run of their key.
+    pub(super) fn take_runs(&mut self, count: usize, size: usize, jobs: &mut Vec<Job>) {
+        let Some(ordered) = &mut self.ordered else { return };
+        let may_join = |job: &Job| job.suspect_level.is_none() && matches!(job.at_head, AtHead::Run);
+        for at in jobs.len() - count..jobs.len() {
+            let Place::Out(lane) = jobs[at].place else { continue };
+            ordered.lanes.take_run(lane, size - jobs.len(), may_join, |job| jobs.push(job));
+        }
+    }
+
+    /// Makes a message that is ready the probe, if one is expected. A suspect that must run alone is no probe, because other
+    /// handlers may still run.
+    fn promote_probe(&mut self) {
+        if self.ordered.is_none() || self.mode != QueueMode::Open || !matches!(self.probe, Probe::Expected) {
+            return;
+        }
+        let job = self.jobs.pop_front().or_else(|| {
+            let lowest = self.suspects.last_entry()?;
+            let runs_alone = self.rules.runs_alone(lowest.get().suspect_level.unwrap_or_default());
+            (!runs_alone).then(|| lowest.remove())
+        });
+        if let Some(job) = job {
+            self.probe = Probe::Queued(Job { is_probe: true, ..job });
+        }
+    }
+
+    /// Returns how many more messages of a stream the window allows.
+    pub(super) fn room_in_window(&self, subscription: Option<SubscriptionId>) -> usize {
+        match (&self.ordered, subscription) {
+            (Some(ordered), Some(subscription)) => ordered.lanes.room(subscription),
+            _ => usize::MAX,
+        }
+    }
+
+    /// Whether the worker must read a message, because none in hand can probe whether handlers succeed again.
+    pub(super) fn needs_probe(&self) -> bool {
+        let is_empty = self.ordered.as_ref().is_some_and(|ordered| ordered.lanes.is_empty());
+        is_empty && self.mode == QueueMode::Open && matches!(self.probe, Probe::Expected)
+    }
+
+    /// Number of messages in lanes that are not in the queue itself.
+    pub(super) fn waiting_in_lanes(&self) -> usize {
+        self.ordered.as_ref().map_or(0, |ordered| ordered.lanes.waiting() + ordered.heads.len())
+    }
+}
+
+impl Queue {
+    /// Adds messages to their lanes. Returns them if the queue is closed.
+    pub(super) fn put_in_order(&self, state: &mut QueueState, jobs: Vec<Job>) -> Vec<Job> {
+        if state.mode == QueueMode::Closed {
+            return jobs;
+        }
+        jobs.into_iter().for_each(|job| state.add_in_order(job));
+        self.after_lanes_changed(state);
+        Vec::new()
+    }
+
+    /// Puts back messages that were taken and not started. Returns them if the queue is closed.
+    pub(super) fn put_back_in_order(
+        &self,
+        state: &mut QueueState,
+        jobs: impl DoubleEndedIterator<Item = Job>,
+    ) -> Vec<Job> {
+        if state.mode == QueueMode::Closed {
+            return jobs.collect();
+        }
+        for job in jobs.rev() {
+            state.budget.taken = state.budget.taken.saturating_sub(1);
+            let head = match (job.place, &mut state.ordered) {
+                (Place::Out(lane), Some(ordered)) => ordered.lanes.put_back(lane, job.id, job),
+                _ => Some(job),
+            };
+            head.into_iter().for_each(|head| state.add_head(head, Side::Front));
+        }
+        self.after_lanes_changed(state);
+        Vec::new()
+    }
+
+    /// Lets lanes go on whose messages have ended.
+    pub(crate) fn end_lanes(&self, ended: impl Iterator<Item = LaneId>) {
+        let mut ended = ended.peekable();
+        if ended.peek().is_none() {
+            return;
+        }
+        let mut state = self.state.lock();
+        let mut has_changed = false;
+        for lane in ended {
+            let Some(ordered) = &mut state.ordered else { return };
+            let next = ordered.lanes.end(lane);
+            if ordered.lanes.has_just_got_room(lane.subscription) {
+                self.room.notify_waiters();
+            }
+            has_changed |= next.is_some();
+            next.into_iter().for_each(|head| state.add_head(head, Side::Back));
+        }
+        if has_changed || state.needs_probe() {
+            self.after_lanes_changed(&mut state);
+        }
+    }
+
+    /// Wakes the tasks that wait for what came out of lanes.
+    pub(super) fn after_lanes_changed(&self, state: &mut QueueState) {
+        state.promote_probe();
+        if !matches!(state.probe, Probe::Expected) {
+            self.probe_ended.notify_waiters();
+        }
+        if state.needs_probe() {
+            self.room.notify_waiters();
+        }
+        self.measure_alone_wait(state);
+        if state.ordered.as_ref().is_some_and(|ordered| !ordered.heads.is_empty()) {
+            self.heads_added.notify_one();
+        }
+        self.wake_one(state);
+    }
+
+    /// Waits for messages that came out of their lanes and cannot run at once.
+    pub(crate) async fn heads_to_check(&self) -> Vec<Job> {
+        loop {
+            {
+                let mut state = self.state.lock();
+                let heads = state.ordered.as_mut().map(|ordered| std::mem::take(&mut ordered.heads));
+                if let Some(heads) = heads.filter(|heads| !heads.is_empty()) {
+                    return heads;
+                }
+            }
+            self.heads_added.notified().await;
+        }
+    }
+
+    /// Waits until no message is expected to become the probe.
+    pub(crate) async fn probe_found(&self) {
+        loop {
+            let mut changed = std::pin::pin!(self.probe_ended.notified());
+            changed.as_mut().enable();
+            if !self.expects_probe() {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    /// Whether messages are in lanes.
+    pub(crate) fn has_lanes(&self) -> bool {
+        self.state.lock().ordered.is_some()
+    }
+
+    /// Returns how many keys of a stream have messages waiting behind others, and whether its window is full.
+    pub(crate) fn blocked_keys(&self, subscription: SubscriptionId) -> (usize, bool) {
+        let state = self.state.lock();
+        let Some(ordered) = &state.ordered else { return (0, false) };
+        (ordered.lanes.blocked_keys(subscription), ordered.lanes.room(subscription) == 0)
+    }
+}
