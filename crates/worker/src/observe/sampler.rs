@@ -122,6 +122,9 @@ pub struct SamplerState {
     pub at_ms: u64,
     /// How long the store took to answer.
     pub took: Duration,
+    /// How long the store usually takes to answer: the shorter time of the last two looks. One look may have waited for a store
+    /// that was down.
+    pub usual: Duration,
     /// Why there is no newer look. `None` if the store answers.
     pub trouble: Option<Trouble>,
 }
@@ -207,7 +210,7 @@ impl Sampler {
     pub fn status(&self) -> SamplerStatus {
         let state = self.state();
         SamplerStatus {
-            interval: self.handle.shared.interval(state.took),
+            interval: self.handle.shared.interval(state.usual),
             state,
             history: self.history_status(),
         }
@@ -285,6 +288,7 @@ impl Shared {
         }
         self.state.send_modify(|state| {
             if let Some(look) = look {
+                state.usual = if state.number == 0 { look.took } else { look.took.min(state.took) };
                 (state.number, state.at_ms, state.took) = (look.number, look.at_ms, look.took);
             }
             let since_ms = state.trouble.as_ref().map(|known| known.since_ms);
@@ -295,9 +299,12 @@ impl Shared {
 
     /// Waits until the next look is due, or until somebody wants one.
     async fn pause(&self, began: Instant) {
-        let took = began.elapsed();
-        let failed = self.state.borrow().trouble.is_some();
-        let interval = if failed { RETRY_INTERVAL } else { self.interval(took) };
+        let (failed, usual) = {
+            let state = self.state.borrow();
+            (state.trouble.is_some(), state.usual)
+        };
+        let (took, interval) =
+            if failed { (began.elapsed(), RETRY_INTERVAL) } else { (usual, self.interval(usual)) };
         let left = interval.saturating_sub(began.elapsed());
         tokio::select! {
             () = tokio::time::sleep(left) => {}
@@ -397,6 +404,26 @@ mod tests {
         assert_eq!(interval(), Duration::from_secs(2));
         let slow = sampler.handle.shared.interval(Duration::from_secs(1));
         assert_eq!(slow, Duration::from_secs(20), "looks take a twentieth of the time at most");
+    }
+
+    #[tokio::test]
+    async fn one_slow_look_does_not_delay_the_next_ones() {
+        let sampler = Sampler::start(store().await, SamplerOptions::default());
+        while sampler.state().number == 0 {
+            sampler.subscribe().changed().await;
+        }
+        let shared = &sampler.handle.shared;
+        let publish = |took| {
+            let mut look = (*sampler.look()).clone();
+            (look.number, look.took) = (look.number + 1, took);
+            shared.publish(Some(Arc::new(look)), None);
+            sampler.status().interval
+        };
+        let (fast, slow) = (Duration::from_millis(1), Duration::from_secs(4));
+        assert_eq!(publish(fast), Duration::from_secs(10));
+        assert_eq!(publish(slow), Duration::from_secs(10), "it waited for a store that was down");
+        assert_eq!(publish(slow), Duration::from_secs(80), "the store is slow");
+        assert_eq!(publish(fast), Duration::from_secs(10));
     }
 
     #[tokio::test]
