@@ -273,7 +273,7 @@ export const words = {
     cancelButton: (/** @type {number} */ n) => `Cancel ${n.toLocaleString()} delayed ${noun(n, 'message', 'messages')}`, nowButton: (/** @type {number} */ n) => `Add ${n.toLocaleString()} ${noun(n, 'message', 'messages')} now`, gone: (/** @type {string} */ n) => `${n} no longer wait.`, cancelled: (/** @type {string} */ n) => `Cancelled ${n}.`, added: (/** @type {string} */ n) => `Added ${n}.`,
   },
   audit: {
-    title: 'Actions', note: 'The last 200 actions, logins and refusals since this process started. They have no payloads.', none: 'Nobody has done anything yet.', at: 'At', user: 'Who', from: 'From', action: 'Action', subject: 'On', details: 'Details', result: 'Result', ok: 'done', preview: 'preview', refused: 'refused',
+    title: 'Actions', note: 'The last 200 actions, logins and refusals since this process started. They have no payloads.', none: 'Nobody has done anything yet.', at: 'At', user: 'Who', from: 'From', action: 'Action', subject: 'On', details: 'Details', result: 'Result', ok: 'done', preview: 'preview', previews: 'with previews', refused: 'refused',
   },
   tail: {
     title: 'Live tail', following: 'following', paused: 'paused', scrolled: 'scrolled up; new lines come below', pause: 'Pause', resume: 'Continue', clear: 'Clear', toEnd: 'To the end', find: 'Find', show: 'Show', entries: 'entries as they come',

@@ -4,6 +4,7 @@
 import { useGet } from '../api.js';
 import { html } from '../html.js';
 import { useLive } from '../live.js';
+import { setQuery } from '../router.js';
 import { words } from '../words.js';
 import { Link, Loaded, Moment, Name, Panel, Text } from '../ui/parts.js';
 import { DataTable, FilterBar, useLocalTable } from '../ui/table.js';
@@ -33,17 +34,19 @@ const COLUMNS = [
   { key: 'details', label: text.details, class: 'wide', cell: (row) => html`<span class="fields-line soft"><bdi><${Text} text=${detailsOf(row)} /></bdi></span>` },
 ];
 
-export function Audit() {
+/** @param {{ query: URLSearchParams }} props */
+export function Audit({ query }) {
   useLive('jobs');
   const found = useGet('/audit', {}, { every_ms: 5000 });
   return html`<div class="page-head"><h1>${text.title}</h1></div><p class="soft">${text.note}</p>
-    <${Loaded} from=${found}>${(/** @type {any[]} */ records) => html`<${Records} records=${records} />`}<//>`;
+    <${Loaded} from=${found}>${(/** @type {any[]} */ records) => html`<${Records} records=${records} withPreviews=${query.get('previews') === '1'} />`}<//>`;
 }
 
-/** @param {{ records: any[] }} props */
-function Records({ records }) {
-  const rows = records.map((record, at) => ({ ...record, key: `${record.at_ms} ${records.length - at}` }));
+/** @param {{ records: any[], withPreviews: boolean }} props */
+function Records({ records, withPreviews }) {
+  const rows = records.map((record, at) => ({ ...record, key: `${record.at_ms} ${records.length - at}` })).filter((row) => withPreviews || !row.dry_run);
   const table = useLocalTable({ rows, columns: COLUMNS, rowKey: (row) => row.key, text: (row) => `${row.action} ${row.stream ?? ''} ${row.group ?? ''} ${row.user ?? ''} ${row.from ?? ''} ${row.error ?? ''} ${detailsOf(row)}`, first: ['at', true] });
-  return html`<${Panel} class="table-panel"><${FilterBar} value=${table.filter} onInput=${table.setFilter} matched=${table.matched} total=${rows.length} />
+  return html`<${Panel} class="table-panel"><${FilterBar} value=${table.filter} onInput=${table.setFilter} matched=${table.matched} total=${rows.length}>
+      <label class="check"><input type="checkbox" checked=${withPreviews} onChange=${() => setQuery({ previews: !withPreviews }, { replace: true })} /> ${text.previews}</label><//>
     <${DataTable} caption=${text.title} ...${table.props} empty=${text.none} /><//>`;
 }
