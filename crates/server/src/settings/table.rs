@@ -107,7 +107,7 @@ settings! {
     UnixSocketPerm, "unixsocketperm", Permissions, Fixed("0"), AtStart,
         "Permissions of the Unix socket as an octal number, such as 770; 0: those that the process' umask allows";
     Http, "http", Text, Fixed(""), AtStart,
-        "Address of the dashboard, such as 127.0.0.1:8001; on other than a loopback address, clients must log in; empty: no \
+        "Address of the dashboard, such as 127.0.0.1:8001; if it is not a loopback address, clients must log in; empty: no \
                  dashboard";
     HttpReadOnly, "http-read-only", YesNo, Fixed("no"), AtStart,
         "Dashboard: refuse every action";

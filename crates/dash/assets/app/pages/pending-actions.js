@@ -1,5 +1,5 @@
 // @ts-check
-/** The actions on pending entries: claim for a consumer, give back to the group, extend, acknowledge. */
+/** The actions on pending entries: claim for a consumer, release, extend, acknowledge. */
 
 import { useGet } from '../api.js';
 import { commands } from '../cli.js';
