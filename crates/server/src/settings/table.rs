@@ -119,7 +119,7 @@ settings! {
                  `data.user.email`";
     HttpAllowHost, "http-allow-host", Text, Fixed(""), AtStart,
         "Dashboard: host names under which browsers may reach it, separated by spaces, besides IP addresses, `localhost` and \
-                 that of `http-public-url`";
+                 the host of `http-public-url`";
     HttpPublicUrl, "http-public-url", Text, Fixed(""), AtStart,
         "Dashboard: its URL for browsers, if a proxy is in front of it, such as https://ops.example/millstream";
     HttpMetricsConsumers, "http-metrics-consumers", YesNo, Fixed("no"), AtStart,
