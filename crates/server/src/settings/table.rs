@@ -121,7 +121,7 @@ settings! {
         "Dashboard: host names under which browsers may reach it, separated by spaces, besides IP addresses, `localhost` and \
                  the host of `http-public-url`";
     HttpPublicUrl, "http-public-url", Text, Fixed(""), AtStart,
-        "Dashboard: its URL for browsers, if a proxy is in front of it, such as https://ops.example/millstream";
+        "Dashboard: its URL for browsers if a proxy is in front of it: scheme, host and base path";
     HttpMetricsConsumers, "http-metrics-consumers", YesNo, Fixed("no"), AtStart,
         "Dashboard: `/metrics` has series for each consumer";
     HttpHistoryMemory, "http-history-memory", Bytes { min: ONE_MIB, max: ANY_NUMBER }, Fixed("64mb"), AtStart,
