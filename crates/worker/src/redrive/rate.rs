@@ -6,6 +6,9 @@ use tokio::time::Instant;
 
 use super::PAGE_SIZE;
 
+/// Maximum time between two chunks. A lower rate is this rate.
+const PAUSE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// Spreads messages evenly over time.
 pub(super) struct RateLimiter {
     /// Messages per second. `None` means unlimited.
@@ -28,7 +31,8 @@ impl RateLimiter {
     pub(super) async fn acquire(&mut self, messages: usize) {
         let Some(rate) = self.rate else { return };
         tokio::time::sleep_until(self.next).await;
-        self.next = self.next.max(Instant::now()) + Duration::from_secs_f64(messages as f64 / rate);
+        let pause = Duration::try_from_secs_f64(messages as f64 / rate).unwrap_or(PAUSE_MAX);
+        self.next = self.next.max(Instant::now()) + pause.min(PAUSE_MAX);
     }
 }
 
@@ -42,5 +46,14 @@ mod tests {
         assert_eq!(RateLimiter::new(Some(0.5)).chunk_size(), 1);
         assert_eq!(RateLimiter::new(Some(200.0)).chunk_size(), 20);
         assert_eq!(RateLimiter::new(Some(1e12)).chunk_size(), PAGE_SIZE);
+    }
+
+    #[tokio::test]
+    async fn tiny_rates_pause_for_a_day() {
+        for rate in [1e-15, 1e-300, f64::MIN_POSITIVE] {
+            let mut limiter = RateLimiter::new(Some(rate));
+            limiter.acquire(1).await;
+            assert!(limiter.next <= Instant::now() + PAUSE_MAX, "{rate}");
+        }
     }
 }

@@ -11,6 +11,7 @@
 mod json;
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use millstream_protocol::glob;
 use millstream_store::dead_letter::{ERROR, ERROR_TYPE};
@@ -25,6 +26,8 @@ pub const DEFAULT_GLOBS: [&str; 4] = ["*password*", "*secret*", "*token*", "auth
 const SECRET_CHARS_MIN: usize = 4;
 /// Number of hidden values of an entry that are searched in its error. If there are more, the whole error is hidden.
 const SECRETS_MAX: usize = 1000;
+/// Bytes of an error times the number of hidden values that are searched in it. Beyond, the whole error is hidden.
+const MASK_WORK_MAX: usize = 16 * 1024 * 1024;
 
 /// Which values to hide.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,18 +105,20 @@ impl Redaction {
     }
 
     /// Returns an error with everything replaced that it quotes from the hidden values of these fields.
+    ///
+    /// Anybody who can add to the store chooses the error and the values. So if the search would take long, the whole error is
+    /// hidden.
     pub fn mask(&self, error: &str, fields: &Fields) -> String {
         let secrets = self.secrets(fields);
-        if secrets.len() > SECRETS_MAX {
+        if secrets.len() > SECRETS_MAX || secrets.len().saturating_mul(error.len()) > MASK_WORK_MAX {
             return HIDDEN.to_owned();
         }
-        let masked = secrets.iter().fold(error.to_owned(), |text, secret| mask_secret(&text, secret));
+        let mut quoted: Vec<Range<usize>> =
+            secrets.iter().flat_map(|secret| occurrences(error, secret)).collect();
         // An error is cut when it is stored: its end can be the beginning of a value.
-        let cut = secrets.iter().filter_map(|secret| quoted_beginning(&masked, secret)).max();
-        match cut {
-            Some(bytes) => format!("{}{HIDDEN}", &masked[..masked.len() - bytes]),
-            None => masked,
-        }
+        let cut = secrets.iter().filter_map(|secret| quoted_beginning(error, secret)).max();
+        quoted.extend(cut.map(|bytes| error.len() - bytes..error.len()));
+        without(error, quoted)
     }
 
     /// Returns the arguments of a command, as a slow log shows them, with the value after each hidden name replaced. Bytes that
@@ -200,31 +205,54 @@ fn escaped(text: &str) -> Option<String> {
     (inner != text).then(|| inner.to_owned())
 }
 
-/// Replaces all occurrences of a secret. A short one is replaced only where it is a whole word.
-fn mask_secret(text: &str, secret: &str) -> String {
-    if secret.chars().count() >= SECRET_CHARS_MIN {
-        return text.replace(secret, HIDDEN);
-    }
+/// Returns where a text quotes a secret. A short one counts only where it is a whole word.
+fn occurrences(text: &str, secret: &str) -> impl Iterator<Item = Range<usize>> {
+    let is_short = secret.chars().count() < SECRET_CHARS_MIN;
     let is_part_of_word = |c: Option<char>| c.is_some_and(char::is_alphanumeric);
-    let (mut masked, mut from) = (String::with_capacity(text.len()), 0);
-    for (at, found) in text.match_indices(secret) {
-        let (before, after) = (&text[..at], &text[at + found.len()..]);
-        if is_part_of_word(before.chars().next_back()) || is_part_of_word(after.chars().next()) {
-            continue;
-        }
-        masked.push_str(&text[from..at]);
-        masked.push_str(HIDDEN);
-        from = at + found.len();
-    }
-    masked.push_str(&text[from..]);
-    masked
+    let found = text.match_indices(secret).map(|(at, found)| at..at + found.len());
+    found.filter(move |found| {
+        let (before, after) = (&text[..found.start], &text[found.end..]);
+        !is_short || !is_part_of_word(before.chars().next_back()) && !is_part_of_word(after.chars().next())
+    })
 }
 
 /// Returns how many bytes at the end of the text are the beginning of a secret. `None` if there are fewer than
 /// [`SECRET_CHARS_MIN`].
+///
+/// It is the algorithm of Knuth, Morris and Pratt, because comparing the end with every beginning takes quadratic time.
 fn quoted_beginning(text: &str, secret: &str) -> Option<usize> {
-    let ends = secret.char_indices().map(|(at, _)| at).take_while(|at| *at <= text.len());
-    ends.filter(|at| *at >= SECRET_CHARS_MIN && text.ends_with(&secret[..*at])).last()
+    let secret = secret.as_bytes();
+    // All of the secret would be an occurrence.
+    let secret = &secret[..secret.len().saturating_sub(1).min(text.len())];
+    // For each beginning of the secret: the longest shorter beginning with which it ends.
+    let mut shorter = vec![0; secret.len()];
+    let extend = |shorter: &[usize], mut length: usize, byte: u8| {
+        while length > 0 && secret.get(length) != Some(&byte) {
+            length = shorter[length - 1];
+        }
+        length + usize::from(secret.get(length) == Some(&byte))
+    };
+    for end in 1..secret.len() {
+        shorter[end] = extend(&shorter, shorter[end - 1], secret[end]);
+    }
+    let end = &text.as_bytes()[text.len() - secret.len()..];
+    let quoted = end.iter().fold(0, |length, byte| extend(&shorter, length, *byte));
+    (quoted >= SECRET_CHARS_MIN && text.is_char_boundary(text.len() - quoted)).then_some(quoted)
+}
+
+/// Returns the text with these parts replaced. Parts that overlap are replaced together.
+fn without(text: &str, mut parts: Vec<Range<usize>>) -> String {
+    parts.sort_by_key(|part| (part.start, std::cmp::Reverse(part.end)));
+    let (mut masked, mut end) = (String::with_capacity(text.len()), 0);
+    for part in parts {
+        if part.start >= end {
+            masked.push_str(&text[end..part.start]);
+            masked.push_str(HIDDEN);
+        }
+        end = end.max(part.end);
+    }
+    masked.push_str(&text[end..]);
+    masked
 }
 
 #[cfg(test)]

@@ -107,6 +107,41 @@ fn errors_do_not_quote_hidden_values() {
 }
 
 #[test]
+fn hidden_values_do_not_match_what_replaced_others() {
+    let fields = fields(&[("token", "hunter2"), ("secret", "hidd"), ("password", "unter22")]);
+    let mask = |error: &str| Redaction::default().mask(error, &fields);
+    assert_eq!(mask("login hunter2 hidd"), "login (hidden) (hidden)");
+    assert_eq!(mask("overlapping hunter22."), "overlapping (hidden).");
+}
+
+#[test]
+fn the_longest_quoted_beginning_is_found() {
+    for (text, secret, quoted) in [
+        ("aabaaa", "aaaaab", None),
+        ("xaaaa", "aaaaab", Some(4)),
+        ("abababab", "ababababx", Some(8)),
+        ("xabcabcab", "abcabcabd", Some(8)),
+        ("ends with é", "with é and more", Some(7)),
+        ("whole", "whole", None),
+        ("", "secret", None),
+        ("x", "", None),
+    ] {
+        assert_eq!(quoted_beginning(text, secret), quoted, "{text} {secret}");
+    }
+}
+
+#[test]
+fn large_errors_are_hidden_unless_the_search_takes_little_time() {
+    let (redaction, large) = (Redaction::default(), "a".repeat(MASK_WORK_MAX / 2));
+    let two: Fields = vec![("token".into(), large.clone().into()), ("secret".into(), "b".into())];
+    assert_eq!(redaction.mask(&large[1..], &two), HIDDEN);
+    assert_eq!(redaction.mask(&format!("{large}."), &two), HIDDEN);
+    let harmless = "c".repeat(MASK_WORK_MAX / 2);
+    assert_eq!(redaction.mask(&harmless, &two), harmless);
+    assert_eq!(redaction.mask(&format!("{harmless}c"), &two), HIDDEN);
+}
+
+#[test]
 fn arguments_of_commands_are_masked() {
     let arguments = ["XADD", "tokens", "*", "password", "x", "data", r#"{"token":1}"#].map(str::to_owned);
     let masked = Redaction::default().mask_arguments(&arguments);
