@@ -57,6 +57,8 @@ pub struct Visitor {
     pub may_see: Arc<dyn Fn(&str) -> bool + Send + Sync>,
     /// Whether the visitor still exists and could log in as before. If not, its session has ended.
     pub is_valid: Arc<dyn Fn() -> bool + Send + Sync>,
+    /// Whether the visitor may see what others have done, and may stop their jobs.
+    pub is_operator: Arc<dyn Fn() -> bool + Send + Sync>,
     /// Returns the figures of the server itself as text for Prometheus. Empty if there are none, or the visitor may not see them.
     pub figures: Arc<dyn Fn() -> String + Send + Sync>,
 }
@@ -111,6 +113,7 @@ impl OneStore {
             backend,
             may_see: Arc::new(|_| true),
             is_valid: Arc::new(|| true),
+            is_operator: Arc::new(|| true),
             figures: Arc::new(String::new),
         }
     }
@@ -144,8 +147,14 @@ fn equal_secrets(expected: &str, given: &str) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+
+    /// Returns a visitor of an empty store who may do everything.
+    pub(crate) async fn visitor(name: &str) -> Visitor {
+        let backend = millstream_worker::connect("memory:").await.unwrap();
+        Visitor { name: name.to_owned(), ..OneStore::open(backend.admin().unwrap()).visitor() }
+    }
 
     #[test]
     fn only_the_same_secrets_are_equal() {

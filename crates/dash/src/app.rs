@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Instant;
 
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::StatusCode;
@@ -24,6 +25,7 @@ use crate::jobs::Jobs;
 use crate::options::{ANSWER_BYTES_MAX, BODY_BYTES_MAX, EVENT_STREAMS_MAX, Options, SEARCHES_MAX};
 use crate::problem::Problem;
 use crate::session::{Cookie, Sessions};
+use crate::sse::MayReceive;
 use crate::throttle::Throttle;
 
 /// What all requests share.
@@ -76,6 +78,16 @@ impl App {
             options,
         })
     }
+}
+
+/// Returns whether a visitor may still receive events: its session has not ended, and it could log in as before.
+pub(crate) fn while_admitted(app: &Arc<App>, visitor: &Visitor, caller: &Caller) -> MayReceive {
+    let has_session = |token: &String| app.sessions.find(token, Instant::now()).is_some();
+    let (app, visitor, token) = (Arc::clone(app), visitor.clone(), caller.token.clone().filter(has_session));
+    Box::new(move || match &token {
+        Some(token) => app.sessions.find(token, Instant::now()).is_some(),
+        None => (visitor.is_valid)(),
+    })
 }
 
 /// Who sent a request. Every request has one once the guard has admitted it.

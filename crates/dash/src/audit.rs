@@ -8,12 +8,13 @@ use millstream_worker::operate::wording::{format_time, millis, millis_since_epoc
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 
+use crate::access::Visitor;
 use crate::options::AuditSink;
 use crate::problem::Problem;
 
 /// Number of records to keep in memory.
 const RECORDS_MAX: usize = 200;
-/// Maximum number of refusals to record per second. Strangers can cause them, so the rest is only counted.
+/// Maximum number of refusals and failed logins to record per second. Strangers can cause them, so the rest is only counted.
 const REFUSALS_MAX: u32 = 10;
 
 /// The record of actions.
@@ -58,8 +59,17 @@ impl Audit {
         self.write(Value::Object(record(address, Some(user), action)), &mut self.last.lock());
     }
 
+    /// Records a failed login. Not the name of the user: it can be a mistyped password, and a stranger chooses it.
+    pub(crate) fn failed_login(&self, address: IpAddr, problem: &Problem) {
+        self.refused(address, "login_failed", None, problem);
+    }
+
     /// Records a refused request.
     pub(crate) fn refusal(&self, address: IpAddr, path: &str, problem: &Problem) {
+        self.refused(address, "refused", Some(path), problem);
+    }
+
+    fn refused(&self, address: IpAddr, action: &str, path: Option<&str>, problem: &Problem) {
         let mut last = self.last.lock();
         let now = Instant::now();
         let is_same = last.refused.0.is_some_and(|since| now.duration_since(since) < Duration::from_secs(1));
@@ -68,8 +78,10 @@ impl Audit {
             last.left_out += 1;
             return;
         }
-        let mut record = record(address, None, "refused");
-        record.insert("path".to_owned(), path.chars().take(100).collect::<String>().into());
+        let mut record = record(address, None, action);
+        if let Some(path) = path {
+            record.insert("path".to_owned(), path.chars().take(100).collect::<String>().into());
+        }
         record.insert("code".to_owned(), problem.code().into());
         if last.left_out > 0 {
             record.insert("left_out".to_owned(), std::mem::take(&mut last.left_out).into());
@@ -77,10 +89,14 @@ impl Audit {
         self.write(Value::Object(record), &mut last);
     }
 
-    /// Returns the last records about streams that a visitor may see, newest first.
-    pub(crate) fn last(&self, may_see: &(dyn Fn(&str) -> bool + Send + Sync)) -> Value {
-        let last = self.last.lock();
-        let is_shown = |record: &&Value| record["stream"].as_str().is_none_or(may_see);
+    /// Returns the last records that a visitor may see, newest first: its own, and if it is an operator, those of others about
+    /// streams that it may see or about no stream.
+    pub(crate) fn last(&self, visitor: &Visitor) -> Value {
+        let (last, is_operator) = (self.last.lock(), (visitor.is_operator)());
+        let is_shown = |record: &&Value| {
+            (is_operator || record["user"] == visitor.name.as_str())
+                && record["stream"].as_str().is_none_or(|stream| (visitor.may_see)(stream))
+        };
         last.records.iter().rev().filter(is_shown).cloned().collect()
     }
 
@@ -114,22 +130,40 @@ fn record(address: IpAddr, user: Option<&str>, action: &str) -> Map<String, Valu
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::access::tests::visitor;
 
-    #[test]
-    fn memory_keeps_the_last_records_and_few_refusals() {
+    #[tokio::test]
+    async fn memory_keeps_the_last_records_and_few_refusals() {
+        let visitor = visitor("x").await;
         let audit = Audit::new(None);
         let address = IpAddr::from([127, 0, 0, 1]);
         for number in 0..RECORDS_MAX + 5 {
             audit.session(address, &number.to_string(), "login");
         }
-        let records = audit.last(&|_| true);
+        let records = audit.last(&visitor);
         assert_eq!(records.as_array().unwrap().len(), RECORDS_MAX);
         assert_eq!(records[0]["user"], (RECORDS_MAX + 4).to_string());
-        for _ in 0..100 {
+        for _ in 0..50 {
             audit.refusal(address, "/x", &Problem::bad_request("x"));
+            audit.failed_login(address, &Problem::bad_request("x"));
         }
-        let records = audit.last(&|_| true);
-        let refusals = records.as_array().unwrap().iter().filter(|record| record["action"] == "refused");
+        let records = audit.last(&visitor);
+        let is_refusal =
+            |record: &&Value| record["action"] == "refused" || record["action"] == "login_failed";
+        let refusals = records.as_array().unwrap().iter().filter(is_refusal);
         assert_eq!(refusals.count(), REFUSALS_MAX as usize);
+    }
+
+    #[tokio::test]
+    async fn only_operators_see_the_records_of_others() {
+        let audit = Audit::new(None);
+        let address = IpAddr::from([127, 0, 0, 1]);
+        audit.session(address, "alice", "login");
+        audit.session(address, "bob", "login");
+        let mut alice = visitor("alice").await;
+        assert_eq!(audit.last(&alice).as_array().unwrap().len(), 2);
+        alice.is_operator = std::sync::Arc::new(|| false);
+        let seen = audit.last(&alice);
+        assert_eq!((seen.as_array().unwrap().len(), &seen[0]["user"]), (1, &json!("alice")));
     }
 }

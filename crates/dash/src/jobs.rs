@@ -2,19 +2,23 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use millstream_worker::operate::wording::millis_since_epoch;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::watch;
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
+use crate::access::Visitor;
 use crate::options::JOBS_MAX;
 use crate::problem::Problem;
 
 /// Number of ended jobs to remember.
 const ENDED_MAX: usize = 50;
+/// Time between two checks whether the visitor of a job may still log in.
+const VISITOR_INTERVAL: Duration = Duration::from_secs(1);
 
 /// All jobs.
 pub(crate) struct Jobs {
@@ -34,6 +38,8 @@ pub(crate) struct Job {
     pub(crate) id: u64,
     kind: &'static str,
     pub(crate) stream: String,
+    /// Who started it.
+    visitor: Visitor,
     started: Instant,
     started_ms: u64,
     pub(crate) stop: CancellationToken,
@@ -55,7 +61,12 @@ struct State {
 
 impl Jobs {
     /// Starts a job, unless too many run.
-    pub(crate) fn start(&self, kind: &'static str, stream: &str) -> Result<Arc<Job>, Problem> {
+    pub(crate) fn start(
+        &self,
+        kind: &'static str,
+        stream: &str,
+        visitor: &Visitor,
+    ) -> Result<Arc<Job>, Problem> {
         let mut all = self.all.lock();
         if all.values().filter(|job| job.is_running()).count() >= JOBS_MAX {
             return Err(Problem::too_many("too_many_jobs", format!("{JOBS_MAX} jobs are running"))
@@ -70,6 +81,7 @@ impl Jobs {
             id,
             kind,
             stream: stream.to_owned(),
+            visitor: visitor.clone(),
             started: Instant::now(),
             started_ms: millis_since_epoch(SystemTime::now()),
             stop: CancellationToken::new(),
@@ -118,6 +130,11 @@ impl Job {
         self.state.lock().ended.is_none()
     }
 
+    /// Whether a visitor may stop the job: who started it, and operators.
+    pub(crate) fn may_be_stopped_by(&self, visitor: &Visitor) -> bool {
+        self.visitor.name == visitor.name || (visitor.is_operator)()
+    }
+
     /// Reports progress: its JSON form, and how much of how much is done.
     pub(crate) fn progress(&self, progress: Value, done: u64, total: Option<u64>) {
         self.change(|state| (state.progress, state.done, state.total) = (progress, done, total));
@@ -132,19 +149,30 @@ impl Job {
         });
     }
 
-    /// Runs the work of the job until it is done, the job is stopped, or the dashboard ends.
+    /// Runs the work of the job until it is done, the job is stopped, its visitor may no longer log in, or the dashboard ends.
     pub(crate) async fn run(
         &self,
         ended: &CancellationToken,
         work: impl Future<Output = Result<(), millstream_worker::Error>>,
     ) {
+        // If the work panics, the job must not run forever: jobs are few.
+        let _ends = EndsWhenDropped(self);
         tokio::select! {
             result = work => match result {
                 Ok(()) => self.end("done", None),
                 Err(error) => self.end("failed", Some(error.to_string())),
             },
+            () = self.visitor_is_gone() => {
+                self.end("stopped", Some(format!("the user {} may no longer log in", self.visitor.name)));
+            }
             () = self.stop.cancelled() => self.end("stopped", None),
             () = ended.cancelled() => self.end("stopped", None),
+        }
+    }
+
+    async fn visitor_is_gone(&self) {
+        while (self.visitor.is_valid)() {
+            sleep(VISITOR_INTERVAL).await;
         }
     }
 
@@ -177,28 +205,66 @@ impl Job {
     }
 }
 
+/// Ends a job that has not ended by itself.
+struct EndsWhenDropped<'a>(&'a Job);
+
+impl Drop for EndsWhenDropped<'_> {
+    fn drop(&mut self) {
+        if self.0.is_running() {
+            self.0.end("failed", Some("the dashboard could not finish it".to_owned()));
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::access::tests::visitor;
 
-    #[test]
-    fn two_jobs_run_at_a_time() {
-        let jobs = Jobs::default();
-        let first = jobs.start("purge", "a").unwrap();
-        let second = jobs.start("purge", "b").unwrap();
-        assert_eq!(jobs.start("purge", "c").err().unwrap().code(), "too_many_jobs");
+    #[tokio::test]
+    async fn a_job_that_panics_or_whose_visitor_is_gone_ends() {
+        let jobs = Arc::new(Jobs::default());
+        let mut alice = visitor("alice").await;
+        let job = jobs.start("purge", "a", &alice).unwrap();
+        let running = Arc::clone(&job);
+        let ended = tokio::spawn(async move {
+            running.run(&CancellationToken::new(), async { panic!("a planted defect") }).await;
+        });
+        assert!(ended.await.is_err());
+        assert_eq!(job.to_json()["state"], "failed");
+        alice.is_valid = Arc::new(|| false);
+        let job = jobs.start("purge", "a", &alice).unwrap();
+        job.run(&CancellationToken::new(), std::future::pending()).await;
+        assert_eq!(job.to_json()["state"], "stopped");
+    }
+
+    #[tokio::test]
+    async fn only_its_visitor_and_operators_stop_a_job() {
+        let (jobs, alice, mut bob) = (Jobs::default(), visitor("alice").await, visitor("bob").await);
+        let job = jobs.start("purge", "a", &alice).unwrap();
+        assert!(job.may_be_stopped_by(&alice) && job.may_be_stopped_by(&bob));
+        bob.is_operator = Arc::new(|| false);
+        assert!(!job.may_be_stopped_by(&bob));
+    }
+
+    #[tokio::test]
+    async fn two_jobs_run_at_a_time() {
+        let (jobs, alice) = (Jobs::default(), visitor("alice").await);
+        let first = jobs.start("purge", "a", &alice).unwrap();
+        let second = jobs.start("purge", "b", &alice).unwrap();
+        assert_eq!(jobs.start("purge", "c", &alice).err().unwrap().code(), "too_many_jobs");
         first.progress(json!({"deleted": 5}), 5, Some(9));
         first.end("done", None);
-        assert!(jobs.start("purge", "c").is_ok() && second.is_running());
+        assert!(jobs.start("purge", "c", &alice).is_ok() && second.is_running());
         let listed = jobs.list(&|stream| stream == "a");
         assert_eq!((&listed[0]["state"], &listed[0]["done"]), (&json!("done"), &json!(5)));
         assert_eq!(listed.as_array().unwrap().len(), 1);
     }
 
-    #[test]
-    fn changes_are_found_once() {
-        let jobs = Jobs::default();
-        let job = jobs.start("purge", "a").unwrap();
+    #[tokio::test]
+    async fn changes_are_found_once() {
+        let (jobs, alice) = (Jobs::default(), visitor("alice").await);
+        let job = jobs.start("purge", "a", &alice).unwrap();
         let (changed, last) = jobs.since(0);
         assert_eq!(changed.len(), 1);
         assert!(jobs.since(last).0.is_empty());

@@ -8,6 +8,8 @@ use serde::{Deserialize, Deserializer};
 use crate::problem::Problem;
 use crate::rows;
 
+/// Maximum bytes of the words by which rows are selected. Each word is searched in each name.
+pub(crate) const WORDS_BYTES_MAX: usize = 256;
 /// Maximum number of rows of an overview in one answer.
 const ROWS_MAX: usize = 10_000;
 const ROWS_DEFAULT: usize = 1000;
@@ -69,6 +71,17 @@ pub(crate) fn count(given: Option<usize>, default: usize, max: usize) -> Result<
     }
 }
 
+/// Checks the words by which rows are selected.
+pub(crate) fn words(given: Option<String>) -> Result<String, Problem> {
+    match given.unwrap_or_default() {
+        words if words.len() > WORDS_BYTES_MAX => {
+            let detail = format!("q has {} bytes, and the limit is {WORDS_BYTES_MAX}", words.len());
+            Err(Problem::bad_request(detail).way_out("use fewer words"))
+        }
+        words => Ok(words),
+    }
+}
+
 /// Reads a flag: `1` or `true`, `0` or `false`.
 pub(crate) fn flag<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
     match &*String::deserialize(deserializer)? {
@@ -112,7 +125,7 @@ impl OverviewQuery {
         let is_descending = self.desc || sort.is_none();
         let sort = sort.unwrap_or_default();
         Ok(Query {
-            words: self.q.unwrap_or_default(),
+            words: words(self.q)?,
             health,
             sort,
             reversed: is_descending == (sort == Sort::Name),
@@ -146,6 +159,12 @@ mod tests {
         assert_eq!(range(None, None).unwrap(), all);
         assert_eq!(range(Some("-"), Some("+")).unwrap(), all);
         assert_eq!(range(Some("t5"), Some("t7")).unwrap(), (StreamId::new(5, 0), StreamId::new(7, u64::MAX)));
+    }
+
+    #[test]
+    fn words_have_a_maximum_length() {
+        assert!(words(Some("x".repeat(WORDS_BYTES_MAX))).is_ok() && words(None).is_ok());
+        assert!(words(Some("x".repeat(WORDS_BYTES_MAX + 1))).is_err());
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Sessions of visitors who have logged in: random tokens in memory, gone at the end of the process. Also the cookie that
 //! carries a token.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
@@ -12,7 +13,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 use crate::access::Visitor;
 use crate::options::SESSION_LIFETIME;
 
-/// Maximum number of sessions. For another one, the oldest ends.
+/// Maximum number of sessions. For another one, the oldest ends of the visitor who has the most.
 const SESSIONS_MAX: usize = 1024;
 /// How long a checked `Authorization` header is remembered, so that scripts do not log in for each request.
 const BEARER_LIFETIME: Duration = Duration::from_secs(60);
@@ -68,8 +69,14 @@ impl Sessions {
             sessions.retain(|_, session| session.ends_at > now && (session.visitor.is_valid)());
         }
         if sessions.len() >= SESSIONS_MAX {
-            let oldest = sessions.iter().min_by_key(|(_, session)| session.ends_at).map(|(key, _)| *key);
-            oldest.map(|key| sessions.remove(&key));
+            let mut counts: HashMap<&str, usize> = HashMap::new();
+            for session in sessions.values() {
+                *counts.entry(&session.visitor.name).or_default() += 1;
+            }
+            let count = |session: &Session| counts.get(&*session.visitor.name).copied();
+            let ended = sessions.iter().max_by_key(|(_, session)| (count(session), Reverse(session.ends_at)));
+            let ended = ended.map(|(key, _)| *key);
+            ended.map(|key| sessions.remove(&key));
         }
         sessions.insert(key(token), session);
     }
@@ -141,22 +148,12 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
 
     use super::*;
-
-    async fn visitor() -> Visitor {
-        let backend = millstream_worker::connect("memory:").await.unwrap();
-        Visitor {
-            name: "x".to_owned(),
-            backend: backend.admin().unwrap(),
-            may_see: Arc::new(|_| true),
-            is_valid: Arc::new(|| true),
-            figures: Arc::new(String::new),
-        }
-    }
+    use crate::access::tests::visitor;
 
     #[tokio::test]
     async fn a_session_ends_after_twelve_hours_and_on_request() {
         let (sessions, now) = (Sessions::default(), Instant::now());
-        let token = sessions.start(visitor().await, now).unwrap();
+        let token = sessions.start(visitor("x").await, now).unwrap();
         assert_eq!(token.len(), 64);
         assert!(sessions.find(&token, now + SESSION_LIFETIME - Duration::from_secs(1)).is_some());
         assert!(sessions.find(&token, now + SESSION_LIFETIME).is_none());
@@ -171,7 +168,7 @@ mod tests {
         let is_valid = Arc::new(AtomicBool::new(true));
         let of_visitor = Arc::clone(&is_valid);
         let visitor =
-            Visitor { is_valid: Arc::new(move || of_visitor.load(Ordering::Relaxed)), ..visitor().await };
+            Visitor { is_valid: Arc::new(move || of_visitor.load(Ordering::Relaxed)), ..visitor("x").await };
         let token = sessions.start(visitor, now).unwrap();
         assert!(sessions.find(&token, now).is_some());
         is_valid.store(false, Ordering::Relaxed);
@@ -180,7 +177,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_oldest_session_ends_if_there_are_too_many() {
-        let (sessions, now, visitor) = (Sessions::default(), Instant::now(), visitor().await);
+        let (sessions, now, visitor) = (Sessions::default(), Instant::now(), visitor("x").await);
         let first = sessions.start(visitor.clone(), now).unwrap();
         for _ in 0..SESSIONS_MAX {
             sessions.start(visitor.clone(), now + Duration::from_secs(1)).unwrap();
@@ -190,9 +187,20 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn many_logins_of_a_visitor_end_no_session_of_another() {
+        let (sessions, now) = (Sessions::default(), Instant::now());
+        let first = sessions.start(visitor("alice").await, now).unwrap();
+        let bob = visitor("bob").await;
+        for _ in 0..2 * SESSIONS_MAX {
+            sessions.start(bob.clone(), now + Duration::from_secs(1)).unwrap();
+        }
+        assert!(sessions.find(&first, now).is_some());
+    }
+
+    #[tokio::test]
     async fn a_bearer_is_no_session() {
         let (sessions, now) = (Sessions::default(), Instant::now());
-        sessions.remember_bearer("secret", visitor().await, now);
+        sessions.remember_bearer("secret", visitor("x").await, now);
         assert!(sessions.of_bearer("secret", now).is_some());
         assert!(sessions.find("secret", now).is_none());
         assert!(sessions.of_bearer("secret", now + BEARER_LIFETIME).is_none());

@@ -15,13 +15,17 @@ use futures_core::Stream;
 use serde_json::Value;
 use tokio::sync::mpsc;
 
-/// The client has closed the connection.
+/// The client has closed the connection, or may not receive more.
 #[derive(Debug)]
 pub(crate) struct Gone;
+
+/// Whether the client may still receive events.
+pub(crate) type MayReceive = Box<dyn Fn() -> bool + Send + Sync>;
 
 /// Where a task writes its events.
 pub(crate) struct Events {
     sender: mpsc::Sender<Bytes>,
+    may_receive: MayReceive,
 }
 
 impl Events {
@@ -47,17 +51,25 @@ impl Events {
     }
 
     async fn write(&self, text: String) -> Result<(), Gone> {
+        if !(self.may_receive)() {
+            return Err(Gone);
+        }
         self.sender.send(Bytes::from(text)).await.map_err(|_| Gone)
     }
 }
 
-/// Returns an answer with the events that the task writes. It ends when the task does. `slot` is freed then.
-pub(crate) fn answer<F>(slot: impl Send + 'static, task: impl FnOnce(Events) -> F) -> Response
+/// Returns an answer with the events that the task writes. It ends when the task does, or before the first event that the client
+/// may no longer receive. `slot` is freed then.
+pub(crate) fn answer<F>(
+    slot: impl Send + 'static,
+    may_receive: MayReceive,
+    task: impl FnOnce(Events) -> F,
+) -> Response
 where
     F: Future<Output = Result<(), Gone>> + Send + 'static,
 {
     let (sender, receiver) = mpsc::channel(1);
-    let task = task(Events { sender });
+    let task = task(Events { sender, may_receive });
     tokio::spawn(async move {
         // The client is gone: nobody is left to tell.
         let _ = task.await;

@@ -199,6 +199,11 @@ impl Login {
         self.user.is_unrestricted() || self.may_run(&[b"INFO"])
     }
 
+    /// Whether the user may see what other users do: it may run ACL LOG. A denial is not counted and not logged.
+    pub fn may_see_others(&self) -> bool {
+        self.user.is_unrestricted() || self.may_run(&[b"ACL", b"LOG"])
+    }
+
     fn may_run(&self, argv: &[&[u8]]) -> bool {
         table::find(argv)
             .is_ok_and(|spec| check_request(&self.user, spec, argv, &required_keys(spec, argv)).is_ok())
@@ -323,6 +328,10 @@ mod tests {
         assert!(!sees_figures("reader"));
         set_user(&server, "reader +info");
         assert!(sees_figures("reader"));
+        let sees_others = |user: &str| server.log_in(user, "pw", "").unwrap().may_see_others();
+        assert!(!sees_others("reader"));
+        set_user(&server, "reader +acl|log");
+        assert!(sees_others("reader"));
         let admin = connect(&server, &server.internal_login());
         assert!(ask(&admin, "INFO stats").contains("acl_access_denied_cmd:0\r\n"));
         server.server().shutdown.begin();

@@ -19,7 +19,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 use super::stream::{self, GroupDetails};
 use super::tail::{self, TailEvent};
 use crate::access::Visitor;
-use crate::app::{Answer, App, Caller, LoggedIn, Params};
+use crate::app::{Answer, App, Caller, LoggedIn, Params, while_admitted};
 use crate::options::EVENT_STREAMS_MAX;
 use crate::problem::Problem;
 use crate::query::OverviewQuery;
@@ -102,14 +102,14 @@ pub(super) async fn events(
         )
         .way_out("close other tabs of the dashboard")
     })?;
-    Ok(sse::answer(slot, |events| run(app, visitor, caller.token, watch, query, events)))
+    let may_receive = while_admitted(&app, &visitor, &caller);
+    Ok(sse::answer(slot, may_receive, |events| run(app, visitor, watch, query, events)))
 }
 
 /// Sends events until the client, the session or the dashboard ends.
 async fn run(
     app: Arc<App>,
     visitor: Visitor,
-    token: Option<String>,
     watch: Watch,
     query: EventsQuery,
     events: Events,
@@ -145,15 +145,7 @@ async fn run(
         tokio::select! {
             () = events.closed() => return Err(Gone),
             () = app.stopped.cancelled() => return Ok(()),
-            _ = comments.tick() => {
-                let session_ended = token.as_deref().is_some_and(|token| {
-                    page.has_login() && app.sessions.find(token, std::time::Instant::now()).is_none()
-                });
-                if session_ended || !(visitor.is_valid)() {
-                    return Ok(());
-                }
-                events.comment().await?;
-            }
+            _ = comments.tick() => events.comment().await?,
             state = viewer.changed() => {
                 page.trouble(&state, &events).await?;
                 page.look(&viewer, &events).await?;
@@ -196,10 +188,6 @@ struct Page<'a> {
 }
 
 impl Page<'_> {
-    fn has_login(&self) -> bool {
-        self.app.access.anonymous().is_none()
-    }
-
     /// Sends whether the store answers, if that has changed.
     async fn trouble(&mut self, state: &SamplerState, events: &Events) -> Result<(), Gone> {
         let trouble = trouble(state);

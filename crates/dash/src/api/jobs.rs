@@ -36,6 +36,10 @@ pub(super) async fn stop(
     Params(query): Params<JobQuery>,
 ) -> Result<StatusCode, Problem> {
     let job = find(&app, &visitor, &query.id)?;
+    if !job.may_be_stopped_by(&visitor) {
+        return Err(Problem::new(StatusCode::FORBIDDEN, "denied", "another user has started this job")
+            .way_out("ask that user, or one who may run ACL LOG"));
+    }
     job.stop.cancel();
     let about = json!({ "job": query.id, "stream": job.stream });
     if let serde_json::Value::Object(about) = about {
@@ -50,5 +54,5 @@ fn find(app: &App, visitor: &Visitor, id: &str) -> Result<Arc<Job>, Problem> {
 }
 
 pub(super) async fn audit(State(app): State<Arc<App>>, LoggedIn(visitor): LoggedIn) -> Answer {
-    app::json(&app.audit.last(&*visitor.may_see))
+    app::json(&app.audit.last(&visitor))
 }

@@ -50,7 +50,7 @@ pub(super) async fn streams(
 ) -> Answer {
     app.sampler.touch();
     let look = app.sampler.look();
-    let words = query.q.unwrap_or_default().to_lowercase();
+    let words = query::words(query.q)?.to_lowercase();
     let is_wanted = |name: &str| {
         let name_in_lower_case = name.to_lowercase();
         (visitor.may_see)(name) && words.split_whitespace().all(|word| name_in_lower_case.contains(word))

@@ -15,7 +15,7 @@ use serde_json::json;
 use super::entries::bytes_of;
 use super::tail::{has, is_found};
 use crate::access::Visitor;
-use crate::app::{Answer, App, LoggedIn, Params};
+use crate::app::{Answer, App, Caller, LoggedIn, Params, while_admitted};
 use crate::options::SEARCHES_MAX;
 use crate::problem::Problem;
 use crate::query;
@@ -58,6 +58,7 @@ struct Search {
 pub(super) async fn search(
     State(app): State<Arc<App>>,
     LoggedIn(visitor): LoggedIn,
+    caller: Caller,
     Params(query): Params<SearchQuery>,
 ) -> Answer {
     let (first, last) = query::range(query.from.as_deref(), query.to.as_deref())?;
@@ -73,7 +74,7 @@ pub(super) async fn search(
     };
     let slot = Arc::clone(&app.search_slots).try_acquire_owned().map_err(|_| too_many())?;
     let event_slot = Arc::clone(&app.event_slots).try_acquire_owned().map_err(|_| too_many())?;
-    Ok(sse::answer((slot, event_slot), |events| async move {
+    Ok(sse::answer((slot, event_slot), while_admitted(&app, &visitor, &caller), |events| async move {
         tokio::select! {
             result = search.run(&app, &visitor, &events) => result,
             () = events.closed() => Err(Gone),
@@ -158,7 +159,7 @@ impl Search {
         named.into_iter().any(|(name, value)| {
             text.is_none_or(|text| {
                 let shown = redaction.shown_among(&entry.fields, name, value);
-                shown.is_some_and(|shown| has(&shown, text.as_bytes()))
+                shown.is_some_and(|shown| has(&shown, text))
             })
         })
     }

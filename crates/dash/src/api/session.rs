@@ -26,10 +26,7 @@ pub(super) async fn log_in(
 ) -> Result<Response, Problem> {
     let now = Instant::now();
     let visitor = guard::log_in(&app, login.user.as_deref(), &login.password, caller.address, now).await;
-    let visitor = visitor.inspect_err(|_| {
-        let user = login.user.as_deref().unwrap_or_default();
-        app.audit.session(caller.address, user, "login_failed");
-    })?;
+    let visitor = visitor.inspect_err(|problem| app.audit.failed_login(caller.address, problem))?;
     let name = visitor.name.clone();
     app.audit.session(caller.address, &name, "login");
     let token = app.sessions.start(visitor, now).ok_or_else(|| {

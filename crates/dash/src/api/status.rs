@@ -21,6 +21,7 @@ pub(super) async fn status(State(app): State<Arc<App>>, caller: Caller) -> Answe
         }));
     };
     let (look, status) = (app.sampler.look(), app.sampler.status());
+    let totals = look.totals_of(&*visitor.may_see);
     app::json(&json!({
         "version": env!("CARGO_PKG_VERSION"),
         "login": login,
@@ -38,8 +39,8 @@ pub(super) async fn status(State(app): State<Arc<App>>, caller: Caller) -> Answe
             "number": look.number,
             "at_ms": look.at_ms,
             "took_ms": millis(look.took),
-            "streams": look.streams.len(),
-            "groups": look.totals.groups,
+            "streams": totals.streams,
+            "groups": totals.groups,
         },
         "trouble": events::trouble(&status.state),
         "history": {

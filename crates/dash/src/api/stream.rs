@@ -49,13 +49,16 @@ pub(crate) async fn stream_json(app: &App, visitor: &Visitor, name: &str) -> Res
     let backend = &*visitor.backend;
     let info = backend.stream(name).await?.ok_or_else(|| no_stream(app, visitor, name))?;
     let look = app.sampler.look();
-    let snapshot = look.stream(name).filter(|_| (visitor.may_see)(name));
+    // The user may be able to run XINFO STREAM, and not what tells about groups.
+    let is_seen = (visitor.may_see)(name);
+    let snapshot = look.stream(name).filter(|_| is_seen);
     let mut json = shapes::stream(name, &info);
     json["look"] = json!(look.number);
     json["at_ms"] = json!(look.at_ms);
     json["dead_letters"] = json!(snapshot.map(|snapshot| snapshot.dead_letters_length));
-    json["group_list"] = rows::of_stream(&look, name);
-    json["rates"] = json!({ "in": look.rows_of(name).first().and_then(|row| row.rates.added) });
+    json["group_list"] = if is_seen { rows::of_stream(&look, name) } else { json!([]) };
+    json["rates"] =
+        json!({ "in": look.rows_of(name).first().filter(|_| is_seen).and_then(|row| row.rates.added) });
     // A store need not know these, and the user need not have the permission.
     json["memory_bytes"] = json!(backend.memory_usage(name).await.ok().flatten());
     let policy = backend.policy(name, None).await.ok().flatten();

@@ -134,14 +134,14 @@ pub(crate) fn is_found(redaction: &Redaction, entry: &Entry, contains: Option<&s
     contains.is_none_or(|text| {
         entry.fields.iter().any(|(name, value)| {
             let shown = redaction.shown_among(&entry.fields, name, value);
-            shown.is_some_and(|shown| has(&shown, text.as_bytes()))
+            shown.is_some_and(|shown| has(&shown, text))
         })
     })
 }
 
-/// Whether bytes contain others.
-pub(crate) fn has(bytes: &[u8], wanted: &[u8]) -> bool {
-    wanted.is_empty() || bytes.windows(wanted.len()).any(|window| window == wanted)
+/// Whether bytes contain a text. The search takes linear time: others choose the bytes.
+pub(crate) fn has(bytes: &[u8], wanted: &str) -> bool {
+    String::from_utf8_lossy(bytes).contains(wanted)
 }
 
 /// What was last known about a group.
@@ -230,6 +230,14 @@ impl Seen {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn texts_are_found_in_any_bytes() {
+        assert!(has("größe".as_bytes(), "öß") && has(b"\xe2book\xff", "book") && has(b"\xe2\xc3\xb6", "ö"));
+        assert!(has(b"", "") && !has(b"", "x") && !has(b"boo\xffk", "book"));
+        let (many, wanted) = (vec![b'a'; 8 << 20], format!("{}b", "a".repeat(12 << 10)));
+        assert!(!has(&many, &wanted));
+    }
 
     #[test]
     fn an_entry_is_unread_then_pending_then_done() {

@@ -6,5 +6,6 @@ mod events;
 mod guard;
 mod pages;
 mod reads;
+mod rights;
 mod stores;
 mod support;

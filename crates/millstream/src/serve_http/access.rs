@@ -54,13 +54,15 @@ impl UserAccess {
     }
 
     fn visitor(&self, login: Login) -> Visitor {
-        let (reader, session, observer) = (login.clone(), login.clone(), login.clone());
+        let (reader, session, observer, operator) =
+            (login.clone(), login.clone(), login.clone(), login.clone());
         let server = self.server.clone();
         Visitor {
             name: login.name(),
             backend: self.backend(&login),
             may_see: Arc::new(move |stream| reader.may_read(stream.as_bytes())),
             is_valid: Arc::new(move || session.is_valid()),
+            is_operator: Arc::new(move || operator.may_see_others()),
             figures: Arc::new(move || match observer.may_see_figures() {
                 true => server.server().figures(),
                 false => String::new(),
@@ -81,7 +83,10 @@ impl Access for UserAccess {
     fn login<'a>(&'a self, user: Option<&'a str>, password: &'a str, from: IpAddr) -> LoginFuture<'a> {
         // A login is a user at an address, whatever port the browser uses.
         let from = SocketAddr::new(from, 0).to_string();
-        let login = self.server.log_in(user.unwrap_or(DEFAULT_USER), password, &from);
+        let user = user.unwrap_or(DEFAULT_USER);
+        // Without a password, `default` is for visitors on this machine, as in the protected mode.
+        let is_admitted = user != DEFAULT_USER || self.is_local || self.server.server().requires_login();
+        let login = is_admitted.then(|| self.server.log_in(user, password, &from)).flatten();
         Box::pin(async move { login.map(|login| self.visitor(login)).ok_or(LoginError::Refused) })
     }
 

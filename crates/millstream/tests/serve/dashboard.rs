@@ -112,6 +112,7 @@ fn other_machines_reach_the_dashboard_only_with_a_login() {
     admin.call("CONFIG SET requirepass \"\"", "+OK\r\n");
     assert!(!visitor.is_logged_in());
     assert_eq!(visitor.get("status").1["login"], "user");
+    assert_eq!(visitor.log_in("default", "anything"), 401);
 }
 
 #[test]

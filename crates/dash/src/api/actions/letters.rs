@@ -48,6 +48,7 @@ pub(in crate::api) async fn redrive_letters(
     let about = json!({ "stream": body.stream, "dlq": body.dlq, "rate": body.rate, "limit": body.limit });
     let action = Action::new(&app, caller, "dlq/redrive", about)?;
     let (app, backend) = (Arc::clone(action.app()), Arc::clone(action.backend()));
+    let visitor = action.visitor().clone();
     action
         .run(async move {
             if body.rate.is_some_and(|rate| !rate.is_finite() || rate <= 0.0) {
@@ -78,7 +79,7 @@ pub(in crate::api) async fn redrive_letters(
             };
             let request = executed(check_redrive(&*backend, &source.name, &request, preview).await?, shape)?;
             let expected = plan_redrive(&*backend, &source.name, &request).await?.effect.redrivable();
-            let job = app.jobs.start("redrive", &body.stream)?;
+            let job = app.jobs.start("redrive", &body.stream, &visitor)?;
             let (running, name) = (Arc::clone(&job), source.name.clone());
             tokio::spawn(async move {
                 let work = async {
@@ -113,6 +114,7 @@ pub(in crate::api) async fn purge_letters(
 ) -> Answer {
     let action = Action::new(&app, caller, "dlq/purge", json!({ "stream": body.stream, "dlq": body.dlq }))?;
     let (app, backend) = (Arc::clone(action.app()), Arc::clone(action.backend()));
+    let visitor = action.visitor().clone();
     action
         .run(async move {
             let source = find(&*backend, &body.stream, body.dlq.as_deref()).await?;
@@ -122,7 +124,7 @@ pub(in crate::api) async fn purge_letters(
             };
             let plan = executed(check_purge(&*backend, &source, &filter, preview).await?, plan_of_purge)?;
             let matched = plan.ids.len() as u64;
-            let job = app.jobs.start("purge", &body.stream)?;
+            let job = app.jobs.start("purge", &body.stream, &visitor)?;
             let running = Arc::clone(&job);
             tokio::spawn(async move {
                 let work = async {

@@ -34,6 +34,7 @@ pub(super) struct Action {
     /// What the record says about the action.
     about: Map<String, Value>,
     started: Instant,
+    is_recorded: bool,
 }
 
 /// What came of an action: its answer, and what its record says about the outcome.
@@ -76,11 +77,23 @@ impl Action {
             _ => Map::new(),
         };
         let started = Instant::now();
-        Ok(Action { app: Arc::clone(app), visitor, address: caller.address, name, about, started })
+        Ok(Action {
+            app: Arc::clone(app),
+            visitor,
+            address: caller.address,
+            name,
+            about,
+            started,
+            is_recorded: false,
+        })
     }
 
     pub(super) fn backend(&self) -> &Arc<dyn Admin> {
         &self.visitor.backend
+    }
+
+    pub(super) fn visitor(&self) -> &Visitor {
+        &self.visitor
     }
 
     pub(super) fn app(&self) -> &Arc<App> {
@@ -88,26 +101,36 @@ impl Action {
     }
 
     /// Waits for the outcome, records it, and returns the answer.
-    pub(super) async fn run(self, work: impl Future<Output = Result<Outcome, Problem>>) -> Answer {
+    ///
+    /// The work ends with the request: if the client disconnects, or waits too long. Then the record says so, because the
+    /// store may have done it.
+    pub(super) async fn run(mut self, work: impl Future<Output = Result<Outcome, Problem>>) -> Answer {
         let outcome = work.await;
-        let mut about = self.about;
         if let Ok(outcome) = &outcome {
-            about.extend(outcome.done.clone());
+            self.about.extend(outcome.done.clone());
         }
-        let problem = outcome.as_ref().err();
-        self.app.audit.action(
-            self.address,
-            &self.visitor.name,
-            self.name,
-            about,
-            self.started.elapsed(),
-            problem,
-        );
-        // Viewers should see at once what the action changed.
-        self.app.sampler.wake();
+        self.record(outcome.as_ref().err());
         let outcome = outcome?;
         let answer: Response = app::json(&outcome.json)?;
         Ok((outcome.status, answer).into_response())
+    }
+
+    fn record(&mut self, problem: Option<&Problem>) {
+        let about = std::mem::take(&mut self.about);
+        let took = self.started.elapsed();
+        self.app.audit.action(self.address, &self.visitor.name, self.name, about, took, problem);
+        self.is_recorded = true;
+        // Viewers should see at once what the action changed.
+        self.app.sampler.wake();
+    }
+}
+
+impl Drop for Action {
+    fn drop(&mut self) {
+        if !self.is_recorded {
+            let detail = "the request ended before the answer of the store, which may have done it";
+            self.record(Some(&Problem::new(StatusCode::GATEWAY_TIMEOUT, "interrupted", detail)));
+        }
     }
 }
 
@@ -174,4 +197,40 @@ pub(super) fn outdated(plan: Value) -> Problem {
     Problem::new(StatusCode::CONFLICT, "preview_outdated", detail)
         .way_out("look at the new plan, then confirm it")
         .with("plan", plan)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use millstream_worker::observe::{Sampler, SamplerOptions};
+    use tokio_util::sync::CancellationToken;
+
+    use super::*;
+    use crate::access::{OneStore, tests::visitor};
+    use crate::options::Options;
+    use crate::session::Cookie;
+
+    #[tokio::test]
+    async fn an_action_without_an_answer_is_recorded() {
+        let visitor = visitor("alice").await;
+        let sampler = Sampler::start(Arc::clone(&visitor.backend), SamplerOptions::default());
+        let access = Arc::new(OneStore::open(Arc::clone(&visitor.backend)));
+        let app = App::start(Options::default(), access, sampler, CancellationToken::new());
+        let caller = Caller {
+            visitor: Some(visitor.clone()),
+            address: IpAddr::from([127, 0, 0, 1]),
+            cookie: Cookie::new("80", false),
+            token: None,
+        };
+        let action = Action::new(&app, caller, "entries/delete", json!({ "stream": "orders" })).unwrap();
+        let run = action.run(std::future::pending());
+        assert!(tokio::time::timeout(Duration::from_millis(1), run).await.is_err());
+        let records = app.audit.last(&visitor);
+        assert_eq!(
+            (&records[0]["action"], &records[0]["stream"]),
+            (&json!("entries/delete"), &json!("orders"))
+        );
+        assert!(records[0]["error"].as_str().unwrap().contains("may have done it"), "{records}");
+    }
 }

@@ -86,7 +86,7 @@ async fn run(
 ) -> Answer {
     let about = json!({ "stream": body.stream, "group": body.group, "consumer": body.consumer });
     let action = Action::new(app, caller, kind, about)?;
-    let backend = Arc::clone(action.backend());
+    let (backend, visitor) = (Arc::clone(action.backend()), action.visitor().clone());
     action
         .run(async {
             let (rows, exact) = body.rows(&*backend).await?;
@@ -108,7 +108,7 @@ async fn run(
                 Some(_) => {}
             }
             if count > STEP {
-                let job = app.jobs.start(kind, &body.stream)?;
+                let job = app.jobs.start(kind, &body.stream, &visitor)?;
                 let (app, stream, group) = (Arc::clone(app), body.stream.clone(), body.group.clone());
                 let running = Arc::clone(&job);
                 tokio::spawn(async move {

@@ -85,8 +85,9 @@ pub(in crate::api) async fn set(
     caller: Caller,
     JsonBody(body): JsonBody<Setting>,
 ) -> Answer {
-    let action =
-        Action::new(&app, caller, "server/config", json!({ "name": body.name, "value": body.value }))?;
+    // The value of any other setting can be a secret, such as a password.
+    let value = SETTINGS.contains(&&*body.name).then_some(&body.value);
+    let action = Action::new(&app, caller, "server/config", json!({ "name": body.name, "value": value }))?;
     let backend = Arc::clone(action.backend());
     action
         .run(async move {
