@@ -101,7 +101,7 @@ impl OneStore {
         OneStore { backend, password: None }
     }
 
-    /// Lets in who knows the password.
+    /// Lets in visitors who know the password.
     pub fn with_password(backend: Arc<dyn Admin>, password: impl Into<String>) -> OneStore {
         OneStore { backend, password: Some(password.into()) }
     }

@@ -36,7 +36,7 @@ pub(crate) struct App {
     pub(crate) throttle: Throttle,
     pub(crate) assets: Assets,
     pub(crate) sampler: Sampler,
-    /// What is hidden from everybody.
+    /// The values that the dashboard hides from every visitor.
     pub(crate) redaction: Redaction,
     pub(crate) facts: Arc<Facts>,
     pub(crate) audit: Audit,
@@ -111,7 +111,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Caller {
 
 /// Returns the error of a request that needs a login.
 pub(crate) fn login_required() -> Problem {
-    Problem::new(StatusCode::UNAUTHORIZED, "login_required", "this needs a login")
+    Problem::new(StatusCode::UNAUTHORIZED, "login_required", "this request needs a login")
         .way_out("log in on the page, or send the header Authorization: Bearer PASSWORD")
 }
 
@@ -148,7 +148,7 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for JsonBody<T> {
 
     async fn from_request(request: Request, _: &S) -> Result<JsonBody<T>, Problem> {
         let body = axum::body::to_bytes(request.into_body(), BODY_BYTES_MAX).await.map_err(|_| {
-            let detail = format!("the body exceeds {BODY_BYTES_MAX} bytes, or did not arrive");
+            let detail = format!("the body exceeds {BODY_BYTES_MAX} bytes, or did not arrive completely");
             Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", detail)
         })?;
         serde_json::from_slice(&body)

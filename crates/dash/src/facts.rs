@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-/// Time between two questions.
+/// Time between two requests to the server.
 const INTERVAL: Duration = Duration::from_secs(10);
 /// Number of points of the history: an hour.
 const POINTS_MAX: usize = 360;
@@ -56,7 +56,7 @@ struct Counters {
     sync_us: Option<u64>,
 }
 
-/// Asks until the dashboard stops or is gone.
+/// Asks the server at intervals until the dashboard stops or is dropped.
 pub(crate) fn keep_asking(facts: &Arc<Facts>, sampler: Sampler, stopped: CancellationToken) {
     let facts = Arc::downgrade(facts);
     tokio::spawn(stopped.run_until_cancelled_owned(async move {

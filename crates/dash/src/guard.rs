@@ -24,7 +24,7 @@ use crate::options::{ANSWER_TIMEOUT, Options};
 use crate::problem::Problem;
 use crate::session::Cookie;
 
-/// What the pages may load, and that no text ever becomes markup or a script.
+/// Pages load only files of the dashboard, and browsers never treat text as markup or a script.
 const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
     connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'; \
     require-trusted-types-for 'script'; trusted-types 'none'";
@@ -35,6 +35,9 @@ const OPEN_PATHS: [&str; 3] = ["/api/v1/status", SESSION_PATH, "/api/v1/openapi.
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const X_MILLSTREAM: HeaderName = HeaderName::from_static("x-millstream");
+
+/// The way out of a page that is served under an address of its own.
+const OPEN_OWN_ADDRESS: &str = "open the dashboard under its own address; behind a proxy, set its public URL";
 
 /// The address of the client, if the dashboard itself accepted the connection.
 #[derive(Clone, Copy, Debug)]
@@ -99,7 +102,8 @@ async fn admit(app: &App, request: &Parts) -> Result<Caller, Problem> {
         return Err(login_required());
     }
     if changes && app.options.read_only && path != SESSION_PATH {
-        return Err(Problem::new(StatusCode::FORBIDDEN, "read_only", "this dashboard is read-only"));
+        return Err(Problem::new(StatusCode::FORBIDDEN, "read_only", "this dashboard is read-only")
+            .way_out("use a dashboard that was started without --read-only"));
     }
     Ok(Caller { visitor, address, cookie, token })
 }
@@ -130,8 +134,9 @@ fn check_host<'a>(options: &Options, request: &'a Parts) -> Result<&'a str, Prob
 
 fn wrong_host(host: &str) -> Problem {
     let detail = format!("this dashboard does not answer for the host '{host}'");
-    Problem::new(StatusCode::MISDIRECTED_REQUEST, "wrong_host", detail)
-        .way_out("use its address, or start it with --allow-host HOST or --public-url URL")
+    Problem::new(StatusCode::MISDIRECTED_REQUEST, "wrong_host", detail).way_out(
+        "use its IP address, or allow the host: dash --allow-host HOST, serve --http-allow-host HOST",
+    )
 }
 
 /// Splits `HOST[:PORT]`. `None` if the port is not a number.
@@ -160,20 +165,25 @@ fn check_origin(options: &Options, headers: &HeaderMap, host: &str, method: &Met
         of_host.is_some_and(|origin| origin.eq_ignore_ascii_case(host))
             || options.public_url.as_ref().is_some_and(|url| url.origin().eq_ignore_ascii_case(origin))
     };
-    let refused = |detail: &str| Err(Problem::new(StatusCode::FORBIDDEN, "foreign_page", detail));
+    let refused = |detail: &str, way_out: &str| {
+        Err(Problem::new(StatusCode::FORBIDDEN, "foreign_page", detail).way_out(way_out))
+    };
     if text(&header::ORIGIN).is_some_and(|origin| !is_ours(origin)) {
-        return refused("the header Origin names another page");
+        return refused("the header Origin names another page", OPEN_OWN_ADDRESS);
     }
     if text(&SEC_FETCH_SITE).is_some_and(|site| site != "same-origin") {
-        return refused("the header Sec-Fetch-Site names another page");
+        return refused("the header Sec-Fetch-Site names another page", OPEN_OWN_ADDRESS);
     }
     if text(&X_MILLSTREAM) != Some("1") {
-        return refused("the header X-Millstream: 1 is missing");
+        return refused("the header X-Millstream: 1 is missing", "add this header to the request");
     }
     let content_type = text(&header::CONTENT_TYPE).unwrap_or("");
     let is_json = content_type.split(';').next().is_some_and(|name| name.trim() == "application/json");
     if *method == Method::POST && !is_json {
-        return refused("the header Content-Type: application/json is missing");
+        return refused(
+            "the header Content-Type: application/json is missing",
+            "add this header to the request",
+        );
     }
     Ok(())
 }
@@ -183,7 +193,7 @@ fn check_fetch_site(headers: &HeaderMap) -> Result<(), Problem> {
         None | Some(b"same-origin" | b"none") => Ok(()),
         Some(_) => {
             let detail = "the header Sec-Fetch-Site names another page";
-            Err(Problem::new(StatusCode::FORBIDDEN, "foreign_page", detail))
+            Err(Problem::new(StatusCode::FORBIDDEN, "foreign_page", detail).way_out(OPEN_OWN_ADDRESS))
         }
     }
 }
@@ -225,7 +235,7 @@ pub(crate) async fn log_in(
 ) -> Result<Visitor, Problem> {
     if app.throttle.is_blocked(address, now) {
         return Err(Problem::too_many("too_many_logins", "too many wrong passwords from this address")
-            .way_out("wait for a minute"));
+            .way_out("wait a minute, then try again"));
     }
     app.access.login(user, password, address).await.map_err(|error| match error {
         LoginError::Refused => {

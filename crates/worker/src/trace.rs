@@ -22,7 +22,7 @@ use crate::backend::Fields;
 
 /// The field that contains the trace and the span of the sender.
 pub const TRACEPARENT: &str = "traceparent";
-/// The field that contains what tracing systems add to it.
+/// The field with the data that tracing systems add to the trace.
 pub const TRACESTATE: &str = "tracestate";
 
 /// Maximum bytes of a `tracestate`. A longer one is ignored. The specification requires at least this many.

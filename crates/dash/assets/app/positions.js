@@ -5,7 +5,7 @@ import { isEntryId, parseMoment } from './format.js';
 
 /**
  * Returns a position for the API: an id, `-` for the first entry, `+` for the last one, or `t` and milliseconds.
- * Returns null if the text is none. An id without its second part is a whole millisecond.
+ * Returns null if the text is not a position. An id without its second part is a whole millisecond.
  * @param {string} text `earliest`, `latest`, an id, a moment or a duration before now @param {number} nowMs
  */
 export function position(text, nowMs) {

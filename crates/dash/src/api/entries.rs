@@ -123,7 +123,7 @@ async fn find(backend: &dyn Admin, stream: &str, id: StreamId) -> Result<Entry, 
     let found = backend.range(stream, Range::single(id)).await?.into_iter().next();
     found.ok_or_else(|| {
         Problem::not_found(format!("stream {stream} has no entry {id}"))
-            .way_out("it was deleted or trimmed, or never existed")
+            .way_out("check the id; the entry may have been deleted or trimmed")
     })
 }
 
@@ -159,7 +159,8 @@ pub(super) async fn raw(
 ) -> Answer {
     let id = query::id(&query.id, 0)?;
     let name = match &query.field_hex {
-        Some(digits) => unhex(digits).ok_or_else(|| Problem::bad_request("invalid field_hex"))?,
+        Some(digits) => unhex(digits)
+            .ok_or_else(|| Problem::bad_request("invalid field_hex: expected pairs of hexadecimal digits"))?,
         None => query::required("field", query.field.as_deref())?.as_bytes().to_vec(),
     };
     let entry = find(&*visitor.backend, &query.stream, id).await?;

@@ -28,7 +28,7 @@ use crate::sse::{self, Events, Gone};
 
 /// Time between two comments on a quiet connection.
 const COMMENT_INTERVAL: Duration = Duration::from_secs(15);
-/// The details of a group need a scan, so they are older than its row: at most this.
+/// Maximum age of the details of a group. They need a scan, so they can be older than its row.
 const DETAILS_AGE_MAX: Duration = Duration::from_secs(10);
 /// The interval of looks that a page can ask for.
 const INTERVAL_MS: std::ops::RangeInclusive<u64> = 100..=60_000;
@@ -57,7 +57,7 @@ struct Named {
 }
 
 impl Watch {
-    /// Parses such as `group?stream=orders&group=billing`.
+    /// Parses a text such as `group?stream=orders&group=billing`.
     fn parse(text: &str) -> Result<Watch, Problem> {
         let (kind, query) = text.split_once('?').unwrap_or((text, ""));
         let named = || parse_query::<Named>(query);
@@ -124,7 +124,7 @@ async fn run(
     });
     events.send("hello", None, &hello).await?;
     if query.since.is_some_and(|since| since > status.state.number) {
-        // The looks of another process.
+        // The client counts the looks of another process.
         events.send("resync", None, &json!({})).await?;
     }
     let mut job_changes = app.jobs.changes();
@@ -285,8 +285,8 @@ impl Page<'_> {
 }
 
 impl Sent {
-    /// Adds to an event what has changed since the last one: rows, rows that are gone, and the order. Returns whether anything
-    /// has.
+    /// Adds to an event what has changed since the last one: rows, rows that are gone, and the order. Returns false if
+    /// nothing has changed.
     fn changes(&mut self, rows: Vec<(String, Value)>, page: (usize, usize), data: &mut Value) -> bool {
         let order: Vec<String> = rows.iter().map(|(key, _)| key.clone()).collect();
         let now: BTreeMap<&String, &Value> = rows.iter().map(|(key, row)| (key, row)).collect();

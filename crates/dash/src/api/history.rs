@@ -45,8 +45,8 @@ pub(super) async fn history(
     }
     let key = RowKey { stream: query.stream, group: query.group };
     let found = app.sampler.history(&key, from_ms, to_ms, points);
-    let series =
-        found.ok_or_else(|| Problem::not_found("nothing is known about this group or stream yet"))?;
+    let series = found
+        .ok_or_else(|| Problem::not_found("the dashboard has no history of this group or stream yet"))?;
     app::json(&json!({
         "step_ms": series.step_ms,
         "from_ms": series.from_ms,

@@ -50,7 +50,10 @@ pub(super) async fn stop(
 
 fn find(app: &App, visitor: &Visitor, id: &str) -> Result<Arc<Job>, Problem> {
     let job = id.parse().ok().and_then(|id| app.jobs.find(id)).filter(|job| (visitor.may_see)(&job.stream));
-    job.ok_or_else(|| Problem::not_found("there is no such job").way_out("jobs end with the dashboard"))
+    job.ok_or_else(|| {
+        Problem::not_found("there is no such job")
+            .way_out("list the jobs: the dashboard forgets old ones, and all when it stops")
+    })
 }
 
 pub(super) async fn audit(State(app): State<Arc<App>>, LoggedIn(visitor): LoggedIn) -> Answer {

@@ -18,7 +18,7 @@ use crate::app::{self, Answer, App, LoggedIn, Params};
 use crate::problem::Problem;
 use crate::query;
 
-/// Maximum number of dead letters that one answer looks at.
+/// Maximum number of dead letters that one answer examines.
 const SCAN_MAX: usize = 10_000;
 #[derive(Deserialize)]
 pub(super) struct DlqQuery {
@@ -94,8 +94,8 @@ fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::
 impl LetterFilter {
     /// Returns the filter of the runtime.
     ///
-    /// The text of an error is compared with what may be shown of it. Otherwise a filter could find out hidden values, letter
-    /// by letter. So dead letters with such a text are selected by their ids.
+    /// A filter by the text of an error sees only what the dashboard may show of the error. Otherwise a visitor could guess
+    /// hidden values letter by letter. So such a filter selects dead letters by their ids.
     pub(super) async fn resolve(
         &self,
         app: &App,
@@ -141,7 +141,8 @@ pub(super) async fn letters(
     Params(query): Params<LettersQuery>,
 ) -> Answer {
     let count = query.count.as_deref().map(str::parse::<usize>).transpose();
-    let count = query::count(count.map_err(|_| Problem::bad_request("invalid count"))?, 50, 500)?;
+    let count =
+        query::count(count.map_err(|_| Problem::bad_request("invalid count: expected a number"))?, 50, 500)?;
     let after = query.after.as_deref().map(|after| query::id(after, 0)).transpose()?;
     let backend = &*visitor.backend;
     let Some(source) = DeadLetterSource::find(backend, &query.stream, query.dlq.as_deref()).await? else {

@@ -88,6 +88,9 @@ fn api() -> Router<Arc<App>> {
         .route("/server/config", post(actions::server::set))
 }
 
+/// The way out of a request for a route that does not exist.
+const SEE_DESCRIPTION: &str = "/api/v1/openapi.json describes the API";
+
 /// The description of the API, for programs that generate clients.
 async fn description() -> impl IntoResponse {
     ([(header::CONTENT_TYPE, "application/json")], include_str!("../../openapi.json"))
@@ -105,11 +108,12 @@ async fn page(State(app): State<Arc<App>>, request: Request) -> Response {
     let path = request.uri().path();
     let is_file = path.rsplit('/').next().is_some_and(|name| name.contains('.'));
     if path.starts_with("/api/") || path.starts_with("/a/") || is_file {
-        return Problem::not_found("there is no such path").into_response();
+        return Problem::not_found("there is no such path").way_out(SEE_DESCRIPTION).into_response();
     }
     app.assets.index(path, request.headers())
 }
 
 async fn method_not_allowed() -> Problem {
     Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", "this path has no such method")
+        .way_out(SEE_DESCRIPTION)
 }

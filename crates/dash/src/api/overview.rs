@@ -1,4 +1,4 @@
-//! What comes from the last look and never asks the store: `/overview`, `/streams`, `/workers`, `/consumers`.
+//! Answers from the last look, which never ask the store: `/overview`, `/streams`, `/workers`, `/consumers`.
 
 use std::sync::Arc;
 

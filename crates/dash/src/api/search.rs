@@ -32,7 +32,7 @@ const TIME_MAX: Duration = Duration::from_secs(30);
 const FOUND_MAX: usize = 200;
 /// Number of entries to read per call. Fewer, if they are large.
 const PAGE: usize = 500;
-/// Aim for so many bytes per call.
+/// Target number of bytes per call.
 const PAGE_BYTES: usize = 1024 * 1024;
 
 #[derive(Deserialize)]

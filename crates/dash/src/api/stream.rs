@@ -84,7 +84,7 @@ pub(super) async fn group(
     app::json(&group_json(&app, &visitor, &query.stream, &query.group, &details).await?)
 }
 
-/// What a look does not have about a group, and what takes a scan to find out.
+/// Properties of a group that no look has, because they need a scan or another command.
 pub(crate) struct GroupDetails {
     idle_times: Value,
     policy: Value,

@@ -1,7 +1,7 @@
 //! Follows a stream for one viewer: its new entries, at most 20 a second, or what a group does with them.
 //!
-//! It reads without a group, so nothing is delivered. A stream that is faster than the eye is not read entry by entry: the
-//! viewer learns how many were passed over.
+//! It reads without a group, so nothing is delivered. If entries come faster, it skips some and
+//! tells the viewer their number.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

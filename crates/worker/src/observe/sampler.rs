@@ -25,9 +25,9 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SamplerOptions {
-    /// Time between two looks while somebody looks, if viewers want no other.
+    /// Time between two looks while there are viewers, unless they ask for another interval.
     pub interval: Duration,
-    /// Time between two looks while nobody looks.
+    /// Time between two looks while there are no viewers.
     pub idle_interval: Duration,
     /// Only streams whose names match this glob pattern.
     pub pattern: String,
@@ -50,14 +50,14 @@ impl Default for SamplerOptions {
 }
 
 impl SamplerOptions {
-    /// Sets the time between two looks while somebody looks.
+    /// Sets the time between two looks while there are viewers.
     #[must_use]
     pub fn interval(mut self, interval: Duration) -> SamplerOptions {
         self.interval = interval;
         self
     }
 
-    /// Sets the time between two looks while nobody looks.
+    /// Sets the time between two looks while there are no viewers.
     #[must_use]
     pub fn idle_interval(mut self, interval: Duration) -> SamplerOptions {
         self.idle_interval = interval;
@@ -144,7 +144,7 @@ pub struct Trouble {
 pub struct SamplerStatus {
     /// The latest look, and whether the store answers.
     pub state: SamplerState,
-    /// Time between two looks now: what viewers want, but at least 20 times as long as a look takes.
+    /// Time between two looks now: the shortest interval that a viewer asks for, but at least 20 times as long as a look takes.
     pub interval: Duration,
     /// What the history covers.
     pub history: HistoryStatus,
@@ -219,7 +219,7 @@ impl Sampler {
     /// Returns the history of a group between two times in milliseconds since 1970, in at most `points` steps. `None` if the group
     /// is not known.
     ///
-    /// For a stream, without the name of a group: that of its first group. All have the same entries added.
+    /// Without the name of a group, returns the history of the first group of the stream: all have the same entries added.
     pub fn history(&self, row: &RowKey, from_ms: u64, to_ms: u64, points: usize) -> Option<HistorySeries> {
         self.handle.shared.history.lock().series(row, from_ms, to_ms, points)
     }

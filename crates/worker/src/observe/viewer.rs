@@ -1,4 +1,4 @@
-//! A viewer: it learns of each new look, and says how often it wants one and which rows it shows.
+//! A viewer: it receives each new look, and tells the sampler how often it needs one and which rows it shows.
 
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use super::row::RowKey;
 use super::sampler::{Sampler, SamplerState};
 
-/// Time for which a call counts as a viewer who stays.
+/// Time for which a call counts as a viewer.
 const CALLER_STAYS: Duration = Duration::from_secs(15);
 
 /// Somebody who looks at a store through a [`Sampler`]. Until it is dropped, the sampler looks at the interval that viewers
@@ -42,7 +42,7 @@ impl Viewer {
         self.state.borrow().clone()
     }
 
-    /// Says which rows the viewer shows, instead of those before.
+    /// Tells the sampler which rows the viewer shows. Replaces the rows of the last call.
     pub fn show(&self, rows: impl IntoIterator<Item = RowKey>) {
         let mut viewers = self.sampler.viewers().lock();
         if let Some(wishes) = viewers.by_id.get_mut(&self.id) {
@@ -50,7 +50,7 @@ impl Viewer {
         }
     }
 
-    /// Says how often the viewer wants a look. The sampler looks as often as the most demanding viewer wants, as far as the
+    /// Tells the sampler how often the viewer wants a look. The sampler looks as often as the most demanding viewer wants, as far as the
     /// store is fast enough.
     pub fn ask_interval(&self, interval: Duration) {
         if let Some(wishes) = self.sampler.viewers().lock().by_id.get_mut(&self.id) {
@@ -71,7 +71,7 @@ impl Drop for Viewer {
 pub(super) struct Viewers {
     next: u64,
     by_id: HashMap<u64, Wishes>,
-    /// When somebody called who is not a viewer.
+    /// When a caller that is not a viewer last asked for a look.
     called: Option<Instant>,
 }
 
@@ -90,14 +90,14 @@ impl Viewers {
         id
     }
 
-    /// Notes a call. Returns whether nobody was looking before.
+    /// Notes a call. Returns whether there was no viewer before.
     pub(super) fn call(&mut self, now: Instant) -> bool {
         let was_idle = self.interval(Duration::ZERO, now).is_none();
         self.called = Some(now);
         was_idle
     }
 
-    /// Returns the shortest interval that a viewer wants; `default` is that of viewers who do not care. `None` if nobody looks.
+    /// Returns the shortest interval that a viewer wants; `default` is that of viewers that ask for none. `None` if there are no viewers.
     pub(super) fn interval(&self, default: Duration, now: Instant) -> Option<Duration> {
         let called = self.called.filter(|at| now.saturating_duration_since(*at) < CALLER_STAYS);
         let wanted = self.by_id.values().map(|wishes| wishes.interval.unwrap_or(default));

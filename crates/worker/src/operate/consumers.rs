@@ -1,4 +1,4 @@
-//! The consumers of a group beside their workers.
+//! The consumers of a group, each with its worker.
 
 use crate::backend::ConsumerInfo;
 use crate::heartbeat::WorkerInfo;

@@ -23,7 +23,7 @@ use crate::backend::Retry;
 use crate::outcome::Outcome;
 use crate::retry_record::RetryRecord;
 
-/// How long a message waits in its lane that the worker could not begin with, for example because the store failed.
+/// Time that a message waits in its lane if the worker could not begin with it, for example because the store failed.
 const NOT_STARTED_DELAY: Duration = Duration::from_secs(1);
 
 impl Core {

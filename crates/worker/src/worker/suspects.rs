@@ -36,7 +36,7 @@ pub(crate) struct Suspects {
 /// The decision about a message that was claimed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// Every earlier delivery was answered or given back.
+    /// Every earlier delivery was answered or released.
     Clear,
     /// Its worker may have died because of it. The number is its level.
     Suspect(u64),
@@ -87,10 +87,10 @@ impl Suspects {
     }
 }
 
-/// Corrects the record of a message whose last delivery was given back: a handler had begun with it, but its worker
+/// Corrects the record of a message whose last delivery was released: a handler had begun with it, but its worker
 /// did not die. It may have drained. Returns whether the record has changed.
 ///
-/// A delivery that was given back has the same count as the next one.
+/// A delivery that was released has the same count as the next one.
 pub(crate) fn forget_given_back(record: &mut RetryRecord, delivery: u64) -> bool {
     let was_given_back = record.begun > 0 && record.begun_delivery >= delivery;
     if was_given_back {
@@ -112,7 +112,7 @@ mod tests {
     fn a_message_in_hand_of_a_dead_worker_is_a_suspect() {
         let suspects = Suspects::new(5);
         assert_eq!(suspects.judge(1, None), Verdict::Clear);
-        assert_eq!(suspects.judge(1, Some(&record(4, true))), Verdict::Clear, "the delivery was given back");
+        assert_eq!(suspects.judge(1, Some(&record(4, true))), Verdict::Clear, "the delivery was released");
         assert_eq!(suspects.judge(2, None), Verdict::Suspect(2));
         assert_eq!(suspects.judge(99, None), Verdict::Suspect(2), "it was only read ahead");
         assert_eq!(suspects.judge(3, Some(&record(1, false))), Verdict::Suspect(3));

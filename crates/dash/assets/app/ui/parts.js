@@ -112,7 +112,7 @@ export function ProblemNote({ problem, retry }) {
   </div>`;
 }
 
-/** Shows content once it is there, the problem instead if there is none, or that it loads. @param {{ from: { data: any, problem: any, reload: () => void }, children: (data: any) => any }} props */
+/** Shows a loading message, then the content, or the problem if the request failed. @param {{ from: { data: any, problem: any, reload: () => void }, children: (data: any) => any }} props */
 export function Loaded({ from, children }) {
   if (from.data === null && from.problem) return html`<${ProblemNote} problem=${from.problem} retry=${from.reload} />`;
   if (from.data === null) return html`<p class="loading">${words.parts.loading}</p>`;

@@ -42,7 +42,7 @@ pub(in crate::api) async fn add(
             let idempotence = match (body.producer, body.iid) {
                 (None, None) => None,
                 (Some(producer), Some(iid)) => Some(Idempotence { producer, iid }),
-                _ => return Err(Problem::bad_request("producer and iid belong together")),
+                _ => return Err(Problem::bad_request("producer and iid must be given together")),
             };
             if idempotence.is_some() && !backend.supports(Capability::IdempotentAdds, &body.stream).await? {
                 return Err(Problem::bad_request("this store does not support idempotent adds")
@@ -111,7 +111,7 @@ fn plan_of_deletion(plan: &millstream_worker::operate::plan::Plan<trim::Deletion
 /// Parses ids, at least one and not too many.
 pub(super) fn some_ids(texts: &[String]) -> Result<Vec<StreamId>, Problem> {
     match texts.len() {
-        0 => Err(Problem::bad_request("ids is empty")),
+        0 => Err(Problem::bad_request("ids is empty: expected at least one id")),
         1..=IDS_MAX => query::ids(texts),
         count => Err(Problem::bad_request(format!("ids has {count} ids, and the limit is {IDS_MAX}"))),
     }
@@ -143,7 +143,7 @@ pub(in crate::api) async fn trim_stream(
             let limit = match (body.max_length, &body.min_id) {
                 (Some(length), None) => TrimLimit::Length(length),
                 (None, Some(id)) => TrimLimit::MinId(query::id(id.strip_prefix('t').unwrap_or(id), 0)?),
-                _ => return Err(Problem::bad_request("name either max_length or min_id")),
+                _ => return Err(Problem::bad_request("expected exactly one of max_length and min_id")),
             };
             let shape = |plan: &millstream_worker::operate::plan::Plan<trim::TrimEffect>| {
                 planned(plan, |effect| shapes::trim(effect, None), plan.effect.removed)

@@ -50,7 +50,8 @@ pub(in crate::api) async fn create(
             };
             if !backend.create_group(&body.stream, &body.group, start).await? {
                 let detail = format!("stream {} already has a group {}", body.stream, body.group);
-                return Err(Problem::new(StatusCode::CONFLICT, "exists", detail));
+                return Err(Problem::new(StatusCode::CONFLICT, "exists", detail)
+                    .way_out("choose another name, or reset the group to another position"));
             }
             Ok(Outcome::new(json!({ "stream": body.stream, "group": body.group, "created": true })))
         })
@@ -131,7 +132,7 @@ pub(in crate::api) async fn reset(
         .await
 }
 
-/// Returns the plan of a reset. It is about one group.
+/// Returns the plan of a reset. It affects one group.
 fn plan_of_reset(plan: &Plan<ResetPlan>) -> Value {
     planned(plan, |reset| shapes::reset(reset, false), 1)
 }

@@ -1,7 +1,8 @@
-//! The actions. One that destroys something has two steps: `"dry_run": true` answers a plan with its `preview`; without
-//! `dry_run`, the body carries this preview. If the store has changed since, nothing is done: 409 with the new plan.
+//! The actions. One that destroys something needs two requests. The first has `"dry_run": true`; its answer is a plan with a
+//! `preview`. The second has this preview. If the store has changed since, it changes nothing and answers 409 with the new
+//! plan.
 //!
-//! Every action ends in the record of actions, with what was asked, what came of it, and no payload.
+//! Every action adds a line to the record of actions: the request and its outcome, without payloads.
 
 pub(super) mod entries;
 pub(super) mod groups;
@@ -64,7 +65,7 @@ impl Outcome {
 }
 
 impl Action {
-    /// Begins an action. `about` is an object with the names of its subject.
+    /// Begins an action. `about` is an object that names what it acts on, such as the stream and the group.
     pub(super) fn new(
         app: &Arc<App>,
         caller: Caller,
@@ -153,12 +154,12 @@ impl Steps {
                 "preview_required",
                 "this action needs the preview of its plan",
             )
-            .way_out("send it with \"dry_run\": true, then again with the preview of the answer")),
+            .way_out("send it with \"dry_run\": true first, then with the \"preview\" of that answer")),
         }
     }
 }
 
-/// Returns a plan: its shape, the number of what it is about, and its preview.
+/// Returns a plan in JSON: its shape, the number of entries that it affects, and its preview.
 pub(super) fn planned<T>(plan: &Plan<T>, shape: impl FnOnce(&T) -> Value, matched: u64) -> Value {
     let mut json = shape(&plan.effect);
     json["matched"] = json!(matched);
@@ -186,7 +187,7 @@ pub(super) fn executed<T, R>(
             "in_use",
             "consumers are at work in this group; nothing was changed",
         )
-        .way_out("stop them first, or repeat the action with \"force\": true")
+        .way_out("stop the consumers first, or repeat the action with \"force\": true")
         .with("plan", shape(&plan))),
     }
 }
@@ -195,7 +196,7 @@ pub(super) fn executed<T, R>(
 pub(super) fn outdated(plan: Value) -> Problem {
     let detail = "the store has changed since the preview; nothing was changed";
     Problem::new(StatusCode::CONFLICT, "preview_outdated", detail)
-        .way_out("look at the new plan, then confirm it")
+        .way_out("check the new plan, then repeat the action with its preview")
         .with("plan", plan)
 }
 

@@ -21,7 +21,7 @@ use crate::problem::Problem;
 
 /// Maximum number of pending entries of one action.
 const ROWS_MAX: usize = 100_000;
-/// An action on more rows runs as a job, and each of its steps changes so many.
+/// An action on more rows runs as a job. Each step of the job changes at most this many.
 const STEP: usize = 1000;
 
 #[derive(Deserialize)]
@@ -103,7 +103,7 @@ async fn run(
             });
             match body.steps.preview()? {
                 None => return Ok(dry_run(json)),
-                // Single entries are small enough to act on at once: `changed_hands` says what had moved.
+                // With ids, the store may have changed: the answer counts in `changed_hands` what had moved.
                 Some(preview) if body.ids.is_none() && preview != plan.digest => return Err(outdated(json)),
                 Some(_) => {}
             }
@@ -146,7 +146,7 @@ async fn in_steps(
 }
 
 impl Body {
-    /// Returns the rows that are meant, and whether these are all.
+    /// Returns the rows that the body selects, and whether there are no others.
     async fn rows(&self, backend: &dyn Admin) -> Result<(Vec<PendingRow>, bool), Problem> {
         match (&self.ids, &self.filter) {
             (Some(ids), None) => {
@@ -161,7 +161,7 @@ impl Body {
                 };
                 Ok(select(backend, &self.stream, &self.group, &query, StreamId::MIN, ROWS_MAX).await?)
             }
-            _ => Err(Problem::bad_request("name either ids or filter")),
+            _ => Err(Problem::bad_request("expected exactly one of ids and filter")),
         }
     }
 }
