@@ -1,7 +1,7 @@
 //! What the dashboard knows about the server of the store without asking it for each request: its product, its
 //! capabilities, and an hour of its figures. One task asks every ten seconds.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -16,6 +16,8 @@ use tokio_util::sync::CancellationToken;
 
 /// Time between two requests to the server.
 const INTERVAL: Duration = Duration::from_secs(10);
+/// The names of fields of INFO about commands begin with this.
+pub(crate) const COMMAND_PREFIX: &str = "cmdstat_";
 /// Number of points of the history: an hour.
 const POINTS_MAX: usize = 360;
 
@@ -35,6 +37,8 @@ struct Known {
     points: VecDeque<Point>,
     /// The counters at the newest point.
     last: Option<Counters>,
+    /// Calls of each command until the newest point, and per second in the last interval.
+    commands: HashMap<String, (u64, Option<f64>)>,
 }
 
 /// Figures of the server in one interval. `None` if the server does not tell.
@@ -105,6 +109,11 @@ impl Facts {
         known.points.back().map_or((None, None), |point| (point.sync_ms, point.syncs_per_s))
     }
 
+    /// Returns how often per second a command was called in the last interval.
+    pub(crate) fn calls_per_s(&self, command: &str) -> Option<f64> {
+        self.known.read().commands.get(command)?.1
+    }
+
     /// Returns the history of the server.
     pub(crate) fn series(&self) -> Value {
         let known = self.known.read();
@@ -123,6 +132,8 @@ impl Facts {
 
 impl Known {
     fn add(&mut self, info: Option<ServerInfo>) {
+        let calls =
+            info.iter().flat_map(commands).map(|(name, figures)| (name.to_owned(), figures.calls)).collect();
         let facts = ServerFacts::new(info);
         self.has_server = Some(!facts.is_embedded());
         self.product = match facts.is_embedded() {
@@ -151,6 +162,7 @@ impl Known {
             point.sync_ms =
                 syncs.filter(|syncs| *syncs > 0.0).and_then(|syncs| Some(sync_us? / syncs / 1000.0));
         }
+        self.count_calls(calls, self.last.map(|last| now.at.duration_since(last.at)));
         self.last = Some(now);
         self.at_ms = millis_since_epoch(SystemTime::now());
         if self.points.len() == POINTS_MAX {
@@ -158,6 +170,45 @@ impl Known {
         }
         self.points.push_back(point);
     }
+
+    /// Notes the calls of each command, and how many there were per second since the last time. A command that was not called
+    /// before began at 0; a counter that went back began anew.
+    fn count_calls(&mut self, calls: Vec<(String, u64)>, since: Option<Duration>) {
+        let seconds = since.map(|since| since.as_secs_f64().max(0.001));
+        let before = std::mem::take(&mut self.commands);
+        self.commands = calls
+            .into_iter()
+            .map(|(name, calls)| {
+                let grown = calls.checked_sub(before.get(&name).map_or(0, |(calls, _)| *calls));
+                let per_s = grown.zip(seconds).map(|(grown, seconds)| grown as f64 / seconds);
+                (name, (calls, per_s))
+            })
+            .collect();
+    }
+}
+
+/// What INFO says about a command.
+pub(crate) struct CommandFigures {
+    pub(crate) calls: u64,
+    pub(crate) average_us: Option<f64>,
+    /// Calls that were rejected or failed.
+    pub(crate) errors: u64,
+}
+
+/// Returns the figures of commands, as far as INFO has them.
+pub(crate) fn commands(info: &ServerInfo) -> impl Iterator<Item = (&str, CommandFigures)> {
+    info.facts.iter().filter_map(|(name, text)| {
+        let command = name.strip_prefix(COMMAND_PREFIX)?;
+        let figures: HashMap<&str, &str> =
+            text.split(',').filter_map(|figure| figure.split_once('=')).collect();
+        let number = |name: &str| figures.get(name).and_then(|text| text.parse::<u64>().ok());
+        let figures = CommandFigures {
+            calls: number("calls")?,
+            average_us: figures.get("usec_per_call").and_then(|text| text.parse().ok()),
+            errors: number("rejected_calls").unwrap_or(0) + number("failed_calls").unwrap_or(0),
+        };
+        Some((command, figures))
+    })
 }
 
 #[cfg(test)]
@@ -175,5 +226,21 @@ mod tests {
         }
         let times: Vec<_> = known.points.iter().map(|point| point.sync_ms).collect();
         assert_eq!(times, [None, Some(4.0), None]);
+    }
+
+    #[test]
+    fn calls_per_second_are_those_of_the_last_interval() {
+        let mut known = Known::default();
+        let mut count = |calls: &[(&str, u64)], since: Option<u64>| {
+            let calls = calls.iter().map(|(name, calls)| ((*name).to_owned(), *calls)).collect();
+            known.count_calls(calls, since.map(Duration::from_secs));
+            let mut rates: Vec<_> = known.commands.values().map(|(_, per_s)| *per_s).collect();
+            rates.sort_by(|a, b| a.partial_cmp(b).unwrap());
+            rates
+        };
+        assert_eq!(count(&[("xadd", 100)], None), [None]);
+        assert_eq!(count(&[("xadd", 150), ("ping", 20)], Some(10)), [Some(2.0), Some(5.0)]);
+        assert_eq!(count(&[("xadd", 3)], Some(10)), [None], "the server was restarted");
+        assert_eq!(count(&[("xadd", 13)], Some(10)), [Some(1.0)]);
     }
 }

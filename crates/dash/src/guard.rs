@@ -29,6 +29,7 @@ const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; st
     connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'; \
     require-trusted-types-for 'script'; trusted-types 'none'";
 
+const METRICS_PATH: &str = "/metrics";
 const SESSION_PATH: &str = "/api/v1/session";
 /// The routes below `/api/` that need no login.
 const OPEN_PATHS: [&str; 3] = ["/api/v1/status", SESSION_PATH, "/api/v1/openapi.json"];
@@ -46,7 +47,7 @@ pub(crate) struct PeerAddress(pub(crate) SocketAddr);
 /// Admits a request and runs its handler, or refuses it. Sets the headers of the answer.
 pub(crate) async fn guard(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     let (mut head, body) = request.into_parts();
-    let is_page = !is_api(head.uri.path()) && head.uri.path() != "/metrics";
+    let is_page = !is_api(head.uri.path()) && head.uri.path() != METRICS_PATH;
     let mut response = match admit(&app, &head).await {
         Ok(caller) => {
             head.extensions.insert(caller);
@@ -82,7 +83,7 @@ async fn admit(app: &App, request: &Parts) -> Result<Caller, Problem> {
     let changes = *method != Method::GET && *method != Method::HEAD;
     if changes {
         check_origin(&app.options, headers, host, method)?;
-    } else if is_api(path) {
+    } else if is_api(path) || path == METRICS_PATH {
         check_fetch_site(headers)?;
     }
     let address = address_of(request);
@@ -97,7 +98,7 @@ async fn admit(app: &App, request: &Parts) -> Result<Caller, Problem> {
             None => app.access.anonymous(),
         };
     }
-    let needs_login = (is_api(path) && !OPEN_PATHS.contains(&path)) || path == "/metrics";
+    let needs_login = (is_api(path) && !OPEN_PATHS.contains(&path)) || path == METRICS_PATH;
     if visitor.is_none() && needs_login {
         return Err(login_required());
     }

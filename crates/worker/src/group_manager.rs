@@ -99,6 +99,9 @@ pub struct RemovedConsumer {
     pub heir: Option<String>,
     /// Number of pending entries that moved to the heir.
     pub adopted: u64,
+    /// Number of pending entries that could not move, because the stream no longer has them. If there are any, the consumer
+    /// was not removed.
+    pub left: u64,
 }
 
 impl GroupManager {
@@ -111,6 +114,9 @@ impl GroupManager {
     ///
     /// If `heir` is `None`, the most recently active of the other consumers is the heir. The only consumer of a group can be
     /// removed without an heir if it has no pending entries.
+    ///
+    /// Redis and Valkey cannot move a pending entry that was deleted from the stream. The consumer then stays with these
+    /// [left](RemovedConsumer::left), until a worker dead-letters them or somebody acknowledges them.
     pub async fn remove_consumer(
         &self,
         stream: &str,
@@ -122,15 +128,22 @@ impl GroupManager {
         if !consumers.iter().any(|found| found.name == consumer) {
             return Err(refused(format!("group {group} of stream {stream} has no consumer {consumer}")));
         }
-        let removed = |heir: Option<&str>, adopted| RemovedConsumer {
+        let removed = |heir: Option<&str>, adopted, left| RemovedConsumer {
             consumer: consumer.to_owned(),
             heir: heir.map(str::to_owned),
             adopted,
+            left,
         };
         let path = Consumer::new(stream, group, consumer);
         match heir.or_else(|| most_recently_active(&consumers, consumer)) {
-            Some(heir) => Ok(removed(Some(heir), self.backend.remove_consumer(path, heir).await?)),
-            None if self.backend.remove_empty_consumer(path).await? => Ok(removed(None, 0)),
+            Some(heir) => {
+                let adopted = self.backend.remove_consumer(path, heir).await?;
+                let consumers = self.backend.consumers(stream, group).await?;
+                let left =
+                    consumers.iter().find(|found| found.name == consumer).map_or(0, |found| found.pending);
+                Ok(removed(Some(heir), adopted, left))
+            }
+            None if self.backend.remove_empty_consumer(path).await? => Ok(removed(None, 0, 0)),
             None => Err(refused(format!(
                 "{consumer} is the only consumer of group {group}; name an heir for its pending entries"
             ))),

@@ -1,6 +1,6 @@
 //! The server of the store: `/server`, `/slowlog`, `/clients`, `/doctor`.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::extract::State;
@@ -12,6 +12,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::app::{self, Answer, App, LoggedIn, Params};
+use crate::facts::{self, COMMAND_PREFIX};
 use crate::query;
 
 /// The settings that the page shows, beside those that the doctor needs.
@@ -35,12 +36,13 @@ pub(super) async fn server(State(app): State<Arc<App>>, LoggedIn(visitor): Logge
         );
     };
     let may_see_facts = !info.facts.is_empty();
+    let shown_facts = info.facts.iter().filter(|(name, _)| !name.starts_with(COMMAND_PREFIX));
     app::json(&json!({
-        "facts": info.facts.iter().collect::<std::collections::BTreeMap<_, _>>(),
-        "settings": info.settings.iter().collect::<std::collections::BTreeMap<_, _>>(),
+        "facts": shown_facts.collect::<BTreeMap<_, _>>(),
+        "settings": info.settings.iter().collect::<BTreeMap<_, _>>(),
         "summary": summary(&app, &info),
         "series": may_see_facts.then(|| app.facts.series()),
-        "commands": commands(&info),
+        "commands": commands(&app, &info),
         "denied": info.denied,
     }))
 }
@@ -67,21 +69,20 @@ fn summary(app: &App, info: &ServerInfo) -> Value {
     })
 }
 
-/// Returns the statistics of commands, as far as INFO has them: the most frequent first.
-fn commands(info: &ServerInfo) -> Value {
-    let mut commands: Vec<(u64, Value)> = info.facts.iter().filter_map(|(name, text)| {
-        let command = name.strip_prefix("cmdstat_")?;
-        let figures: HashMap<&str, &str> = text.split(',').filter_map(|figure| figure.split_once('=')).collect();
-        let number = |name: &str| figures.get(name).and_then(|text| text.parse::<f64>().ok());
-        let calls = number("calls")?;
-        let errors = number("rejected_calls").unwrap_or(0.0) + number("failed_calls").unwrap_or(0.0);
-        let json = json!({
-            "name": command, "calls": calls as u64, "per_s": null, "avg_us": number("usec_per_call"), "errors": errors as u64,
-        });
-        Some((calls as u64, json))
-    }).collect();
-    commands.sort_by_key(|(calls, _)| std::cmp::Reverse(*calls));
-    commands.into_iter().map(|(_, json)| json).collect()
+/// Returns the statistics of commands, the most frequent first.
+fn commands(app: &App, info: &ServerInfo) -> Value {
+    let mut commands: Vec<_> = facts::commands(info).collect();
+    commands.sort_by(|(a, of_a), (b, of_b)| of_b.calls.cmp(&of_a.calls).then_with(|| a.cmp(b)));
+    let shown = commands.into_iter().map(|(name, figures)| {
+        json!({
+            "name": name,
+            "calls": figures.calls,
+            "per_s": app.facts.calls_per_s(name),
+            "avg_us": figures.average_us,
+            "errors": figures.errors,
+        })
+    });
+    shown.collect()
 }
 
 #[derive(Deserialize)]

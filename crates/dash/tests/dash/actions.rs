@@ -123,6 +123,20 @@ async fn groups_are_created_moved_and_removed() {
             let plan = dash.act("group/reset", &body).await.json();
             assert_eq!(plan["after"]["last_delivered"], last_delivered, "{}: {plan}", store.name);
         }
+        // The group reads on at the entry with the id, as with --to-id.
+        let first = store.admin.stream("orders").await.unwrap().unwrap().first_entry.unwrap();
+        let to_first = json!({"stream": "orders", "group": "audit", "to": {"id": first.to_string()}});
+        let done = dash.execute("group/reset", &to_first, 1).await.json();
+        assert_eq!(done["after"]["last_delivered"], first.prev().unwrap().to_string(), "{done}");
+        let create = json!({"stream": "orders", "group": "late", "start": {"id": first.to_string()}});
+        assert_eq!(dash.act("groups", &create).await.status, 200);
+        for group in ["audit", "late"] {
+            let groups = store.admin.groups("orders").await.unwrap();
+            let found = groups.iter().find(|found| found.name == group).unwrap();
+            assert_eq!(found.last_delivered, first.prev().unwrap(), "{} {group}", store.name);
+        }
+        let to_start = json!({"stream": "orders", "group": "audit", "to": {"id": "0-0"}});
+        assert_eq!(dash.execute("group/reset", &to_start, 1).await.status, 200);
         for to in [json!({}), json!({"latest": true, "id": "1-1"}), json!({"none": 1}), json!({"id": "x"})] {
             let body = json!({"stream": "orders", "group": "audit", "to": to, "dry_run": true});
             assert_eq!(dash.act("group/reset", &body).await.status, 400, "{to}");
@@ -191,6 +205,30 @@ impl Store {
                 (b"dlq.dead_at", b"1700000000000"),
             ];
             self.add("{orders}:dlq", &fields).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_consumer_stays_if_the_server_cannot_move_its_deleted_entries() {
+    for (store, dash) in filled().await {
+        let first = store.admin.stream("orders").await.unwrap().unwrap().first_entry.unwrap();
+        let delete = json!({"stream": "orders", "ids": [first.to_string()]});
+        dash.execute("entries/delete", &delete, 1).await;
+        let remove =
+            json!({"stream": "orders", "group": "billing", "consumer": "worker-1", "heir": "worker-2"});
+        let removed = dash.execute("consumer/remove", &remove, 2).await.json();
+        let consumers = store.admin.consumers("orders", "billing").await.unwrap();
+        let names: Vec<_> = consumers.iter().map(|consumer| (&*consumer.name, consumer.pending)).collect();
+        match store.name {
+            "embedded" => {
+                assert_eq!((&removed["removed"], &removed["left"]), (&json!("worker-1"), &json!(0)));
+                assert_eq!(names, [("worker-2", 2)]);
+            }
+            _ => {
+                assert_eq!((&removed["removed"], &removed["left"]), (&Value::Null, &json!(1)), "{removed}");
+                assert_eq!(names, [("worker-1", 1), ("worker-2", 1)]);
+            }
         }
     }
 }

@@ -1,11 +1,16 @@
 //! Which requests are refused before any handler sees them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use millstream_dash::options::{BODY_BYTES_MAX, HEAD_BYTES_MAX, LOGIN_FAILURES_MAX, PublicUrl};
+use millstream_dash::options::{
+    BODY_BYTES_MAX, CONNECTIONS_MAX, HEAD_BYTES_MAX, LOGIN_FAILURES_MAX, PublicUrl,
+};
 use millstream_dash::{OneStore, Options};
 use millstream_worker::observe::{Sampler, SamplerOptions};
 use serde_json::json;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
 
 use crate::support::{Dash, memory, open, start};
 
@@ -118,6 +123,8 @@ async fn foreign_pages_cannot_load_the_api() {
     {
         let reply = dash.get_with(STATUS, &format!("Sec-Fetch-Site: {site}\r\n")).await;
         assert_eq!(reply.status, status, "{site}");
+        let metrics = dash.get_with("/metrics", &format!("Sec-Fetch-Site: {site}\r\n")).await;
+        assert_eq!(metrics.status, status, "{site}");
     }
     // A link on another page may lead to the dashboard.
     assert_eq!(dash.get_with("/", "Sec-Fetch-Site: cross-site\r\n").await.status, 200);
@@ -244,6 +251,23 @@ async fn large_requests_are_refused_at_their_limits() {
     assert_eq!(dash.get_with(STATUS, &long).await.status, 200);
     let long = format!("X: {}\r\n", "x".repeat(HEAD_BYTES_MAX));
     assert_eq!(dash.get_with(STATUS, &long).await.status, 431);
+}
+
+#[tokio::test]
+async fn the_number_of_connections_is_limited() {
+    let dash = open(Options::default()).await;
+    // The dashboard accepts connections in their order, so these take their places before the next one.
+    let mut open = Vec::new();
+    for _ in 0..CONNECTIONS_MAX - 1 {
+        open.push(TcpStream::connect(dash.address).await.unwrap());
+    }
+    assert_eq!(dash.get("/livez").await.status, 200);
+    open.push(TcpStream::connect(dash.address).await.unwrap());
+    let next = dash.get("/livez");
+    tokio::pin!(next);
+    assert!(timeout(Duration::from_millis(500), next.as_mut()).await.is_err(), "it waits for a place");
+    open.pop();
+    assert_eq!(next.await.status, 200);
 }
 
 #[tokio::test]

@@ -68,9 +68,11 @@ async fn streams_groups_and_entries_are_described() {
         assert_eq!((raw.status, &*raw.body), (200, &b"pen"[..]));
         assert!(raw.header("content-disposition").unwrap().starts_with("attachment; "));
         assert!(raw.header("content-security-policy").unwrap().contains("sandbox"));
-        let consumers = dash.api("consumers").await;
-        let consumer =
-            consumers.as_array().unwrap().iter().find(|each| each["consumer"] == "worker-1").unwrap();
+        let consumer = eventually("a look has the details of the group", async || {
+            let consumers = dash.api("consumers").await;
+            consumers.as_array().unwrap().iter().find(|each| each["consumer"] == "worker-1").cloned()
+        })
+        .await;
         assert_eq!((&consumer["stream"], &consumer["group"]), (&json!("orders"), &json!("billing")));
         assert_eq!((&consumer["pending"], &consumer["workers"]), (&json!(2), &json!([])), "{}", store.name);
         for missing in [

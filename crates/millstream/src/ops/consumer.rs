@@ -16,6 +16,7 @@ use super::group_args::GroupArgs;
 use super::lookup;
 use super::output::{note, print, print_json, print_line};
 use super::safe_text::printable;
+use super::shell;
 use super::table::{Table, row};
 use super::value::{age_or_absent, count, counted};
 use super::workers;
@@ -147,22 +148,44 @@ impl RemoveConsumer {
             Some(groups.remove_consumer(stream, group, consumer, heir.as_deref()).await?)
         };
         if common.json {
-            return print_json(&shapes::consumer_removal(&plan, removed.as_ref()));
+            print_json(&shapes::consumer_removal(&plan, removed.as_ref()))?;
+            let left = removed.map_or(0, |removed| removed.left);
+            return if left == 0 { Ok(()) } else { Err(stays(&self.group_args, consumer, left)) };
         }
-        let (heir, moved) = removed.map_or((None, 0), |removed| (removed.heir, removed.adopted));
-        if *dry_run {
+        let Some(removed) = removed else {
             return print_line(&format!("would {action}"));
+        };
+        let (name, heir) = (printable(consumer), printable(removed.heir.unwrap_or_default()));
+        let moved = format!("{} moved to {heir}", entries(removed.adopted));
+        match (removed.left, removed.adopted) {
+            (0, 0) => print_line(&format!("removed {name}; it had no pending entries"))?,
+            (0, _) => print_line(&format!("removed {name}; {moved}"))?,
+            (left, _) => {
+                print_line(&format!("did not remove {name}; {moved}"))?;
+                return Err(stays(&self.group_args, consumer, left));
+            }
         }
-        let (consumer, heir) = (printable(consumer), printable(heir.unwrap_or_default()));
-        print_line(&match moved {
-            0 => format!("removed {consumer}; it had no pending entries"),
-            moved => format!("removed {consumer}; {} moved to {heir}", entries(moved)),
-        })?;
         if heir_is_new {
             note(&format!("{heir} is a new consumer of group {}", printable(group)));
         }
         Ok(())
     }
+}
+
+/// The consumer still has pending entries that the stream no longer has.
+fn stays(GroupArgs { stream, group }: &GroupArgs, consumer: &str, left: u64) -> Failure {
+    let list = shell::suggest("pending ls", &[stream, group], &shell::option("--consumer", consumer));
+    Failure::Other(format!(
+        "consumer {} still has {}, and this server cannot move what was deleted\n\
+         workers of the group will dead-letter it; or list it with: {list}\n\
+         then acknowledge it with `millstream pending ack`, and remove the consumer again",
+        printable(consumer),
+        counted(
+            left,
+            "pending entry: the stream no longer has it",
+            "pending entries: the stream no longer has them"
+        ),
+    ))
 }
 
 fn others(consumers: &[ConsumerInfo], except: &str) -> String {

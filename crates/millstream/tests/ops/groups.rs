@@ -215,6 +215,25 @@ fn consumer_rm_moves_pending_entries_to_the_heir() {
 }
 
 #[test]
+fn consumer_rm_says_which_entries_could_not_move() {
+    let Some(store) = TestStore::redis() else { return };
+    let pending =
+        store.run(&["pending", "ls", "orders", "billing", "--consumer", "worker-2", "--json"]).ok().json();
+    let id = pending[0]["id"].as_str().unwrap().to_owned();
+    store.call(&["XDEL", "orders", &id]);
+    let rm = ["consumer", "rm", "orders", "billing", "worker-2", "--heir", "worker-1", "--yes"];
+    let output = store.run(&rm).exits(1);
+    assert_eq!(output.out, "did not remove worker-2; 0 pending entries moved to worker-1\n");
+    output
+        .stderr_contains("consumer worker-2 still has 1 pending entry: the stream no longer has it")
+        .stderr_contains("millstream pending ls orders billing --consumer worker-2");
+    let removed = store.run(&[&rm[..], &["--json"]].concat()).exits(1).json();
+    assert_eq!((&removed["removed"], &removed["left"]), (&json!(null), &json!(1)));
+    store.run(&["pending", "ack", "orders", "billing", &id, "--yes"]).ok();
+    assert_eq!(store.run(&rm).ok().out, "removed worker-2; it had no pending entries\n");
+}
+
+#[test]
 fn consumer_rm_without_pending_entries_needs_no_heir() {
     let store = TestStore::millstream();
     store.call(&["XGROUP", "CREATECONSUMER", "orders", "billing", "idle"]);

@@ -229,3 +229,182 @@ fn the_dashboard_ends_with_the_server() {
     drop(idle);
     eventually("the port is closed", || TcpStream::connect(visitor.address).is_err());
 }
+
+#[test]
+fn the_rules_of_a_user_apply_to_pending_entries_dead_letters_jobs_and_actions() {
+    let dir = TempDir::new();
+    let server = start_with_users(&dir, USERS);
+    let mut admin = admin_of(&server);
+    for stream in ["orders:eu", "mails"] {
+        admin.call(&format!("XADD {stream} 1-1 to secret@example"), "$3\r\n1-1\r\n");
+        admin.call(&format!("XGROUP CREATE {stream} g 0"), "+OK\r\n");
+        admin.ask(&[&format!("XREADGROUP GROUP g c STREAMS {stream} >")]);
+        let letter = "dlq.id 1-1 dlq.group g dlq.reason timeout dlq.error secret@example";
+        admin.call(&format!("XADD {{{stream}}}:dlq 2-1 dlq.stream {stream} {letter}"), "$3\r\n2-1\r\n");
+    }
+    let (mut root, mut alice) = (Visitor::of(&server), Visitor::of(&server));
+    assert_eq!((root.log_in("default", "admin"), alice.log_in("alice", "pw")), (200, 200));
+    for path in [
+        "pending?stream=mails&group=g",
+        "dlq/letters?stream=mails",
+        "dlq/letters?stream=orders:eu&dlq={mails}:dlq",
+        "group?stream=mails&group=g",
+        "entry/raw?stream=mails&id=1-1&field=to",
+        "delayed?stream=mails",
+        "search?stream=mails&contains=secret",
+        "slowlog",
+        "clients",
+    ] {
+        let (status, answer) = alice.get(path);
+        assert!(!answer.to_string().contains("secret@example"), "{path}: {status} {answer}");
+        assert!(status == 403 || path.starts_with("search") && status == 200, "{path}: {status} {answer}");
+    }
+    let mails = json!({ "stream": "mails", "group": "g", "dry_run": true });
+    for (path, more) in [
+        ("group/reset", json!({ "to": { "earliest": true } })),
+        ("group/remove", json!({})),
+        ("consumer/remove", json!({ "consumer": "c", "heir": "d" })),
+        ("pending/ack", json!({ "ids": ["1-1"] })),
+        ("pending/nack", json!({ "ids": ["1-1"] })),
+        ("pending/claim", json!({ "ids": ["1-1"], "consumer": "d" })),
+        ("dlq/redrive", json!({})),
+        ("dlq/purge", json!({})),
+        ("stream/trim", json!({ "max_length": 0 })),
+        ("entries/delete", json!({ "ids": ["1-1"] })),
+    ] {
+        let mut body = mails.clone();
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let (status, answer) = alice.post(path, &body);
+        assert_eq!(status, 403, "{path}: {answer}");
+        let (status, answer) = root.post(path, &body);
+        assert_eq!(status, 200, "{path}: {answer}");
+    }
+    // Without the right, the value is not in the plan, and the plan cannot be executed.
+    let mut set = json!({ "name": "appendfsync", "value": "no", "dry_run": true });
+    let (_, plan) = alice.post("server/config", &set);
+    assert_eq!(plan["before"], Value::Null);
+    set["dry_run"] = json!(false);
+    set["preview"] = plan["preview"].clone();
+    assert_eq!(alice.post("server/config", &set).0, 403);
+    // A plan of somebody else is of no use without the right.
+    let (_, plan) = root.post("dlq/purge", &json!({ "stream": "mails", "dry_run": true }));
+    let purge = json!({ "stream": "mails", "preview": plan["preview"] });
+    assert_eq!(alice.post("dlq/purge", &purge).0, 403);
+    let (status, job) = root.post("dlq/purge", &purge);
+    assert_eq!(status, 202, "{job}");
+    let job = format!("job?id={}", job["job"].as_str().unwrap());
+    assert_eq!((alice.get(&job).0, alice.get("jobs").1), (404, json!([])));
+    eventually("the job ends", || root.get(&job).1["state"] == "done");
+    assert!(!alice.get("audit").1.to_string().contains("mails"));
+    admin.call("XLEN {mails}:dlq", ":0\r\n");
+    admin.call("XLEN mails", ":1\r\n");
+}
+
+/// Removes what changes from one moment to the next.
+fn without_ages(mut json: Value) -> Value {
+    fn walk(json: &mut Value) {
+        match json {
+            Value::Object(object) => {
+                object.retain(|name, _| !name.ends_with("_ms") && name != "age");
+                object.values_mut().for_each(walk);
+            }
+            Value::Array(array) => array.iter_mut().for_each(walk),
+            _ => {}
+        }
+    }
+    walk(&mut json);
+    json
+}
+
+/// Asserts that an answer has at least what the command line prints.
+fn assert_has(path: &str, answer: &Value, printed: &Value) {
+    match (answer, printed) {
+        (Value::Object(answer), Value::Object(printed)) => {
+            for (name, printed) in printed {
+                let found = answer.get(name).unwrap_or_else(|| panic!("{path} lacks {name}: {answer:?}"));
+                assert_has(&format!("{path}.{name}"), found, printed);
+            }
+        }
+        (Value::Array(answer), Value::Array(printed)) => {
+            assert_eq!(answer.len(), printed.len(), "{path}");
+            answer.iter().zip(printed).for_each(|(answer, printed)| assert_has(path, answer, printed));
+        }
+        _ => assert_eq!(answer, printed, "{path}"),
+    }
+}
+
+#[test]
+fn shapes_are_those_of_the_command_line() {
+    let dir = TempDir::new();
+    let server = Server::start_in(&dir, &["--http", "127.0.0.1:0", "--appendonly", "no"]);
+    let mut client = server.connect();
+    client.call("XADD orders 1-1 item book", "$3\r\n1-1\r\n");
+    client.call("XADD orders 1-2 item pen", "$3\r\n1-2\r\n");
+    client.call("XGROUP CREATE orders billing 0", "+OK\r\n");
+    client.ask(&["XREADGROUP GROUP billing c COUNT 1 STREAMS orders >"]);
+    client.call("XPOLICY SET orders GROUP billing LEASE 60000 MAXDELIVER 5", "+OK\r\n");
+    let url = format!("redis://127.0.0.1:{}", server.port);
+    let run = |arguments: &[&str]| {
+        let output = millstream(&dir).args(arguments).args(["--url", &url, "--json"]).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        let parsed = serde_json::from_str(&text);
+        without_ages(
+            parsed.unwrap_or_else(|error| panic!("{arguments:?}: {error}: {text} {:?}", output.stderr)),
+        )
+    };
+    let mut visitor = Visitor::of(&server);
+    eventually("the dashboard has looked", || streams_of(&mut visitor) == ["orders"]);
+    let mut get = |path: &str| {
+        let (status, answer) = visitor.get(path);
+        assert_eq!(status, 200, "{path}: {answer}");
+        without_ages(answer)
+    };
+    let printed = run(&["consumer", "ls", "orders", "billing"]);
+    assert_has("consumers", &get("group?stream=orders&group=billing")["consumers"], &printed);
+    let printed = run(&["pending", "ls", "orders", "billing"]);
+    assert_has("pending", &get("pending?stream=orders&group=billing")["rows"], &printed);
+    let printed = run(&["group", "policy", "orders", "billing"]);
+    assert_has("policy", &get("policy?stream=orders&group=billing"), &printed);
+    let printed = run(&["doctor"]);
+    let answer = get("doctor");
+    assert_has("doctor", &answer["findings"], &printed["findings"]);
+    let printed = run(&["group", "reset", "orders", "billing", "--to-id", "1-2"]);
+    let reset = json!({ "stream": "orders", "group": "billing", "to": { "id": "1-2" }, "dry_run": true });
+    let answer = without_ages(visitor.post("group/reset", &reset).1);
+    assert_has("reset", &answer, &printed);
+    let printed = run(&["consumer", "rm", "orders", "billing", "c", "--heir", "d", "--dry-run"]);
+    let remove =
+        json!({ "stream": "orders", "group": "billing", "consumer": "c", "heir": "d", "dry_run": true });
+    let answer = without_ages(visitor.post("consumer/remove", &remove).1);
+    assert_has("remove", &answer, &printed);
+    let printed = run(&["pending", "ack", "orders", "billing", "1-1", "--dry-run"]);
+    let acknowledge = json!({ "stream": "orders", "group": "billing", "ids": ["1-1"], "dry_run": true });
+    let answer = without_ages(visitor.post("pending/ack", &acknowledge).1);
+    assert_eq!(answer["matched"], printed["matched"]);
+}
+
+#[test]
+fn delayed_entries_are_added_listed_cancelled_and_added_now() {
+    let server = Server::start(&["--http", "127.0.0.1:0", "--appendonly", "no"]);
+    let mut visitor = Visitor::of(&server);
+    let add = |item: &str| json!({ "stream": "orders", "fields": [["item", item], ["password", "hunter22"]], "delay_ms": 3_600_000 });
+    let tickets = ["book", "pen"].map(|item| {
+        let (status, answer) = visitor.post("entries", &add(item));
+        assert_eq!(status, 200, "{answer}");
+        answer["id"].as_str().unwrap().to_owned()
+    });
+    let listed = visitor.get("delayed?stream=orders&count=1").1;
+    assert_eq!((listed["items"].as_array().unwrap().len(), &listed["next"]), (1, &json!(tickets[0])));
+    assert!(!listed.to_string().contains("hunter22"), "{listed}");
+    for (action, ticket) in [("delayed/now", &tickets[0]), ("delayed/cancel", &tickets[1])] {
+        let mut body = json!({ "stream": "orders", "tickets": [ticket], "dry_run": true });
+        let (status, plan) = visitor.post(action, &body);
+        assert_eq!((status, &plan["matched"]), (200, &json!(1)), "{plan}");
+        body["dry_run"] = json!(false);
+        body["preview"] = plan["preview"].clone();
+        let (status, answer) = visitor.post(action, &body);
+        assert_eq!(status, 200, "{action}: {answer}");
+    }
+    assert_eq!(visitor.get("delayed?stream=orders").1["items"], json!([]));
+    server.connect().call("XLEN orders", ":1\r\n");
+}

@@ -7,6 +7,7 @@ use super::missed::MissedAccuracy;
 use super::snapshot::GroupSnapshot;
 use crate::backend::ConsumerInfo;
 use crate::heartbeat::{Heartbeat, WorkerInfo, WorkerState};
+use crate::operate::wording::{age, counted};
 
 /// The health of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -145,35 +146,35 @@ impl GroupSnapshot {
                 findings.push(Finding { health, code, consumer: None, text });
             }
         };
+        let at_least = if self.lag.is_exact() { "" } else { "at least " };
         find(
             self.unread_health(limits, limits.lag.health(&self.lag.count)),
             "lag",
-            format!("{} entries are unread", self.lag),
+            format!("{at_least}{}", counted(self.lag.count, "entry is unread", "entries are unread")),
         );
-        if let Some(age) = self.unread_age() {
-            let text = format!("the oldest unread entry is {} old", seconds(age));
-            let health = self.unread_health(limits, limits.unread_age.health(&age));
+        if let Some(unread) = self.unread_age() {
+            let text = format!("the oldest unread entry is {} old", age(unread));
+            let health = self.unread_health(limits, limits.unread_age.health(&unread));
             find(health, "unread_age", text);
         }
         find(
             limits.pending.health(&self.pending),
             "pending",
-            format!("{} entries are pending", self.pending),
+            counted(self.pending, "entry is pending", "entries are pending"),
         );
         if let Some(idle) = &self.scan.longest_idle {
-            let text = format!("a pending entry has been idle for {}", seconds(*idle));
+            let text = format!("a pending entry has been idle for {}", age(*idle));
             find(limits.pending_idle.health(idle), "pending_idle", text);
         }
         let at_least = if self.scan.complete { "" } else { "at least " };
-        let text = match self.scan.stuck {
-            1 => format!("{at_least}1 pending entry looks stuck"),
-            stuck => format!("{at_least}{stuck} pending entries look stuck"),
-        };
+        let stuck = counted(self.scan.stuck, "pending entry looks stuck", "pending entries look stuck");
+        let text = format!("{at_least}{stuck}");
         find(limits.stuck.health(&self.scan.stuck), "stuck", text);
-        let text = match self.dead_letters_length {
-            1 => "1 dead letter waits for a decision".to_owned(),
-            count => format!("{count} dead letters wait for a decision"),
-        };
+        let text = counted(
+            self.dead_letters_length,
+            "dead letter waits for a decision",
+            "dead letters wait for a decision",
+        );
         find(limits.dead_letters.health(&self.dead_letters_length), "dead_letters", text);
         // Without details, the consumers are not known yet.
         let has_no_reader = self.detail_at.is_some() && !self.has_reader(limits);
@@ -194,8 +195,11 @@ impl GroupSnapshot {
     fn unserved(&self) -> Option<String> {
         match (self.lag.count, self.scan.released.saturating_sub(self.scan.waiting)) {
             (0, 0) => None,
-            (0, 1) => Some("1 pending entry is due and no consumer takes it".to_owned()),
-            (0, due) => Some(format!("{due} pending entries are due and no consumer takes them")),
+            (0, due) => Some(counted(
+                due,
+                "pending entry is due and no consumer takes it",
+                "pending entries are due and no consumer takes them",
+            )),
             _ => Some("entries are unread and no consumer reads them".to_owned()),
         }
     }
@@ -212,10 +216,11 @@ impl GroupSnapshot {
     /// group is behind them. Otherwise, and if it is only possible, a remark.
     fn missed_finding(&self) -> Option<Finding> {
         let missed = self.missed;
-        let removed = match missed.count {
-            1 => "1 entry was trimmed or deleted before this group read it".to_owned(),
-            count => format!("{count} entries were trimmed or deleted before this group read them"),
-        };
+        let removed = counted(
+            missed.count,
+            "entry was trimmed or deleted before this group read it",
+            "entries were trimmed or deleted before this group read them",
+        );
         let text = match missed.accuracy {
             MissedAccuracy::Unknown if !missed.is_ahead => return None,
             MissedAccuracy::Unknown => {
@@ -243,11 +248,10 @@ impl GroupSnapshot {
             code: "consumer_idle",
             consumer: Some(consumer.name.clone()),
             text: format!(
-                "consumer {} has been idle for {} with {} pending {}",
+                "consumer {} has been idle for {} with {}",
                 consumer.name,
-                seconds(consumer.idle),
-                consumer.pending,
-                if consumer.pending == 1 { "entry" } else { "entries" }
+                age(consumer.idle),
+                counted(consumer.pending, "pending entry", "pending entries"),
             ),
         })
     }
@@ -268,10 +272,10 @@ impl GroupSnapshot {
             _ if !worker.is_alive() => {
                 let owner = self.consumers.iter().find(|found| found.name == *consumer);
                 let pending = owner.map_or(0, |found| found.pending);
-                let entries = if pending == 1 { "entry" } else { "entries" };
-                let age = seconds(worker.age);
                 let text = format!(
-                    "{name} has crashed or is frozen: its last heartbeat is {age} old, and it has {pending} pending {entries}"
+                    "{name} has crashed or is frozen: its last heartbeat is {} old, and it has {}",
+                    age(worker.age),
+                    counted(pending, "pending entry", "pending entries")
                 );
                 (if pending > 0 { Health::Degraded } else { Health::Ok }, "worker_dead", text)
             }
@@ -288,8 +292,4 @@ impl GroupSnapshot {
         };
         Some(Finding { health, code, consumer: Some(consumer.clone()), text })
     }
-}
-
-fn seconds(time: Duration) -> String {
-    format!("{:.1} s", time.as_secs_f64())
 }

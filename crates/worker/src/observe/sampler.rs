@@ -132,7 +132,7 @@ pub struct SamplerState {
 /// The store does not answer, or refuses to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trouble {
-    /// When the first look failed, in milliseconds since 1970.
+    /// When the store last answered, in milliseconds since 1970. If it never has: when the first look failed.
     pub since_ms: u64,
     /// Why the last one failed.
     pub error: String,
@@ -287,12 +287,13 @@ impl Shared {
             *self.look.write() = Arc::clone(look);
         }
         self.state.send_modify(|state| {
+            let last_answer = Some(state.at_ms).filter(|at_ms| *at_ms > 0);
             if let Some(look) = look {
                 state.usual = if state.number == 0 { look.took } else { look.took.min(state.took) };
                 (state.number, state.at_ms, state.took) = (look.number, look.at_ms, look.took);
             }
             let since_ms = state.trouble.as_ref().map(|known| known.since_ms);
-            let since_ms = since_ms.unwrap_or_else(|| millis(SystemTime::now()));
+            let since_ms = since_ms.or(last_answer).unwrap_or_else(|| millis(SystemTime::now()));
             state.trouble = trouble.map(|error| Trouble { since_ms, error: error.to_string() });
         });
     }
@@ -440,7 +441,11 @@ mod tests {
                 break trouble;
             }
         };
-        assert!(trouble.since_ms > 0 && !trouble.error.is_empty(), "{trouble:?}");
+        assert!(!trouble.error.is_empty(), "{trouble:?}");
+        assert!(
+            (1..=sampler.state().at_ms).contains(&trouble.since_ms),
+            "it counts from an answer: {trouble:?}"
+        );
         assert_eq!(sampler.look().totals.groups, 1);
         assert_eq!(viewer.changed().await.trouble.map(|trouble| trouble.since_ms), Some(trouble.since_ms));
     }

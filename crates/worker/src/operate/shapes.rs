@@ -379,7 +379,9 @@ pub fn consumer_removal(removal: &ConsumerRemoval, moved: Option<&RemovedConsume
     json!({
         "stream": removal.stream,
         "group": removal.group,
-        "removed": removal.consumer,
+        "consumer": removal.consumer,
+        "removed": moved.is_none_or(|moved| moved.left == 0).then_some(&removal.consumer),
+        "left": moved.map_or(0, |moved| moved.left),
         "heir": moved.map_or(&removal.heir, |moved| &moved.heir),
         "heir_is_new": removal.heir_is_new,
         "moved": moved.map_or(removal.pending, |moved| moved.adopted),

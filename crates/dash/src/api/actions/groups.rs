@@ -46,7 +46,7 @@ pub(in crate::api) async fn create(
             let start = match &body.start {
                 StartAt::Earliest => Start::Beginning,
                 StartAt::Latest => Start::End,
-                StartAt::Id(id) => Start::After(query::id(id, 0)?),
+                StartAt::Id(id) => query::id(id, 0)?.prev().map_or(Start::Beginning, Start::After),
             };
             if !backend.create_group(&body.stream, &body.group, start).await? {
                 let detail = format!("stream {} already has a group {}", body.stream, body.group);
@@ -69,7 +69,7 @@ pub(in crate::api) struct Reset {
     steps: Steps,
 }
 
-/// Where to move a group. Exactly one member is set.
+/// Where to move a group. Exactly one member is set. With `id`, the group reads on at this entry, as with `--to-id`.
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct Target {

@@ -4,9 +4,9 @@
 
 use super::HIDDEN;
 
-/// Maximum depth of nested values whose names are examined. A text that is nested more deeply is hidden.
+/// Maximum depth of nested values whose names are examined.
 const DEPTH_MAX: usize = 64;
-/// Maximum bytes of the path of a member. A text with a longer one is hidden.
+/// Maximum bytes of the path of a member.
 const PATH_BYTES_MAX: usize = 1024;
 /// Maximum number of strings inside one another that are examined as JSON.
 const STRINGS_MAX: usize = 4;
@@ -18,7 +18,7 @@ pub(super) enum Found {
     Nothing,
     /// The text with its hidden members replaced.
     Replaced(String),
-    /// The text must not be shown at all.
+    /// The text was not examined to its end.
     Hide,
 }
 

@@ -5,8 +5,8 @@
 //! pattern has no dot, the name of a member at any depth. Array indexes are not part of a path. A string that contains JSON is
 //! searched too.
 //!
-//! If a value begins like JSON and is not valid, its members are unknown. It is hidden if it contains the last part of a
-//! pattern. The rest of a JSON text stays as it is, to the digit.
+//! If a value begins like JSON and is not valid, or is nested too deeply, its members are unknown. It is hidden if it contains
+//! what the last name of a pattern is made of. The rest of a JSON text stays as it is, to the digit.
 
 mod json;
 
@@ -148,9 +148,9 @@ impl Redaction {
             )
         });
         match found {
+            Some(json::Found::Hide) | None if self.may_occur_in(name, value) => json::Found::Hide,
+            Some(json::Found::Hide) | None => json::Found::Nothing,
             Some(found) => found,
-            None if self.may_occur_in(value) => json::Found::Hide,
-            None => json::Found::Nothing,
         }
     }
 
@@ -161,16 +161,20 @@ impl Redaction {
         })
     }
 
-    /// Whether a text that cannot be parsed may have a hidden member: it contains the last part of a pattern, or an escaped
-    /// character that could be part of it.
-    fn may_occur_in(&self, value: &[u8]) -> bool {
-        let text = String::from_utf8_lossy(value).to_lowercase();
+    /// Whether a text that cannot be examined may have a hidden member: the name of the field and the text have all literal parts
+    /// of the last name of a pattern, or an escaped character that could be part of it.
+    fn may_occur_in(&self, name: &[u8], value: &[u8]) -> bool {
+        let lower = |bytes: &[u8]| String::from_utf8_lossy(bytes).to_ascii_lowercase();
+        let (name, text) = (lower(name), lower(value));
+        let occurs = |literal: &str| {
+            let can_be_escaped = literal.contains(['/', '"', '\\']) && text.contains('\\');
+            can_be_escaped || name.contains(literal) || text.contains(literal)
+        };
         text.contains("\\u")
             || self.globs.iter().any(|glob| {
-                let member = glob.rsplit('.').next().unwrap_or_default();
-                let literals = member.split(['*', '?', '[', ']', '\\']);
-                let longest = literals.max_by_key(|literal| literal.len()).unwrap_or_default();
-                text.contains(&longest.to_lowercase())
+                let member = glob.rsplit('.').next().unwrap_or_default().to_ascii_lowercase();
+                // What a set of characters or an escaped one stands for is not worth finding out.
+                glob.contains(['[', '\\']) || member.split(['*', '?']).all(occurs)
             })
     }
 

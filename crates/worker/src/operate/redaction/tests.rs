@@ -66,19 +66,40 @@ fn values_that_are_no_valid_json_are_hidden_if_they_may_contain_a_hidden_member(
     for harmless in ["{broken", "[INFO] started", "password=x", "\"quoted\" text", "{}}", "[", "{\"a\""] {
         assert_eq!(default_shown("data", harmless).as_deref(), Some(harmless));
     }
+    for (glob, name) in [("data*email", "data"), ("x[ab]y", "f"), ("a/b", "f")] {
+        let redaction = Redaction::new([glob]).unwrap();
+        for broken in [r#"{"user":{"email":1"#, r#"{"xay":1"#, r#"{"a\/b":1"#] {
+            let may_occur = match glob {
+                "data*email" => broken.contains("email"),
+                "a/b" => broken.contains('/'),
+                _ => true,
+            };
+            assert_eq!(shown(&redaction, name, broken).is_none(), may_occur, "{glob}: {broken}");
+        }
+    }
     let binary = b"{\"password\":\"\xff\"}";
     assert_eq!(Redaction::default().shown(b"data", binary), None);
 }
 
 #[test]
-fn deep_and_long_values_are_hidden_and_take_little_time() {
-    let deep = |levels: usize| format!("{}1{}", "[".repeat(levels), "]".repeat(levels));
-    assert_eq!(default_shown("data", &deep(64)), Some(deep(64)));
-    assert_eq!(default_shown("data", &deep(65)), None);
-    assert_eq!(default_shown("data", &deep(1_000_000)), None);
-    let long = |bytes: usize| format!("{{\"{}\":1}}", "k".repeat(bytes));
-    assert_eq!(default_shown("data", &long(1024 - 5)), Some(long(1024 - 5)));
-    assert_eq!(default_shown("data", &long(1024 - 4)), None);
+fn deep_and_long_values_are_hidden_if_they_may_have_a_hidden_member_and_take_little_time() {
+    let deep = |levels: usize, inner: &str| format!("{}{inner}{}", "[".repeat(levels), "]".repeat(levels));
+    for levels in [64, 65, 10_000, 1_000_000] {
+        assert_eq!(default_shown("data", &deep(levels, "1")), Some(deep(levels, "1")), "{levels}");
+    }
+    let token = r#"{"my_Token":2}"#;
+    assert_eq!(default_shown("data", &deep(63, token)), Some(deep(63, r#"{"my_Token":"(hidden)"}"#)));
+    assert_eq!(default_shown("data", &deep(64, token)), None);
+    assert_eq!(default_shown("data", &deep(10_000, r#"{"t\u006fken":2}"#)), None);
+    let members = |levels: usize| format!("{}1{}", "{\"a\":".repeat(levels), "}".repeat(levels));
+    assert_eq!(default_shown("data", &members(10_000)), Some(members(10_000)));
+    let long = |bytes: usize, name: &str| format!("{{\"{}{name}\":1}}", "k".repeat(bytes - name.len()));
+    assert_eq!(default_shown("data", &long(5000, "")), Some(long(5000, "")));
+    assert_eq!(
+        default_shown("data", &long(1024 - 5, "token")).as_deref(),
+        Some(&*long(1024 - 5, "token").replace(":1", ":\"(hidden)\""))
+    );
+    assert_eq!(default_shown("data", &long(1024 - 4, "token")), None);
     let strings =
         |count: usize| (0..count).fold("[1]".to_owned(), |text, _| serde_json::to_string(&[text]).unwrap());
     assert_eq!(default_shown("data", &strings(4)), Some(strings(4)));
