@@ -1,4 +1,4 @@
-//! The dashboard: a web page and a JSON API over any store of streams.
+//! The dashboard: web pages and a JSON API over any store of streams.
 //!
 //! This crate has the HTTP server with its security rules, the API with live updates, the jobs, the record of actions and
 //! the embedded pages. It works on an [`Admin`](millstream_worker::Admin) and on a sampler that looks at the store for all

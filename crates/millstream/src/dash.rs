@@ -34,12 +34,12 @@ Examples:
 
 Fields whose names contain password, secret or token, and the field authorization, are always hidden.";
 
-/// Serve the dashboard: a web page and a JSON API to watch and operate streams
+/// Serve the dashboard: web pages and a JSON API to watch and operate streams
 #[derive(Args, Debug)]
 // The hidden --json gets an error message of its own.
 #[command(after_help = EXAMPLES, mut_arg("json", |json| json.hide(true)))]
 pub(crate) struct Dash {
-    /// Address to listen on; port 0 chooses a free port. Other addresses than loopback need a password
+    /// Address to listen on; port 0 chooses a free port. Without a password, only a loopback address is allowed
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:8002", value_parser = parse_address)]
     listen: String,
     /// Refuse every change
@@ -57,16 +57,16 @@ pub(crate) struct Dash {
     /// URL under which visitors reach the dashboard, if a proxy is in front of it
     #[arg(long, value_name = "URL", value_parser = PublicUrl::parse)]
     public_url: Option<PublicUrl>,
-    /// Host name that requests may have, in addition to localhost; can be repeated
+    /// Host name under which browsers may reach the dashboard, in addition to localhost; can be repeated
     #[arg(long, value_name = "HOST")]
     allow_host: Vec<String>,
     /// Append a record of each action to this file, as JSON lines
     #[arg(long, value_name = "FILE")]
     audit: Option<PathBuf>,
-    /// Time between two looks at the store while somebody watches
+    /// Time between two looks at the store while somebody watches; all visitors share them
     #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = parse_interval)]
     interval: Duration,
-    /// Maximum memory of the history that the pages show
+    /// Maximum memory of the history of streams and groups
     #[arg(long, value_name = "BYTES", default_value = "64mb", value_parser = parse_bytes)]
     history_memory: u64,
     /// Serve the pages from this folder

@@ -28,7 +28,7 @@ Examples:
 
 Streams and groups have the metric names of redis_exporter, such as redis_stream_group_lag. Metrics \
 that redis_exporter does not have begin with millstream_: ages, exactness of the lag, stuck messages, health, dead letters, \
-and totals. Of more than 1,000 groups, those with the worst health have series of their own.
+and totals. If there are more than 1,000 groups, only the 1,000 with the worst health have series.
 The address also serves /livez and /readyz.";
 
 /// Serve stream and group metrics for Prometheus

@@ -47,8 +47,8 @@ pub(super) struct WorkerOptions {
     /// parallel. One worker of the group works at a time, and others stand by
     #[arg(long, value_name = "FIELD", value_parser = NonEmptyStringValueParser::new(), help_heading = "Order")]
     pub(super) order_by: Option<String>,
-    /// What a failed message does to its key: 'block' until it is done or a dead letter, or 'skip' it and retry it later, out
-    /// of order
+    /// What a failed message does to its key: 'block' makes the key wait until the message is done or a dead letter; with
+    /// 'skip' the key goes on, and the message is retried later, out of order
     #[arg(long, value_name = "POLICY", default_value = "block", value_parser = parse_on_failure, requires = "order_by", help_heading = "Order")]
     on_failure: OnFailure,
     /// Maximum number of messages of each stream that are read and not done
