@@ -98,6 +98,7 @@ pub mod redrive;
 pub mod retry_record;
 pub mod shutdown;
 pub mod trace;
+pub mod wording;
 pub mod worker;
 
 pub use autoscale::Autoscale;

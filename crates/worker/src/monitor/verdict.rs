@@ -7,7 +7,7 @@ use super::missed::MissedAccuracy;
 use super::snapshot::GroupSnapshot;
 use crate::backend::ConsumerInfo;
 use crate::heartbeat::{Heartbeat, WorkerInfo, WorkerState};
-use crate::operate::wording::{age, counted};
+use crate::wording::{age, counted};
 
 /// The health of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -27,4 +27,4 @@ pub mod shapes;
 #[cfg(test)]
 mod tests;
 pub mod trim;
-pub mod wording;
+pub use crate::wording;
