@@ -248,7 +248,7 @@ export const words = {
   doctor: {
     title: 'Doctor', answer: (/** @type {number} */ critical, /** @type {number} */ degraded, /** @type {number} */ remarks) => [[critical, 'critical'], [degraded, 'degraded'], [remarks, noun(remarks, 'remark', 'remarks')]].filter(([n]) => Number(n) > 0).map(([n, word]) => `${n.toLocaleString()} ${word}`).join(', ') || 'No findings.',
     looked: (/** @type {string} */ streams, /** @type {string} */ groups) => `Looked at ${streams} and ${groups}`, stream: 'stream', streams: 'streams', group: 'group', groups: 'groups', filter: 'Filter the findings', match: 'match',
-    remark: 'remark', nothing: 'The doctor found nothing to mend.', noMatch: 'No finding matches.', server: 'server', wayOut: 'What to do:', copyText: 'Copy as text', copyJson: 'Copy as JSON', abilities: 'What the store does by itself', native: 'native', notNative: 'by the workers, or not at all',
+    remark: 'remark', nothing: 'The doctor found no problems.', noMatch: 'No finding matches.', server: 'server', wayOut: 'What to do:', copyText: 'Copy as text', copyJson: 'Copy as JSON', abilities: 'What the store does by itself', native: 'native', notNative: 'by the workers, or not at all',
     toServer: 'Server', toDead: 'Dead letters', toDelayed: 'Delayed messages', toStream: 'Stream', toPending: 'Pending entries', toGroup: 'Group', toWorkers: 'Workers',
   },
   server: {

@@ -84,7 +84,7 @@ pub struct Row {
     pub openable: bool,
     /// The properties of the stream.
     pub info: StreamInfo,
-    /// What changes how fast.
+    /// Rates of change.
     pub rates: Rates,
     /// The group. `None` for a stream without groups.
     pub group: Option<GroupRow>,
@@ -150,7 +150,7 @@ impl GroupRow {
     }
 }
 
-/// A finding, with the time since when it holds.
+/// A finding, and the time at which it was first seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObservedFinding {
     /// The problem.
@@ -159,7 +159,7 @@ pub struct ObservedFinding {
     pub since_ms: u64,
 }
 
-/// What changes how fast, per second, over the last ten seconds.
+/// Rates of change per second, over the last ten seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Rates {
     /// Entries added to the stream (in). `None` if unknown, for example before the second look.

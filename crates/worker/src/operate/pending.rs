@@ -1,7 +1,7 @@
 //! Lists the pending entries of a group, and acts on them: claim, acknowledge, release, extend.
 //!
-//! An action gets the rows as they were listed. It leaves a row that has changed hands: it has another owner or another
-//! delivery count now. It looks at the rows again just before it acts, and the store compares once more where it can: the owner
+//! An action gets the rows as they were listed. It does not change a row that has another owner or another delivery count
+//! now. It reads the rows again just before it acts, and the store compares once more where it can: the owner
 //! and the delivery count for a release, the owner for an extension, the idle time for a claim. Acknowledgements have no such
 //! comparison in any store.
 
@@ -121,7 +121,7 @@ pub async fn select(
     loop {
         filter.count = PAGE.min(scan - scanned);
         if filter.count == 0 {
-            // There may be no further row, but nobody has looked.
+            // Perhaps no further row exists, but the scan ends here.
             return Ok((found, false));
         }
         let rows = backend.pending(stream, group, &filter).await?;
@@ -266,7 +266,7 @@ async fn unchanged(
     let found = same.len();
     let can_change: Vec<PendingRow> = match change {
         PendingChange::Acknowledge => same,
-        // A released row is what a release makes of it, and has no lease.
+        // A released row need not be released again, and has no lease to extend.
         PendingChange::Release | PendingChange::Extend => {
             same.into_iter().filter(|row| row.consumer.is_some()).collect()
         }

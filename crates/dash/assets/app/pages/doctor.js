@@ -1,5 +1,5 @@
 // @ts-check
-/** The findings of the doctor, worst first: what is wrong, since when, the way out, and a link to where it can be mended. */
+/** The findings of the doctor, worst first: what is wrong, since when, what to do, and a link to the page for it. */
 
 import { useGet } from '../api.js';
 import { commands } from '../cli.js';

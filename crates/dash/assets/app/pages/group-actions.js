@@ -1,5 +1,5 @@
 // @ts-check
-/** The actions of a group: remove it, remove a consumer and give its entries to an heir. */
+/** The actions of a group: remove it, remove a consumer and move its entries to another one. */
 
 import { commands } from '../cli.js';
 import { counted } from '../format.js';
