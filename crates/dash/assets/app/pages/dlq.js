@@ -11,7 +11,7 @@ import { setQuery } from '../router.js';
 import { words } from '../words.js';
 import { useMayAct } from '../ui/action.js';
 import { useCommands } from '../ui/palette.js';
-import { Ago, CliLine, Count, Link, Loaded, Name, Panel, ProblemNote, Text } from '../ui/parts.js';
+import { Ago, CliLine, Count, Draft, Link, Loaded, Name, Panel, ProblemNote, Text } from '../ui/parts.js';
 import { DataTable, FilterBar, useLocalTable } from '../ui/table.js';
 import { FieldsLine } from '../ui/values.js';
 import { PurgeDialog, RedriveDialog } from './dlq-actions.js';
@@ -132,7 +132,7 @@ function Controls({ query, page }) {
   const bad = ['older', 'newer'].some((name) => query.get(name) && parseDuration(query.get(name) ?? '') === null);
   const chosen = query.get('reason') ?? '';
   const reasons = [...new Set([...(page?.by_reason ?? []).map((/** @type {any} */ row) => row.reason), chosen])].filter(Boolean);
-  const input = (/** @type {'error' | 'group' | 'older' | 'newer'} */ name, /** @type {string} */ placeholder = '') => html`<label>${text.filters[name]} <input class=${name === 'error' ? '' : 'short'} value=${query.get(name) ?? ''} placeholder=${placeholder} autocomplete="off" spellcheck=${false} onChange=${set(name)} /></label>`;
+  const input = (/** @type {'error' | 'group' | 'older' | 'newer'} */ name, /** @type {string} */ placeholder = '') => html`<label>${text.filters[name]} <${Draft} class=${name === 'error' ? '' : 'short'} value=${query.get(name) ?? ''} placeholder=${placeholder} onChange=${set(name)} /></label>`;
   return html`<form class="filter-bar browse" role="search" onSubmit=${(/** @type {Event} */ event) => event.preventDefault()}>
     <label>${text.filters.reason} <select value=${chosen} onChange=${set('reason')}><option value="">${text.any}</option>${reasons.map((reason) => html`<option key=${reason} value=${reason}>${reason}</option>`)}</select></label>${input('group', text.any)}${input('error', text.anyText)}${input('older', '30d')}${input('newer', '1h')}
     ${bad && html`<span class="field-error" role="alert">${words.streamActions.badDuration}</span>`}

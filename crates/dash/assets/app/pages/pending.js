@@ -11,7 +11,7 @@ import { setQuery } from '../router.js';
 import { words } from '../words.js';
 import { useMayAct } from '../ui/action.js';
 import { useCommands } from '../ui/palette.js';
-import { CliLine, Count, Duration, Link, Moment, Name, Panel, ProblemNote, Text } from '../ui/parts.js';
+import { CliLine, Count, Draft, Duration, Link, Moment, Name, Panel, ProblemNote, Text } from '../ui/parts.js';
 import { DataTable } from '../ui/table.js';
 import { FieldsLine } from '../ui/values.js';
 import { PendingDialog } from './pending-actions.js';
@@ -101,10 +101,10 @@ function Controls({ query, matched }) {
   const bad = idle !== '' && parseDuration(idle) === null;
   const set = (/** @type {string} */ name) => (/** @type {any} */ event) => setQuery({ [name]: event.target.value.trim(), after: null }, { replace: true });
   return html`<form class="filter-bar browse" role="search" onSubmit=${(/** @type {Event} */ event) => event.preventDefault()}>
-    <label>${text.idleMin} <input class="short" value=${idle} placeholder="5m" list="idles" aria-invalid=${bad} autocomplete="off" onChange=${set('idle')} /></label>
+    <label>${text.idleMin} <${Draft} class="short" value=${idle} placeholder="5m" list="idles" aria-invalid=${bad} onChange=${set('idle')} /></label>
     <datalist id="idles"><option value="30s" /><option value="5m" /><option value="30m" /><option value="1d" /></datalist>
-    <label>${text.consumer} <input value=${query.get('c') ?? ''} placeholder=${text.anyConsumer} autocomplete="off" spellcheck=${false} onChange=${set('c')} /></label>
-    <label>${text.deliveriesMin} <input class="short" inputmode="numeric" value=${query.get('deliveries') ?? ''} placeholder="1" onChange=${set('deliveries')} /></label>
+    <label>${text.consumer} <${Draft} value=${query.get('c') ?? ''} placeholder=${text.anyConsumer} onChange=${set('c')} /></label>
+    <label>${text.deliveriesMin} <${Draft} class="short" inputmode="numeric" value=${query.get('deliveries') ?? ''} placeholder="1" onChange=${set('deliveries')} /></label>
     ${bad && html`<span class="field-error" role="alert">${words.streamActions.badDuration}</span>`}
     ${matched && html`<span class="matched"><${Count} value=${matched.matched} exact=${matched.exact} /> ${text.match}</span>`}
   </form>`;

@@ -11,7 +11,7 @@ import { idAfter, position, searchTerm } from '../positions.js';
 import { setQuery } from '../router.js';
 import { words } from '../words.js';
 import { useMayAct } from '../ui/action.js';
-import { Ago, CliLine, CopyButton, Link, Panel, ProblemNote } from '../ui/parts.js';
+import { Ago, CliLine, CopyButton, Draft, Link, Panel, ProblemNote } from '../ui/parts.js';
 import { DataTable } from '../ui/table.js';
 import { say } from '../ui/toasts.js';
 import { FieldsLine } from '../ui/values.js';
@@ -94,11 +94,11 @@ function Controls({ typed, bad, oldestFirst, find, field }) {
     setQuery({ from: String(form.get('from')).trim(), order: form.get('order') === 'asc' ? 'asc' : null, find: String(form.get('find')), field: String(form.get('field')).trim(), at: null });
   };
   return html`<form class="filter-bar browse" onSubmit=${submit}>
-    <label>${text.from} <input name="from" value=${typed} placeholder=${text.fromPlaceholder} title=${text.fromTitle} aria-invalid=${bad} list="positions" autocomplete="off" spellcheck=${false} /></label>
+    <label>${text.from} <${Draft} name="from" value=${typed} placeholder=${text.fromPlaceholder} title=${text.fromTitle} aria-invalid=${bad} list="positions" /></label>
     <datalist id="positions"><option value="earliest" /><option value="latest" /><option value="10m" /><option value="2h" /></datalist>
     <select name="order" aria-label=${text.order} onChange=${(/** @type {any} */ event) => event.target.form.requestSubmit()}><option value="desc" selected=${!oldestFirst}>${text.newestFirst}</option><option value="asc" selected=${oldestFirst}>${text.oldestFirst}</option></select>
-    <label class="find-field">${text.find} <input ref=${findInput} type="search" name="find" value=${find} placeholder=${text.findPlaceholder} title=${text.findTitle} autocomplete="off" spellcheck=${false} /></label>
-    <label>${text.in} <input name="field" class="short" value=${field} placeholder=${text.anyField} autocomplete="off" spellcheck=${false} /></label>
+    <label class="find-field">${text.find} <${Draft} inputRef=${findInput} type="search" name="find" value=${find} placeholder=${text.findPlaceholder} title=${text.findTitle} /></label>
+    <label>${text.in} <${Draft} name="field" class="short" value=${field} placeholder=${text.anyField} /></label>
     <button type="submit" class="primary">${text.go}</button>
   </form>`;
 }

@@ -169,6 +169,16 @@ export function Choices({ label, value, choices, onChange }) {
   </div>`;
 }
 
+/**
+ * A field of text whose value comes from the address. What somebody types stays while the page draws itself anew, until the address changes.
+ * @param {{ value: string, inputRef?: any, [other: string]: any }} props
+ */
+export function Draft({ value, inputRef, ...others }) {
+  const [draft, setDraft] = useState(/** @type {string | null} */ (null));
+  useEffect(() => setDraft(null), [value]);
+  return html`<input ref=${inputRef} autocomplete="off" spellcheck=${false} ...${others} value=${draft ?? value} onInput=${(/** @type {any} */ event) => setDraft(event.target.value)} />`;
+}
+
 /** A labelled field of a form. @param {{ label: string, hint?: any, error?: string | null, children?: any }} props */
 export function Field({ label, hint, error, children }) {
   return html`<label class="field"><span class="field-label">${label}</span>${children}${hint && html`<span class="hint">${hint}</span>`}${error && html`<span class="field-error" role="alert">${error}</span>`}</label>`;

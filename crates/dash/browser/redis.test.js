@@ -1,0 +1,26 @@
+// Five of the tasks on a Redis server, through `millstream dash`.
+import { after, before } from 'node:test';
+import { fill } from './data.js';
+import * as scenarios from './scenarios.js';
+import { startRedis, stop } from './store.js';
+import { Visitor, startBrowser, visit } from './visitor.js';
+
+/** @type {import('playwright-core').Browser} */
+let browser;
+/** @type {import('./store.js').Store} */
+let store;
+before(async () => {
+  [browser, store] = await Promise.all([startBrowser(), startRedis()]);
+  await fill(store);
+});
+after(async () => {
+  await Promise.all([browser?.close(), store && stop(store)]);
+});
+
+const task = (name, run) => visit(name, () => Visitor.open(browser, store.base), (visitor) => run(visitor, store));
+
+task('1 is anything wrong right now', scenarios.anythingWrong);
+task('4 who holds the entry that has waited longest', scenarios.whoHoldsIt);
+task('7 why messages died', scenarios.whyDead);
+task('5 give back what is stuck', scenarios.giveBack);
+task('8 redrive what timed out, and stop', scenarios.redriveAndStop);

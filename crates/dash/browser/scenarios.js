@@ -1,0 +1,278 @@
+/** The tasks of an operator, each with the presses that it may take, counted from an open overview. */
+
+import assert from 'node:assert/strict';
+import { LONG_NUMBER } from './data.js';
+import { runLine } from './store.js';
+import { eventually } from './visitor.js';
+
+/** @typedef {import('./visitor.js').Visitor} Visitor */
+/** @typedef {import('./store.js').Store} Store */
+
+/** Selector of a row of the overview. @param {string} stream @param {string | null} group */
+export const row = (stream, group) => `tr[data-key='${JSON.stringify([stream, group])}']`;
+const cell = (stream, group, label) => `${row(stream, group)} td[data-label="${label}"]`;
+
+/** Filters the overview until one stream is left. @param {Visitor} visitor @param {string} text */
+async function filter(visitor, text) {
+  await visitor.type('.filter-bar input[type=search]', text);
+}
+
+/** 1: is anything wrong right now, and why? */
+export async function anythingWrong(visitor) {
+  await visitor.sees(/critical/, '.answer .verdict');
+  await visitor.sees(/orders \/ billing.*stuck|stuck.*orders \/ billing/s, '.answer .reasons');
+  visitor.took(0);
+}
+
+/** 3: when will the group have caught up? */
+export async function whenCaughtUp(visitor) {
+  await visitor.press(visitor.find(row('orders', 'billing')).getByRole('link', { name: 'billing' }));
+  await visitor.sees(/does not catch up|rates are not known yet|will have read everything/, '.answer .verdict');
+  visitor.took(1);
+}
+
+/** 4, with keys: which consumer holds the entry that has waited longest, and what does it say? */
+export async function whoHoldsIt(visitor) {
+  await visitor.keys('/');
+  await visitor.page.keyboard.type('billing');
+  await visitor.keys('Enter');
+  const pending = visitor.find('.fact', { hasText: 'Pending' }).getByRole('link');
+  await visitor.tabTo(pending);
+  await visitor.keys('Enter');
+  await visitor.sees(/worker-1|worker-2/, 'tbody tr >> nth=0');
+  await visitor.sees(/item=pen/, 'tbody tr >> nth=0');
+  visitor.took(2);
+}
+
+/** 5: give all entries that have been idle for over five minutes back to the group. */
+export async function giveBack(visitor, /** @type {Store} */ store) {
+  await visitor.press(visitor.find(cell('orders', 'billing', 'Stuck')).getByRole('link'));
+  await visitor.sees(/3 match/, '.filter-bar');
+  await visitor.press(visitor.page.getByLabel(/All that match/));
+  await visitor.pressNamed('button', /^Give back/);
+  await visitor.pressNamed('button', /^Give 3 entries back/);
+  await visitor.sees(/Given back: 3/, '.toasts');
+  await eventually(async () => {
+    const held = /** @type {any[]} */ (await store.client.call('XPENDING', 'orders', 'billing', '-', '+', '100', 'worker-2'));
+    assert.equal(held.length, 5, 'the dead consumer holds only what is not stuck');
+  });
+  visitor.took(4);
+}
+
+/** 6: give everything of a dead consumer to a live one, and remove it. */
+export async function removeConsumer(visitor, /** @type {Store} */ store) {
+  await visitor.press(visitor.find(row('orders', 'billing')).getByRole('link', { name: 'billing' }));
+  await visitor.press(visitor.find('tr', { hasText: 'worker-2' }).getByRole('button', { name: /^Remove/ }));
+  await visitor.pressNamed('button', 'Preview');
+  await visitor.sees(/5 entries move to worker-1/, 'dialog');
+  await visitor.pressNamed('button', 'Remove worker-2');
+  await visitor.sees(/Removed the consumer worker-2/, '.toasts');
+  const consumers = JSON.stringify(await store.client.call('XINFO', 'CONSUMERS', 'orders', 'billing'));
+  assert.ok(!consumers.includes('worker-2'), consumers);
+  visitor.took(4);
+}
+
+/** 7, with keys: why did messages die; the top error, and one payload. */
+export async function whyDead(visitor) {
+  await visitor.keys('g', 'd');
+  await visitor.sees(/\{orders\}:dlq/, 'tbody');
+  await visitor.keys('j', 'Enter');
+  const top = visitor.find('.panel', { hasText: 'By error' }).getByRole('link').first();
+  await visitor.tabTo(top);
+  assert.match(await top.innerText(), /no answer from bank.*200/s);
+  await visitor.keys('Enter');
+  await visitor.sees(/200 match/, '.filter-bar');
+  await visitor.keys('j', 'Enter');
+  await visitor.sees(/payload of letter/, '.fields-view');
+  await visitor.sees(/TimeoutError/, '.properties');
+  visitor.took(3);
+}
+
+/** 8: redrive only what timed out, 50 a second; stop half-way. */
+export async function redriveAndStop(visitor, /** @type {Store} */ store) {
+  await visitor.press(visitor.find(cell('orders', 'billing', 'Dead')).getByRole('link'));
+  await visitor.press(visitor.find('.panel', { hasText: 'By reason' }).getByRole('link', { name: /timeout/ }));
+  await visitor.pressNamed('button', /^Redrive 200/);
+  await visitor.type(visitor.page.getByLabel('Per second'), '50');
+  await visitor.pressNamed('button', 'Preview');
+  await visitor.sees(/200 dead letters will go back.*takes 4s/s, 'dialog');
+  await visitor.type(visitor.page.getByLabel(/Type the number/), '200');
+  assert.match(await visitor.cliLine(), /^millstream dlq redrive orders .*--reason timeout.*--rate 50/);
+  await visitor.pressNamed('button', 'Redrive 200 dead letters');
+  visitor.took(5);
+  await visitor.sees(/[1-9]\d* \/ 200/, '.job-count');
+  await visitor.press(visitor.find('.job').getByRole('button', { name: 'Stop' }));
+  await visitor.sees(/stopped/, '.job');
+  const left = Number(await store.client.xlen('{orders}:dlq'));
+  assert.ok(left > 45 && left < 245, `${left} dead letters are left`);
+  visitor.took(6);
+}
+
+/** 9: delete dead letters older than thirty days, and know the number before. */
+export async function purgeOld(visitor, /** @type {Store} */ store) {
+  await visitor.press(visitor.find(cell('orders', 'billing', 'Dead')).getByRole('link'));
+  await visitor.type(visitor.page.getByLabel('Older than'), '30d');
+  await visitor.keys('Enter');
+  await visitor.sees(/40 match/, '.filter-bar');
+  await visitor.pressNamed('button', /^Delete 40/);
+  await visitor.sees(/40 dead letters will be deleted/, 'dialog');
+  const before = Number(await store.client.xlen('{orders}:dlq'));
+  await visitor.pressNamed('button', /^Delete 40 dead letters of orders/);
+  await eventually(async () => assert.equal(Number(await store.client.xlen('{orders}:dlq')), before - 40));
+  visitor.took(4);
+}
+
+/** 10: replay the last two hours; the preview names the consumer at work and refuses. Then the command line that is shown does it. */
+export async function replay(visitor, /** @type {Store} */ store) {
+  await store.client.call('XREADGROUP', 'GROUP', 'billing', 'worker-1', 'COUNT', '1', 'STREAMS', 'orders', '>');
+  await visitor.press(visitor.find(row('orders', 'billing')).getByRole('link', { name: 'billing' }));
+  await visitor.pressNamed('link', /^Reset/);
+  await visitor.sees(/Consumers are at work: .*worker-1/, '.wizard');
+  assert.equal(await visitor.page.getByRole('button', { name: 'Reset billing' }).isDisabled(), true);
+  visitor.took(4);
+  await visitor.press(visitor.page.getByLabel(/although they are at work/));
+  await visitor.type(visitor.page.getByLabel('Number of entries').or(visitor.page.getByLabel('Duration')), '2h');
+  const before = await lastDelivered(store, 'billing');
+  await runLine(await visitor.cliLine('.wizard'));
+  await eventually(async () => assert.notEqual(await lastDelivered(store, 'billing'), before, 'the command line resets the group'));
+}
+
+/** @param {Store} store @param {string} group */
+async function lastDelivered(store, group) {
+  const groups = /** @type {any[][]} */ (await store.client.call('XINFO', 'GROUPS', 'orders'));
+  const found = groups.find((each) => each[each.indexOf('name') + 1] === group) ?? [];
+  return found[found.indexOf('last-delivered-id') + 1];
+}
+
+/** 11, with keys: find an entry among many; the search is bounded and goes on. */
+export async function search(visitor) {
+  await visitor.keys('/');
+  await visitor.page.keyboard.type('events');
+  await visitor.keys('Enter');
+  await visitor.sees(/Entries/, '.panel');
+  await visitor.keys('/');
+  await visitor.page.keyboard.type('sku=9');
+  await visitor.keys('Enter');
+  const onward = visitor.page.getByRole('button', { name: 'Go on' });
+  await visitor.sees(/Looked at 100,000 entries, 0 found/, '.search-state');
+  await visitor.tabTo(onward);
+  await visitor.keys('Enter');
+  await visitor.sees(/1 found/, '.search-state');
+  await visitor.sees(/sku=9/, 'tbody');
+  visitor.took(3);
+}
+
+/** 12: read a JSON document of a megabyte with a number of 19 digits, and a binary value. */
+export async function payloads(visitor) {
+  await filter(visitor, 'payloads');
+  await visitor.press(visitor.find(row('payloads', null)).getByRole('link', { name: 'payloads' }));
+  await visitor.press(visitor.find('tr', { hasText: 'document=' }).getByRole('link'));
+  await visitor.sees(LONG_NUMBER, '.lines.json');
+  visitor.took(2);
+  assert.ok((await visitor.find('.line').count()) < 200, 'only lines in view are drawn');
+  await visitor.page.getByRole('button', { name: 'Unfold all' }).click();
+  await visitor.find('.lines.json').evaluate((element) => element.scrollTo(0, element.scrollHeight));
+  assert.ok((await visitor.find('.line').count()) < 200, 'only lines in view are drawn');
+  await visitor.page.goBack();
+  await visitor.press(visitor.find('tr', { hasText: 'blob=' }).getByRole('link'));
+  await visitor.sees(/00000000/, '.lines.hex');
+  assert.ok((await visitor.find('.line').count()) < 200, 'only lines in view are drawn');
+  const longest = Math.max(0, ...(await visitor.page.evaluate(() => window.longTasks)));
+  assert.ok(longest < 3000, `the page froze for ${longest} ms`);
+}
+
+/** 13: watch only messages with a word come in, pause, copy an id. */
+export async function tail(visitor, /** @type {Store} */ store) {
+  await visitor.press(visitor.find(row('orders', 'billing')).getByRole('link', { name: 'orders' }));
+  await visitor.pressNamed('link', 'Live tail');
+  await visitor.type(visitor.page.getByLabel('Find').first(), 'needle');
+  await visitor.page.waitForURL(/q=needle/);
+  await eventually(async () => {
+    await store.client.call('XADD', 'orders', '*', 'item', 'hay');
+    await store.client.call('XADD', 'orders', '*', 'item', 'a needle');
+    assert.ok((await visitor.find('.tail-line').count()) > 0);
+  });
+  assert.ok(!(await visitor.text('.tail')).includes('hay'));
+  await visitor.pressNamed('button', /^Pause/);
+  const shown = await visitor.find('.tail-line').count();
+  const line = visitor.find('.tail-line').first();
+  await line.hover();
+  await visitor.press(line.getByRole('button', { name: 'Copy' }));
+  assert.equal(await visitor.page.evaluate(() => navigator.clipboard.readText()), await line.getByRole('link').innerText());
+  assert.equal(await visitor.find('.tail-line').count(), shown, 'nothing comes while it is paused');
+  visitor.took(4);
+}
+
+/** 14: add a test message, and see the group take it to done. */
+export async function addMessage(visitor) {
+  await filter(visitor, 'mails');
+  await visitor.press(visitor.find(row('mails', 'send')).getByRole('link', { name: 'mails' }));
+  await visitor.pressNamed('button', 'Add a message');
+  await visitor.type(visitor.page.getByLabel('Field'), 'to');
+  await visitor.type(visitor.page.getByLabel('Value'), 'ann');
+  const line = await visitor.cliLine();
+  await visitor.pressNamed('button', 'Add the message');
+  await visitor.sees(/send\s*done/, '.life');
+  visitor.took(4);
+  // The command line adds another one with the same fields.
+  const id = (await runLine(line)).trim().split(/\s+/)[0];
+  assert.match(id, /^\d+-\d+$/);
+  await visitor.goto(`entry?s=mails&id=${id}`);
+  await visitor.sees(/send\s*done/, '.life');
+  await visitor.sees(/ann/, '.fields-view');
+}
+
+/** 15: the address is a link that opens the same filter and sort, and Back and reload restore the page. */
+export async function address(visitor) {
+  await filter(visitor, 'tenant-04');
+  await visitor.find('th').getByRole('button', { name: 'Lag' }).click();
+  await visitor.sees(/40 rows|40 of/, '.filter-bar');
+  const shown = await visitor.find('tbody tr').first().getAttribute('data-key');
+  const url = visitor.page.url();
+  assert.match(url, /q=tenant-04/);
+  assert.match(url, /sort=lag/);
+  await visitor.find('tbody tr').first().getByRole('link', { name: /g\d/ }).click();
+  await visitor.sees(/tenant-04/, 'h1');
+  await visitor.page.goBack();
+  await visitor.sees(/40 rows|40 of/, '.filter-bar');
+  await visitor.page.reload();
+  await visitor.sees(/40 rows|40 of/, '.filter-bar');
+  assert.equal(await visitor.find('tbody tr').first().getAttribute('data-key'), shown);
+  assert.equal(await visitor.find('.filter-bar input[type=search]').inputValue(), 'tenant-04');
+  const colleague = await visitor.page.context().newPage();
+  await colleague.goto(url);
+  await colleague.locator('.filter-bar', { hasText: /40 rows|40 of/ }).waitFor();
+  assert.equal(await colleague.locator('th[aria-sort]').innerText(), await visitor.find('th[aria-sort]').innerText());
+  await colleague.close();
+}
+
+/** 16: follow a finding of the doctor to where it can be mended, mend it, and see it go. */
+export async function mend(visitor) {
+  await visitor.pressNamed('link', 'Doctor');
+  const finding = visitor.find('.finding', { hasText: /forgotten \/ reader/ }).filter({ hasText: /pending_idle|stuck|idle/ });
+  await visitor.press(finding.first().getByRole('link'));
+  await visitor.sees(/6 match/, '.filter-bar');
+  await visitor.press(visitor.page.getByLabel(/All that match/));
+  await visitor.pressNamed('button', /^Give back/);
+  await visitor.pressNamed('button', /^Give 6 entries back/);
+  await visitor.sees(/Given back: 6/, '.toasts');
+  visitor.took(5);
+  await visitor.goto('doctor');
+  await eventually(async () => assert.equal(await visitor.find('.finding', { hasText: /forgotten \/ reader.*(idle|stuck)/s }).count(), 0, 'the finding is still there'));
+}
+
+/** 18: on a phone, from the link of an alert: what is wrong, since when, claim what is stuck. */
+export async function onThePhone(visitor, /** @type {Store} */ store) {
+  await visitor.sees(/stuck/, '.answer .reasons');
+  assert.ok(await visitor.page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), 'the page is wider than the phone');
+  await visitor.press(visitor.find('.answer .reasons').getByRole('link', { name: 'Pending entries' }));
+  await visitor.sees(/3 match/, '.filter-bar');
+  await visitor.press(visitor.page.getByLabel(/All that match/));
+  await visitor.pressNamed('button', /^Claim/);
+  await visitor.type(visitor.page.getByLabel(/entries go to the consumer/), 'worker-1');
+  await visitor.pressNamed('button', 'Claim 3 entries for worker-1');
+  await visitor.sees(/Claimed: 3/, '.toasts');
+  const held = /** @type {any[]} */ (await store.client.call('XPENDING', 'orders', 'billing', '-', '+', '100', 'worker-1'));
+  assert.equal(held.length, 15);
+  visitor.took(4);
+}

@@ -1,0 +1,137 @@
+/** Starts servers, dashboards and workers as processes, and stops them at the end. Knows no page. */
+
+import { execFile, spawn } from 'node:child_process';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { Redis } from 'ioredis';
+
+/** The binary under test. */
+export const BINARY = process.env.MILLSTREAM_BIN ?? 'millstream';
+const REDIS = process.env.MILLSTREAM_REDIS_SERVER ?? 'redis-server';
+/** How long a process may take to start. */
+const START_MS = 60_000;
+
+/** @type {Set<import('node:child_process').ChildProcess>} */
+const running = new Set();
+/** @type {string[]} */
+const folders = [];
+process.on('exit', () => {
+  for (const child of running) child.kill('SIGKILL');
+  for (const folder of folders) rmSync(folder, { recursive: true, force: true });
+});
+
+/** Returns a new folder, which is removed at the end. */
+export function newFolder() {
+  const folder = mkdtempSync(join(tmpdir(), 'millstream-browser-'));
+  folders.push(folder);
+  return folder;
+}
+
+/** The environment without settings for the program. A server refuses those that it does not know. */
+const ENVIRONMENT = Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith('MILLSTREAM_')));
+
+/** A process that runs until it is stopped. */
+export class Process {
+  /** @param {string} program @param {string[]} args @param {object} [options] */
+  constructor(program, args, options = {}) {
+    this.output = '';
+    this.child = spawn(program, args, { stdio: ['ignore', 'pipe', 'pipe'], cwd: newFolder(), env: ENVIRONMENT, ...options });
+    running.add(this.child);
+    this.ended = new Promise((resolve) => this.child.once('close', () => {
+      running.delete(this.child);
+      resolve(undefined);
+    }));
+    this.child.once('error', (error) => { this.output += String(error); });
+    for (const stream of [this.child.stdout, this.child.stderr]) stream.on('data', (bytes) => { this.output = (this.output + bytes).slice(-20_000); });
+  }
+
+  /** Waits until the output matches. @param {RegExp} pattern @returns {Promise<RegExpMatchArray>} */
+  async says(pattern) {
+    const deadline = Date.now() + START_MS;
+    for (;;) {
+      const found = this.output.match(pattern);
+      if (found) return found;
+      if (this.child.exitCode !== null || Date.now() > deadline) throw new Error(`${this.child.spawnargs.join(' ')} did not say ${pattern}:\n${this.output}`);
+      await new Promise((resolve) => setTimeout(resolve, 20));
+    }
+  }
+
+  /** Ends the process. @param {NodeJS.Signals} [signal] */
+  async stop(signal = 'SIGKILL') {
+    if (this.child.exitCode === null && this.child.signalCode === null) this.child.kill(signal);
+    await this.ended;
+  }
+}
+
+/** Returns a port that is free now. @returns {Promise<number>} */
+export async function freePort() {
+  const server = createServer();
+  await new Promise((resolve) => server.listen(0, '127.0.0.1', () => resolve(undefined)));
+  const { port } = /** @type {import('node:net').AddressInfo} */ (server.address());
+  await new Promise((resolve) => server.close(resolve));
+  return port;
+}
+
+/**
+ * A store with a dashboard, and a client.
+ * @typedef {object} Store
+ * @property {string} kind `millstream` or `redis`
+ * @property {number} port
+ * @property {string} base address of the dashboard, with a slash at its end
+ * @property {Redis} client
+ * @property {Process} server
+ * @property {Process | null} dash null if the server itself serves the dashboard
+ */
+
+/** Starts `millstream serve --http`. @param {string[]} [args] @param {{ port?: number, http?: string, cwd?: string }} [where] @returns {Promise<Store>} */
+export async function startMillstream(args = [], { port = 0, http = '127.0.0.1:0', cwd } = {}) {
+  const memory = args.includes('--appendonly') ? [] : ['--appendonly', 'no'];
+  const server = new Process(BINARY, ['serve', '--port', String(port), '--http', http, ...memory, ...args], cwd ? { cwd } : {});
+  const [, listening] = await server.says(/listening\s+127\.0\.0\.1:(\d+)/);
+  const [, base] = await server.says(/dashboard\s+(http:\S+\/)/);
+  return { kind: 'millstream', port: Number(listening), base, client: connect(Number(listening)), server, dash: null };
+}
+
+/** Starts `redis-server`, and `millstream dash` for it. @param {string[]} [args] of the dashboard @returns {Promise<Store>} */
+export async function startRedis(args = []) {
+  const port = await freePort();
+  const server = new Process(REDIS, ['--port', String(port), '--bind', '127.0.0.1', '--save', '', '--appendonly', 'no']);
+  await server.says(/Ready to accept connections/);
+  const { dash, base } = await startDash(port, args);
+  return { kind: 'redis', port, base, client: connect(port), server, dash };
+}
+
+/** Starts `millstream dash`. @param {number} port of the store @param {string[]} [args] */
+export async function startDash(port, args = []) {
+  const dash = new Process(BINARY, ['dash', '--url', `redis://127.0.0.1:${port}`, '--listen', '127.0.0.1:0', ...args]);
+  const [, base] = await dash.says(/at (http:\S+\/)/);
+  return { dash, base };
+}
+
+/** @param {number} port */
+export function connect(port) {
+  const client = new Redis({ port, host: '127.0.0.1', enableAutoPipelining: true, maxRetriesPerRequest: null });
+  client.on('error', () => {});
+  return client;
+}
+
+/** Starts a worker of the runtime that handles messages with `true`. @param {Store} store @param {string} stream @param {string} group @param {string} consumer */
+export function startWorker(store, stream, group, consumer) {
+  return new Process(BINARY, ['work', '--url', `redis://127.0.0.1:${store.port}`, '--stream', stream, '--group', group, '--consumer', consumer, '--exec', 'true']);
+}
+
+/** Stops everything of a store. @param {Store} store */
+export async function stop(store) {
+  store.client.disconnect();
+  await Promise.all([store.server.stop(), store.dash?.stop()]);
+}
+
+/** Runs a command line that a page shows, as a shell would. @param {string} line @returns {Promise<string>} */
+export async function runLine(line) {
+  const shown = line.replace(/^millstream /, `${BINARY} `);
+  const { stdout } = await promisify(execFile)('bash', ['-c', shown], { timeout: START_MS, env: ENVIRONMENT });
+  return stdout;
+}
