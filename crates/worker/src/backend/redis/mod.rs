@@ -4,7 +4,7 @@
 //! work, admin (the backend traits)
 //!   ├─ connection: one connection shared by all calls, or one to each node of a cluster
 //!   │    └─ routing: finds the node that owns a slot, and repeats what a node refused
-//!   │         └─ nodes, slots: which node owns which slot
+//!   │         └─ nodes: which node owns which slot
 //!   ├─ look:       many streams at once, in pipelines
 //!   ├─ done:       deletes what every group has acknowledged
 //!   ├─ moving:     moves a group unless it has moved
@@ -35,7 +35,6 @@ mod reply;
 mod routing;
 mod scripts;
 mod server;
-mod slots;
 mod tls;
 mod walk;
 mod work;

@@ -16,7 +16,7 @@ use super::commands::command;
 use super::connection::{NoReply, ServerConnection};
 use super::dial::Target;
 use super::reply::{SlotRange, slots};
-use super::slots::SLOTS;
+use crate::slots::SLOTS;
 
 /// Maximum time for a node to say which node owns which slot. The next node is asked after it.
 const MAP_TIMEOUT: Duration = Duration::from_secs(3);

@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::connection::{Incomplete, NoReply, Outcome, pipeline_of};
 use super::nodes::{Node, NodeAddress, Nodes};
-use super::slots::slot_of;
+use crate::slots::slot_of;
 
 /// How long refused commands are sent again. Longer than a replica usually takes to replace a master.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use redis::{Cmd, Value};
 
 use crate::names::retry_key;
+use crate::slots::slot_of;
 
 use super::super::{
     Acknowledgement, AddOutcome, Admin, Backend, BackendFuture, Capability, Claimed, Consumer, Delivery, Due,
@@ -22,7 +23,6 @@ use super::reply::{
     array, bytes, checked, count, deliveries, id, integer, only_stream, pairs, pending_row, stream_info, text,
 };
 use super::scripts::{self, ROWS_PER_SCRIPT};
-use super::slots::slot_of;
 use super::{CLAIMABLE_IDLE_MS, RELEASED_CONSUMER, Redis};
 
 impl Backend for Redis {

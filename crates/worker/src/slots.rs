@@ -1,10 +1,10 @@
-//! The slot of a key in a cluster.
+//! The slot of a key in a cluster. Knows nothing of nodes.
 
 /// Number of slots of a cluster.
-pub(super) const SLOTS: u16 = 16_384;
+pub(crate) const SLOTS: u16 = 16_384;
 
 /// Returns the slot of a key: a checksum of the key's hash tag, or of the whole key if it has none.
-pub(super) fn slot_of(key: &str) -> u16 {
+pub(crate) fn slot_of(key: &str) -> u16 {
     crc16(hash_tag(key).unwrap_or(key).as_bytes()) % SLOTS
 }
 
