@@ -11,6 +11,8 @@ export class Message {
       group?: string;
       attempt?: number;
       key?: Value;
+      partition?: number;
+      fence?: number;
       traceparent?: string;
       tracestate?: string;
     },
@@ -25,6 +27,10 @@ export class Message {
   readonly attempt: number;
   /** The key by which a worker with `--order-by` orders messages. Undefined if the message has none. */
   readonly key: Value | undefined;
+  /** The number of the partition from which it was read. Undefined if the stream has no partitions. */
+  readonly partition: number | undefined;
+  /** The number of the worker as the owner of the stream, greater than that of every earlier owner. Undefined if no worker owns it. */
+  readonly fence: number | undefined;
   /** All fields. The value of a name that occurs more than once is an array. */
   readonly fields: Record<string, Value | Value[]>;
   /**

@@ -44,12 +44,14 @@ const STOP_MS = 700;
 class Message {
   #controller = new AbortController();
 
-  constructor(fields, { id = "0-1", stream = "", group = "", attempt = 1, key, traceparent, tracestate } = {}) {
+  constructor(fields, { id = "0-1", stream = "", group = "", attempt = 1, key, partition, fence, traceparent, tracestate } = {}) {
     this.id = id;
     this.stream = stream;
     this.group = group;
     this.attempt = attempt;
     this.key = key;
+    this.partition = partition;
+    this.fence = fence;
     this.fields = fields;
     this.traceparent = traceparent;
     this.tracestate = tracestate;

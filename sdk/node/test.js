@@ -97,6 +97,14 @@ test("a message has the key by which the worker orders", async () => {
   await child.close();
 });
 
+test("a message has its partition and the fence of the worker", async () => {
+  const child = new Child("handler((message) => { throw new Reject(`${message.partition} ${message.fence}`); });");
+  child.send(message("1", {}, { partition: 3, fence: 1760000000000 }), message("2"));
+  const errors = Object.values(await child.answers(2)).map((answer) => answer.error);
+  assert.deepEqual(errors.sort(), ["3 1760000000000", "undefined undefined"]);
+  await child.close();
+});
+
 test("outcomes become answers", () => {
   for (const [outcome, answer] of [
     [new Ack(), { outcome: "ack" }],

@@ -103,6 +103,12 @@ class Messages(unittest.TestCase):
         for sent, key in [({"key": "17"}, "17"), ({"key": {"hex": "ff"}}, b"\xff"), ({"key": ""}, ""), ({}, None)]:
             self.assertEqual(channel.parse(json.dumps(message("1-1", **sent)).encode()).key, key)
 
+    def test_a_message_has_its_partition_and_the_fence_of_the_worker(self):
+        channel = millstream._Channel(0, 1)
+        parsed = channel.parse(json.dumps(message("1-1", partition=3, fence=1760000000000)).encode())
+        self.assertEqual((parsed.partition, parsed.fence), (3, 1760000000000))
+        self.assertEqual((Message({}).partition, Message({}).fence), (None, None))
+
     def test_outcomes_become_answers(self):
         after = datetime.timedelta(seconds=2)
         for outcome, answer in [

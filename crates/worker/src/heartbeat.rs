@@ -4,9 +4,8 @@
 //! the worker's instance id, which no other process has. The value is a [`Heartbeat`] as JSON. A worker that drains
 //! removes its field. The field of a worker that crashed stays for [`KEPT_FOR`]; then another worker removes it.
 //!
-//! Nothing depends on a heartbeat but the check of [consumer names](crate::WorkerName) and the standby of workers that
-//! [order](crate::WorkerBuilder::order_by) messages: otherwise, without heartbeats, workers deliver the
-//! same messages at the same times.
+//! Nothing depends on a heartbeat but the check of [consumer names](crate::WorkerName): otherwise, without heartbeats, workers
+//! deliver the same messages at the same times.
 //!
 //! All times in a heartbeat are those of the store ([`Backend::now_ms`]). So a reader on any machine computes the right
 //! age of a heartbeat, even if the clocks of the machines differ.
@@ -97,6 +96,8 @@ pub struct Heartbeat {
 pub enum WorkerState {
     /// It waits until another worker with its consumer name has ended. It does not read messages yet.
     Waiting,
+    /// It owns no stream: other workers of the group own all of them. It takes over when one of them ends.
+    Standby,
     /// It reads messages and runs handlers.
     Working,
     /// It is paused: running handlers continue.
@@ -116,6 +117,7 @@ impl WorkerState {
     pub fn as_str(self) -> &'static str {
         match self {
             WorkerState::Waiting => "waiting",
+            WorkerState::Standby => "standby",
             WorkerState::Working => "working",
             WorkerState::Paused => "paused",
             WorkerState::CircuitOpen => "circuit_open",

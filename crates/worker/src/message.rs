@@ -14,6 +14,8 @@ use crate::trace::{SpanId, TraceContext};
 pub struct Message {
     /// The stream from which the message was read.
     pub stream: Arc<str>,
+    /// The stream that the worker was told to read: the same, or the one of which [`stream`](Message::stream) is a partition.
+    pub logical_stream: Arc<str>,
     /// The group for which it was read.
     pub group: Arc<str>,
     /// The consumer to which it was delivered.
@@ -28,6 +30,11 @@ pub struct Message {
     pub span_id: Option<SpanId>,
     /// The field that holds the key, if the worker [orders](crate::WorkerBuilder::order_by) messages by their keys.
     pub key_field: Option<Arc<str>>,
+    /// The number of the partition from which the message was read. `None` if its stream has no partitions.
+    pub partition: Option<usize>,
+    /// The number of this worker as the owner of the stream: greater than that of every earlier owner. `None` if nobody owns the
+    /// stream. A system that remembers the greatest number it has seen can refuse an earlier owner.
+    pub fence: Option<u64>,
     /// Cancelled when the handler should stop: the lease is lost, or the drain deadline has passed.
     pub cancelled: CancellationToken,
 }
@@ -87,6 +94,7 @@ pub(crate) fn sample(fields: &[(&str, &str)]) -> Message {
         .collect();
     Message {
         stream: "orders".into(),
+        logical_stream: "orders".into(),
         group: "billing".into(),
         consumer: "one".into(),
         id: StreamId::new(7, 1),
@@ -94,6 +102,8 @@ pub(crate) fn sample(fields: &[(&str, &str)]) -> Message {
         attempt: 1,
         span_id: None,
         key_field: None,
+        partition: None,
+        fence: None,
         cancelled: CancellationToken::new(),
     }
 }

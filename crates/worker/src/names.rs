@@ -113,7 +113,8 @@ pub fn can_match_pattern(name: &str) -> bool {
         is_hexadecimal(tag) && !generation.is_empty() && generation.bytes().all(|c| c.is_ascii_digit())
     });
     let is_control = name.split_once("}:").is_some_and(|(before, suffix)| {
-        before.contains('{') && ["control:", "retry:", "workers:"].iter().any(|word| suffix.starts_with(word))
+        before.contains('{')
+            && ["control:", "members:", "retry:", "workers:"].iter().any(|word| suffix.starts_with(word))
     });
     !name.ends_with(":dlq") && !is_partition && !is_control
 }
@@ -131,6 +132,26 @@ pub fn retry_key(stream: &str, group: &str) -> String {
 /// Returns the hash that holds the heartbeats of a group's workers.
 pub fn workers_key(stream: &str, group: &str) -> String {
     key_in_same_slot(stream, &format!("workers:{group}"))
+}
+
+/// Returns the string that says which worker of a group owns a stream now. It expires.
+pub fn lease_key(stream: &str, group: &str) -> String {
+    key_in_same_slot(stream, &format!("lease:{group}"))
+}
+
+/// Returns the string with the number of the last owner of a stream in a group. It does not expire.
+pub fn fence_key(stream: &str, group: &str) -> String {
+    key_in_same_slot(stream, &format!("fence:{group}"))
+}
+
+/// Returns the hash in which the workers of a group say which partitions of a stream they own.
+pub fn members_key(stream: &str, group: &str) -> String {
+    key_in_same_slot(stream, &format!("members:{group}"))
+}
+
+/// Returns the stream that tells the workers of a group when one of them joins, leaves, or gives up a partition.
+pub fn control_stream(stream: &str, group: &str) -> String {
+    key_in_same_slot(stream, &format!("control:{group}"))
 }
 
 /// Returns the key under which the store remembers the `n`-th redrive of an entry.

@@ -97,7 +97,7 @@ class Message:
     ``message["name"]`` is the text of a field. A test can make a message: ``Message({"amount": "17"})``.
     """
 
-    __slots__ = ("id", "stream", "group", "attempt", "key", "fields", "traceparent", "tracestate", "_cancelled")
+    __slots__ = ("id", "stream", "group", "attempt", "key", "partition", "fence", "fields", "traceparent", "tracestate", "_cancelled")
 
     def __init__(
         self,
@@ -108,6 +108,8 @@ class Message:
         group: str = "",
         attempt: int = 1,
         key: Optional[Value] = None,
+        partition: Optional[int] = None,
+        fence: Optional[int] = None,
         traceparent: Optional[str] = None,
         tracestate: Optional[str] = None,
     ) -> None:
@@ -120,6 +122,10 @@ class Message:
         self.attempt = attempt
         #: The key by which a worker with ``--order-by`` orders messages. None if the message has none.
         self.key = key
+        #: The number of the partition from which it was read. None if the stream has no partitions.
+        self.partition = partition
+        #: The number of the worker as the owner of the stream, greater than that of every earlier owner. None if no worker owns it.
+        self.fence = fence
         #: All fields. The value of a name that occurs more than once is a list.
         self.fields = fields
         #: The trace of the message and the span of this attempt, to pass on to what the handler calls (W3C Trace

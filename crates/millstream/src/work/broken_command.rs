@@ -105,6 +105,7 @@ mod tests {
     fn message(number: u64) -> Message {
         Message {
             stream: "orders".into(),
+            logical_stream: "orders".into(),
             group: "billing".into(),
             consumer: "one".into(),
             id: StreamId::new(number, 0),
@@ -112,6 +113,8 @@ mod tests {
             attempt: 1,
             span_id: None,
             key_field: None,
+            partition: None,
+            fence: None,
             cancelled: CancellationToken::new(),
         }
     }

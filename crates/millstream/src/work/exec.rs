@@ -41,7 +41,7 @@ const REJECT_CODES: [i32; 2] = [65, 100];
 /// Runs a command for each message or batch.
 pub(super) struct Exec {
     pub(super) shell: Shell,
-    /// Whether a message that fails blocks its key.
+    /// Whether a message that fails blocks its key, if the worker orders messages.
     pub(super) blocks_keys: bool,
 }
 
@@ -64,12 +64,14 @@ impl Exec {
     /// not run: the worker delivers them again.
     pub(super) async fn run_batch(&self, messages: Vec<Message>) -> Vec<Outcome> {
         let key_of = |message: &Message| (Arc::clone(&message.stream), message.key().cloned());
+        // Only a worker that owns its stream orders messages.
+        let blocks_keys = self.blocks_keys && messages.iter().all(|message| message.fence.is_some());
         let mut retried = HashSet::new();
         let together: Vec<bool> = messages
             .iter()
             .map(|message| {
                 let is_first = message.attempt == 1 && !retried.contains(&key_of(message));
-                if !is_first && self.blocks_keys {
+                if !is_first && blocks_keys {
                     retried.insert(key_of(message));
                 }
                 is_first
@@ -86,7 +88,7 @@ impl Exec {
                 _ if failed.contains(&key_of(message)) => Outcome::retry(),
                 _ => self.run_lines(std::slice::from_ref(message)).await,
             };
-            if self.blocks_keys && matches!(outcome, Outcome::Retry { .. } | Outcome::NotStarted(_)) {
+            if blocks_keys && matches!(outcome, Outcome::Retry { .. } | Outcome::NotStarted(_)) {
                 failed.insert(key_of(message));
             }
             outcomes.push(outcome);

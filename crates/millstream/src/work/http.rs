@@ -130,11 +130,17 @@ impl Endpoint {
             }
         };
         set("x-millstream-id", message.id.to_string().as_bytes());
-        set("x-millstream-stream", message.stream.as_bytes());
+        set("x-millstream-stream", message.logical_stream.as_bytes());
         set("x-millstream-group", message.group.as_bytes());
         set("x-millstream-attempt", message.attempt.to_string().as_bytes());
         if let Some(key) = message.key() {
             set("x-millstream-key", key);
+        }
+        if let Some(number) = message.partition {
+            set("x-millstream-partition", number.to_string().as_bytes());
+        }
+        if let Some(fence) = message.fence {
+            set("x-millstream-fence", fence.to_string().as_bytes());
         }
         if let Some(trace) = message.handler_trace() {
             set(TRACEPARENT, trace.to_string().as_bytes());

@@ -44,15 +44,20 @@ pub(super) struct WorkerOptions {
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = parse_count, help_heading = "Pool")]
     prefetch: usize,
     /// Handle messages with the same value of this field one after the other, in the order of their ids; other messages run in
-    /// parallel. One worker of the group works at a time, and others stand by
+    /// parallel. One worker of the group owns the stream at a time, and others stand by [default: the field that 'partition
+    /// create' named, if the stream has partitions]
     #[arg(long, value_name = "FIELD", value_parser = NonEmptyStringValueParser::new(), help_heading = "Order")]
     pub(super) order_by: Option<String>,
-    /// What a failed message does to its key: 'block' makes the key wait until the message is done or a dead letter; with
+    /// Let one worker of the group own the stream at a time; others stand by. Without --order-by, messages run one after the
+    /// other
+    #[arg(long, help_heading = "Order")]
+    exclusive: bool,
+    /// What a failed message does to its key, if messages are ordered: 'block' makes the key wait until the message is done or a dead letter; with
     /// 'skip' the key goes on, and the message is retried later, out of order
-    #[arg(long, value_name = "POLICY", default_value = "block", value_parser = parse_on_failure, requires = "order_by", help_heading = "Order")]
+    #[arg(long, value_name = "POLICY", default_value = "block", value_parser = parse_on_failure, help_heading = "Order")]
     on_failure: OnFailure,
-    /// Maximum number of messages of each stream that are read and not done
-    #[arg(long, value_name = "N", default_value_t = WorkerBuilder::WINDOW, value_parser = parse_count, requires = "order_by", help_heading = "Order")]
+    /// Maximum number of messages of each stream or partition that are read and not done, if messages are ordered
+    #[arg(long, value_name = "N", default_value_t = WorkerBuilder::WINDOW, value_parser = parse_count, help_heading = "Order")]
     window: usize,
     /// Time after which other workers take over the messages of a worker that crashed; use the same lease for all
     /// workers of a group
@@ -116,9 +121,9 @@ pub(super) struct WorkerOptions {
 }
 
 impl WorkerOptions {
-    /// Whether a message that fails blocks its key.
+    /// Whether a message that fails blocks its key, if messages are ordered.
     pub(super) fn blocks_keys(&self) -> bool {
-        self.order_by.is_some() && self.on_failure == OnFailure::Block
+        self.on_failure == OnFailure::Block
     }
 
     /// Returns a builder with these options. Streams, group and handler are still missing.
@@ -136,13 +141,18 @@ impl WorkerOptions {
             .max_deliveries(self.max_deliveries)
             .breaker(self.breaker.0.clone())
             .delete_done(self.delete_done)
+            .on_failure(self.on_failure)
+            .window(self.window)
             .drain(self.drain);
         worker = match &self.autoscale {
             Some(bounds) => worker.autoscale(Autoscale::between(bounds.clone())),
             None => worker.concurrency(self.concurrency),
         };
         if let Some(field) = &self.order_by {
-            worker = worker.order_by(field).on_failure(self.on_failure).window(self.window);
+            worker = worker.order_by(field);
+        }
+        if self.exclusive {
+            worker = worker.exclusive();
         }
         if let Some(stream) = &self.dlq {
             worker = worker.dead_letter(stream);

@@ -24,16 +24,23 @@ pub(super) type Variable = (String, OsString);
 
 /// Returns the message as JSON:
 /// `{"id":"1-1","stream":"orders","group":"billing","attempt":1,"fields":{"item":"book"}}`. A message with a trace also has
-/// `traceparent` and, if there is one, `tracestate`. If the worker orders messages, and the message has a key, it has `key`.
+/// `traceparent` and, if there is one, `tracestate`. If the worker orders messages, it has `fence`, and
+/// `key` and `partition` if the message has them. `stream` is the name that the worker was given.
 pub(super) fn payload(message: &Message) -> Value {
     let mut json = json!({
         "id": message.id.to_string(),
-        "stream": &*message.stream,
+        "stream": &*message.logical_stream,
         "group": &*message.group,
         "attempt": message.attempt,
     });
     if let Some(key) = message.key() {
         json["key"] = fields::whole_value(key);
+    }
+    if let Some(number) = message.partition {
+        json["partition"] = number.into();
+    }
+    if let Some(fence) = message.fence {
+        json["fence"] = fence.into();
     }
     if let Some(trace) = message.handler_trace() {
         json[TRACEPARENT] = trace.to_string().into();
@@ -63,13 +70,16 @@ impl Variables {
     pub(super) fn of_message(message: &Message) -> Variables {
         let about = [
             ("MILLSTREAM_ID", message.id.to_string()),
-            ("MILLSTREAM_STREAM", message.stream.to_string()),
+            ("MILLSTREAM_STREAM", message.logical_stream.to_string()),
             ("MILLSTREAM_GROUP", message.group.to_string()),
             ("MILLSTREAM_ATTEMPT", message.attempt.to_string()),
         ];
         let about: Vec<_> = about.into_iter().chain(trace_variables(message)).collect();
         let mut about = about_message(&about);
         about.extend(message.key().and_then(|key| variable("MILLSTREAM_ORDER_KEY".to_owned(), key)));
+        let partition = message.partition.map(|number| ("MILLSTREAM_PARTITION", number.to_string()));
+        let fence = message.fence.map(|number| ("MILLSTREAM_FENCE", number.to_string()));
+        about.extend(about_message(&partition.into_iter().chain(fence).collect::<Vec<_>>()));
         let mut fields = Vec::new();
         let (mut names, mut bytes_left) = (HashSet::new(), FIELDS_BYTES_MAX);
         for (name, value) in message.fields.iter() {
@@ -144,6 +154,7 @@ pub(super) mod tests {
         let fields = fields.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
         Message {
             stream: "orders".into(),
+            logical_stream: "orders".into(),
             group: "billing".into(),
             consumer: "one".into(),
             id: StreamId::new(7, 1),
@@ -151,6 +162,8 @@ pub(super) mod tests {
             attempt: 2,
             span_id: None,
             key_field: None,
+            partition: None,
+            fence: None,
             cancelled: tokio_util::sync::CancellationToken::new(),
         }
     }
@@ -204,6 +217,26 @@ pub(super) mod tests {
         assert_eq!(payload(&with_key("raw"))["key"], json!({"hex": "ff"}));
         assert_eq!((payload(&with_key("other")).get("key"), variable("other")), (None, None));
         assert_eq!(variable("nul"), None);
+    }
+
+    #[test]
+    fn a_handler_gets_the_partition_and_the_fence() {
+        let message = Message {
+            stream: "orders:{ae}.1".into(),
+            partition: Some(3),
+            fence: Some(1_760_000_000_000),
+            ..sample(&[])
+        };
+        let json = payload(&message);
+        assert_eq!(
+            (&json["stream"], &json["partition"], &json["fence"]),
+            (&"orders".into(), &3.into(), &1_760_000_000_000_u64.into())
+        );
+        let variables = Variables::of_message(&message).message;
+        assert_eq!(names(&variables)[4..], ["MILLSTREAM_PARTITION", "MILLSTREAM_FENCE"]);
+        assert_eq!(variables[1].1, "orders");
+        assert_eq!((&*variables[4].1, &*variables[5].1), ("3".as_ref(), "1760000000000".as_ref()));
+        assert!(["partition", "fence"].iter().all(|name| payload(&sample(&[])).get(name).is_none()));
     }
 
     fn names(variables: &[Variable]) -> Vec<&str> {

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use millstream_worker::backend::{
-    Acknowledgement, BackendFuture, Capability, Claimed, Consumer, Delivery, Error, NewDeadLetter, NewEntry,
-    Read, ReadMany, Release, Start, StreamId, StreamInfo, StreamRead, Trim,
+    Acknowledgement, BackendFuture, Capability, Claimant, Claimed, Consumer, Delivery, Entry, Error,
+    NewDeadLetter, NewEntry, Read, ReadMany, Release, Start, StreamId, StreamInfo, StreamOwner, StreamRead,
+    Trim,
 };
 use millstream_worker::{Admin, Backend};
 use tokio::time::sleep;
@@ -145,6 +146,23 @@ impl Backend for Recording {
         })
     }
 
+    fn read_owned<'a>(
+        &'a self,
+        read: &'a Read<'a>,
+        claimant: Claimant<'a>,
+        fence: u64,
+    ) -> BackendFuture<'a, Option<Vec<Delivery>>> {
+        Box::pin(async move {
+            let requested_ms = now_ms();
+            let Some(deliveries) = self.inner.read_owned(read, claimant, fence).await? else {
+                return Ok(None);
+            };
+            self.acknowledge_early(read, &deliveries).await;
+            self.record_deliveries(requested_ms, &deliveries);
+            Ok(Some(deliveries))
+        })
+    }
+
     fn read_many<'a>(&'a self, read: &'a ReadMany<'a>) -> BackendFuture<'a, Vec<StreamRead>> {
         Box::pin(async move {
             let requested_ms = now_ms();
@@ -224,6 +242,11 @@ impl Backend for Recording {
         hash_delete(key: &'a str, fields: &'a [String]) -> u64;
         create_group(stream: &'a str, group: &'a str, start: Start) -> bool;
         join_group(stream: &'a str, group: &'a str, start: Start) -> bool;
+        acquire(claimant: Claimant<'a>, lease: Duration) -> StreamOwner;
+        renew(claimant: Claimant<'a>, fence: u64, lease: Duration) -> bool;
+        give_up(claimant: Claimant<'a>, fence: u64) -> bool;
+        owner(stream: &'a str, group: &'a str) -> Option<StreamOwner>;
+        follow(stream: &'a str, after: StreamId, count: usize, block: Duration) -> Vec<Entry>;
         own_pending(consumer: Consumer<'a>, after: StreamId, count: usize) -> Vec<Delivery>;
         seen(keys: &'a [String]) -> Vec<bool>;
         stream(stream: &'a str) -> Option<StreamInfo>;

@@ -26,6 +26,7 @@ mod hashes;
 mod idempotence;
 mod info;
 mod lease;
+mod ownership;
 mod pending;
 mod policy;
 mod read;
@@ -54,6 +55,7 @@ pub use info::{
 };
 pub use lease::{DeadLetter, DeadLetters, Extend, Nack, Release, Restore};
 pub use millstream_engine::ReadFrom;
+pub use ownership::{Acquire, Fenced, FindOwner, GiveUp, Owner, OwnerMark, Renew};
 pub use pending::{AckDelete, Acknowledge, OwnPending, Pending, PendingRow, PendingRows, PendingSummary};
 pub use policy::{DescribePolicy, GroupWork, PolicyInfo, ResetPolicy, SetPolicy};
 pub use read::Read;

@@ -34,10 +34,10 @@ pub use look::{GroupDetail, GroupLook, LookDetail, StreamCursor, StreamLook, Str
 pub use millstream_engine::{Due, StreamId, policy};
 pub use redis::{Redis, ServerOptions};
 pub use types::{
-    Acknowledgement, Capability, Claimed, ClientInfo, Consumer, ConsumerInfo, Delivery, Entry, Fields,
-    GroupInfo, GroupMissed, IdOrder, Idempotence, NewDeadLetter, NewEntry, PendingFilter, PendingRow,
+    Acknowledgement, Capability, Claimant, Claimed, ClientInfo, Consumer, ConsumerInfo, Delivery, Entry,
+    Fields, GroupInfo, GroupMissed, IdOrder, Idempotence, NewDeadLetter, NewEntry, PendingFilter, PendingRow,
     PendingSummary, PolicyInfo, Range, Read, ReadMany, Release, Retry, ServerInfo, SlowCommand,
-    SnapshotRequest, Start, StreamInfo, StreamRead, Trim, TrimLimit, WorkerAccess,
+    SnapshotRequest, Start, StreamInfo, StreamOwner, StreamRead, Trim, TrimLimit, WorkerAccess,
 };
 
 /// Number of entries or pending entries to request per call when listing all of them.
@@ -121,6 +121,17 @@ pub trait Backend: Send + Sync + 'static {
     /// Exception: on a cluster no command can read streams of different nodes, so the backend polls the nodes over
     /// the connections that other calls use. If there are many streams, it polls less often.
     fn read_many<'a>(&'a self, read: &'a ReadMany<'a>) -> BackendFuture<'a, Vec<StreamRead>>;
+
+    /// Waits for entries after an id and returns them, without a group.
+    ///
+    /// Returns an empty list if no entry arrived within `block`.
+    fn follow<'a>(
+        &'a self,
+        stream: &'a str,
+        after: StreamId,
+        count: usize,
+        block: Duration,
+    ) -> BackendFuture<'a, Vec<Entry>>;
 
     /// Returns the consumer's own pending entries after an id. Delivery counts do not change.
     ///
@@ -211,6 +222,33 @@ pub trait Backend: Send + Sync + 'static {
     ) -> BackendFuture<'a, Option<PolicyInfo>> {
         Box::pin(async { Ok(None) })
     }
+
+    // Ownership
+
+    /// Acquires a stream in a group, if nobody owns it or this worker does. Returns the owner after the call.
+    ///
+    /// The owner keeps the stream until its lease expires, or until it [gives it up](Backend::give_up).
+    fn acquire<'a>(&'a self, claimant: Claimant<'a>, lease: Duration) -> BackendFuture<'a, StreamOwner>;
+
+    /// Renews the lease of an owner. Returns false if the lease has expired or another worker owns the stream.
+    ///
+    /// On some servers, the lease of another worker becomes longer by this, once.
+    fn renew<'a>(&'a self, claimant: Claimant<'a>, fence: u64, lease: Duration) -> BackendFuture<'a, bool>;
+
+    /// Gives a stream up. Returns false if the lease has expired or another worker owns the stream.
+    fn give_up<'a>(&'a self, claimant: Claimant<'a>, fence: u64) -> BackendFuture<'a, bool>;
+
+    /// Returns the worker that owns a stream in a group, or owned it last. `None` if none ever did.
+    fn owner<'a>(&'a self, stream: &'a str, group: &'a str) -> BackendFuture<'a, Option<StreamOwner>>;
+
+    /// Reads new entries for an owner, as [`read`](Backend::read) does, and neither blocks nor claims. Returns `None`, without
+    /// any delivery, if another worker has acquired the stream since.
+    fn read_owned<'a>(
+        &'a self,
+        read: &'a Read<'a>,
+        claimant: Claimant<'a>,
+        fence: u64,
+    ) -> BackendFuture<'a, Option<Vec<Delivery>>>;
 
     // Hashes
 
@@ -317,17 +355,6 @@ pub trait Admin: Backend {
             Ok(all)
         })
     }
-
-    /// Waits for entries after an id and returns them, without a group.
-    ///
-    /// Returns an empty list if no entry arrived within `block`.
-    fn follow<'a>(
-        &'a self,
-        stream: &'a str,
-        after: StreamId,
-        count: usize,
-        block: Duration,
-    ) -> BackendFuture<'a, Vec<Entry>>;
 
     /// Deletes entries from a stream. Returns the number deleted.
     fn delete_entries<'a>(&'a self, stream: &'a str, ids: &'a [StreamId]) -> BackendFuture<'a, u64>;

@@ -78,6 +78,8 @@ pub struct WorkerAccess<'a> {
     pub written_keys: Vec<String>,
     /// The hashes that the worker reads and changes.
     pub hashes: Vec<String>,
+    /// The group for which the worker owns streams, and the control stream. `None` if it owns none.
+    pub owned_for: Option<(&'a str, String)>,
     /// Whether the worker deletes what every group has acknowledged.
     pub deletes_done: bool,
 }
@@ -209,6 +211,28 @@ pub struct ReadMany<'a> {
     pub block: Option<Duration>,
     /// If the store has [`Capability::ReadClaims`]: also claim pending entries with at least this idle time.
     pub claim_idle: Option<Duration>,
+}
+
+/// A worker that owns a stream in a group, or wants to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Claimant<'a> {
+    /// The name of the stream.
+    pub stream: &'a str,
+    /// The name of the group.
+    pub group: &'a str,
+    /// The id of the worker, which no other worker has. Without spaces.
+    pub instance: &'a str,
+}
+
+/// The worker that owns a stream in a group, or owned it last.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StreamOwner {
+    /// The number of this owner: greater than that of every earlier one.
+    pub fence: u64,
+    /// The id of the worker.
+    pub instance: String,
+    /// Time until its lease expires. Zero if nobody owns the stream now.
+    pub lease_left: Duration,
 }
 
 /// What [`Backend::read_many`](super::Backend::read_many) returns for one stream.

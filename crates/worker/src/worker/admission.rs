@@ -89,7 +89,7 @@ pub(crate) async fn admit(
             }
         }
     }
-    if core.settings.order.is_some() {
+    if core.is_ordered() {
         restore_back_off(core, subscription, &mut jobs[new..]).await;
     }
     if !core.blocks_keys() {

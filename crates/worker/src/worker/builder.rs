@@ -10,8 +10,8 @@ use tower::{Layer, Service};
 
 use super::Worker;
 use super::breaker::BreakerPolicy;
-use super::core::{Core, Settings};
-use super::order_policy::{OnFailure, Order};
+use super::core::{Core, Settings, WINDOW};
+use super::order_policy::OnFailure;
 use super::pattern::Pattern;
 use super::queue::{Process, Queue};
 use super::span::SpanHook;
@@ -46,8 +46,6 @@ pub struct WorkerBuilder {
     concurrency: usize,
     prefetch: usize,
     order: Option<Arc<str>>,
-    on_failure: OnFailure,
-    window: usize,
     dead_letters: Option<String>,
     name: WorkerName,
     settings: Settings,
@@ -104,7 +102,7 @@ impl fmt::Display for BuildError {
                 f.write_str("this store cannot list its streams, which a pattern needs: name each stream")
             }
             BuildError::PatternWithOrder => f.write_str(
-                "a pattern of streams cannot be ordered by key: name each stream, or leave out the key",
+                "a pattern of streams can be neither exclusive nor ordered by key: name each stream",
             ),
             BuildError::DuplicateStream(stream) => {
                 write!(f, "the stream {stream} is given twice: give it once")
@@ -146,7 +144,7 @@ impl WorkerBuilder {
     pub const LEASE_MIN: Duration = Duration::from_millis(50);
 
     /// Default number of messages of a stream in hand, if the worker [orders](Self::order_by) messages.
-    pub const WINDOW: usize = 4096;
+    pub const WINDOW: usize = WINDOW;
 
     /// Minimum time between two heartbeats.
     pub const HEARTBEAT_MIN: Duration = Duration::from_millis(100);
@@ -165,8 +163,6 @@ impl WorkerBuilder {
             concurrency: 8,
             prefetch: 1024,
             order: None,
-            on_failure: OnFailure::default(),
-            window: Self::WINDOW,
             dead_letters: None,
             name: WorkerName::default(),
             settings: Settings::default(),
@@ -310,23 +306,32 @@ impl WorkerBuilder {
     }
 
     /// Handles messages with the same value of this field one after the other, in the order of their ids; others in parallel.
-    /// All messages without the field are one key; an empty value is another one. Only one worker of the group works at a
-    /// time. Others stand by, as long as all of them send heartbeats.
+    /// All messages without the field are one key; an empty value is another one. One worker of the group
+    /// [owns](Self::exclusive) the stream at a time.
     pub fn order_by(mut self, field: impl Into<String>) -> Self {
         self.order = Some(field.into().into());
+        self.exclusive()
+    }
+
+    /// Lets one worker of the group own the stream at a time; the others stand by and take over within two seconds if it dies.
+    /// Without [`order_by`](Self::order_by), messages run one after the other in the order of their ids.
+    ///
+    /// A stream with [partitions](crate::partitions) needs neither: the workers of the group share its partitions.
+    pub fn exclusive(mut self) -> Self {
+        self.settings.is_exclusive = true;
         self
     }
 
     /// Sets what a failed message does to its key. Default: the key waits until the message is done or dead-lettered.
     pub fn on_failure(mut self, on_failure: OnFailure) -> Self {
-        self.on_failure = on_failure;
+        self.settings.on_failure = on_failure;
         self
     }
 
     /// Sets the maximum number of messages of each stream in hand: read, and not done. Default: [`WINDOW`](Self::WINDOW). If
     /// messages that wait for others of their keys fill it, the worker stops reading.
     pub fn window(mut self, max: usize) -> Self {
-        self.window = max.max(1);
+        self.settings.window = max.max(1);
         self
     }
 
@@ -493,9 +498,9 @@ impl WorkerBuilder {
         settings.survives_restart = self.name.survives_restart();
         settings.reap_after = settings.reap_after.map(|time| time.max(settings.lease * 3));
         let rules = Suspects::new(settings.max_deliveries);
-        settings.order = self.order.map(|field| Order { field, on_failure: self.on_failure });
         let queue = Queue::new(batch, self.prefetch.max(batch), rules, Process::this());
-        let queue = Arc::new(if settings.order.is_some() { queue.ordered(self.window) } else { queue });
+        settings.dead_letters = self.dead_letters.map(Arc::from);
+        let queue = Arc::new(queue);
         let core =
             Core::new(self.backend, settings, metrics, pattern, subscriptions, queue, self.concurrency);
         if core.settings.autoscale.is_some() && core.admin.is_none() {
@@ -525,7 +530,7 @@ impl WorkerBuilder {
             () if self.timeout == Some(Duration::ZERO) => Err(BuildError::ZeroTimeout),
             () if self.streams.is_empty() && self.pattern.is_none() => Err(BuildError::NoStream),
             () if self.pattern.as_ref().is_some_and(String::is_empty) => Err(BuildError::EmptyPattern),
-            () if self.pattern.is_some() && self.order.is_some() => Err(BuildError::PatternWithOrder),
+            () if self.pattern.is_some() && self.settings.is_exclusive => Err(BuildError::PatternWithOrder),
             () if self.concurrency == 0 => Err(BuildError::ZeroConcurrency),
             () if self.settings.max_attempts == 0 => Err(BuildError::ZeroAttempts),
             () if self.settings.max_deliveries == 0 => Err(BuildError::ZeroDeliveries),

@@ -1,5 +1,4 @@
-//! Consumer names that survive restarts: only one live worker may have such a name. And workers that order messages: only
-//! one live worker may be in their group.
+//! Consumer names that survive restarts: only one live worker may have such a name.
 //!
 //! A worker releases what the previous process with its name left pending. It must not do this to a process that still
 //! runs: both would get each other's messages. So before a worker starts, it looks for heartbeats with its consumer name.
@@ -11,9 +10,6 @@
 //! | its heartbeat does not change for two intervals and a second: it crashed | waits that long, then starts |
 //! | drains | waits |
 //! | still works after the maximum wait | ends with an error |
-//!
-//! A worker that orders messages treats every other worker of the group like one with its name. It takes over what is pending in
-//! the group, so no other worker may be at work. Exception: it waits without a limit, as a standby.
 //!
 //! A worker counts as silent by watching its heartbeat, not by the age of the heartbeat. After an outage of the store all
 //! heartbeats are old, and their workers may still live.
@@ -119,10 +115,9 @@ async fn find_rivals(
     Ok(Some(Rivals { live, dead }))
 }
 
-/// Whether another worker must not work at the same time as this one.
+/// Whether another worker has this worker's consumer name.
 fn is_rival(core: &Core, subscription: &Subscription, other: &Heartbeat) -> bool {
-    let is_near = core.settings.order.is_some() || *other.consumer == *subscription.consumer;
-    is_near && other.instance != core.instance
+    *other.consumer == *subscription.consumer && other.instance != core.instance
 }
 
 /// Publishes a heartbeat. If the store cannot take it now, the worker does without.
@@ -148,20 +143,6 @@ impl Waiting {
     /// Fails if the worker has waited long enough for this rival.
     fn check(&mut self, core: &Core, subscription: &Subscription, rival: &Heartbeat) -> Result<(), Error> {
         let now = Instant::now();
-        let is_standby = *rival.consumer != *subscription.consumer;
-        if is_standby {
-            if self.since.replace(self.since.unwrap_or(now)).is_none() {
-                info!(
-                    stream = &*subscription.stream,
-                    group = &*subscription.group,
-                    other = rival.consumer,
-                    host = rival.host,
-                    pid = rival.pid,
-                    "standing by: another worker is at work in the group, and messages are ordered by key"
-                );
-            }
-            return Ok(());
-        }
         if self.since.is_none() {
             self.since = Some(now);
             warn!(

@@ -16,8 +16,9 @@ use super::breaker::{BreakerPolicy, SharedBreaker};
 use super::failure_log::FailureLog;
 use super::in_flight::Releasing;
 use super::job::{FinishedJob, Job};
-use super::order_policy::Order;
+use super::order_policy::OnFailure;
 use super::outage::{Operation, StoreBackoff};
+use super::ownership::OwnedStream;
 use super::pattern::Pattern;
 use super::queue::Queue;
 use super::report::Counters;
@@ -44,6 +45,9 @@ const SWEEPS_MAX: usize = 16;
 /// Maximum number of autoscaler decisions that are kept.
 const DECISIONS_MAX: usize = 256;
 
+/// Default number of messages of a stream in hand, if the worker orders messages.
+pub(crate) const WINDOW: usize = 4096;
+
 /// Settings of a worker, from its builder.
 #[derive(Debug)]
 pub(crate) struct Settings {
@@ -62,6 +66,8 @@ pub(crate) struct Settings {
     pub(crate) lease: Duration,
     pub(crate) dedupe: Option<Dedupe>,
     pub(crate) autoscale: Option<Autoscale>,
+    /// The dead-letter stream that the builder sets.
+    pub(crate) dead_letters: Option<Arc<str>>,
     /// How long running handlers can take to finish when the worker drains.
     pub(crate) drain: Duration,
     /// How long a consumer must be idle before it is removed.
@@ -74,8 +80,12 @@ pub(crate) struct Settings {
     pub(crate) handler_name: String,
     /// Whether the worker deletes messages that every group has acknowledged.
     pub(crate) delete_done: bool,
-    /// The field that orders messages, and what a failure does to its key. `None`: no order.
-    pub(crate) order: Option<Order>,
+    /// Whether one worker owns each stream at a time, also if the streams have no partitions.
+    pub(crate) is_exclusive: bool,
+    /// What a message that fails does to its key, if the worker orders messages.
+    pub(crate) on_failure: OnFailure,
+    /// Maximum number of messages of each stream in hand, if the worker orders messages.
+    pub(crate) window: usize,
     /// When the circuit breaker opens. `None` turns it off.
     pub(crate) breaker: Option<BreakerPolicy>,
     /// Connects the spans of handler calls with the traces of their messages.
@@ -95,13 +105,16 @@ impl Default for Settings {
             lease: Duration::from_secs(30),
             dedupe: None,
             autoscale: None,
+            dead_letters: None,
             drain: Duration::from_secs(25),
             reap_after: Some(Duration::from_secs(60 * 60)),
             heartbeat: Some(heartbeat::INTERVAL),
             consumer_wait: Duration::from_secs(60),
             handler_name: String::new(),
             delete_done: false,
-            order: None,
+            is_exclusive: false,
+            on_failure: OnFailure::default(),
+            window: WINDOW,
             breaker: Some(BreakerPolicy::default()),
             span_hook: None,
         }
@@ -132,6 +145,8 @@ pub(crate) struct Core {
     /// The pattern of streams to read, in addition to named ones.
     pub(crate) pattern: Option<Pattern>,
     pub(crate) subscriptions: Subscriptions,
+    /// The streams whose messages the worker orders. Not set if it orders none.
+    owned: OnceLock<Vec<Arc<OwnedStream>>>,
     pub(crate) queue: Arc<Queue>,
     pub(crate) breaker: SharedBreaker,
     pub(crate) suspects: Suspects,
@@ -160,7 +175,7 @@ impl Core {
     /// entries whose payload is gone, because no read returns these.
     pub(crate) fn claim_interval(&self) -> Duration {
         let lease = self.settings.lease;
-        if self.read_claims() {
+        if self.read_claims() && !self.is_ordered() {
             return self.stretched(lease);
         }
         self.stretched((lease / 4).clamp(Duration::from_millis(50), Duration::from_secs(5)))
@@ -184,10 +199,30 @@ impl Core {
         interval.max(INTERVAL_PER_STREAM.saturating_mul(streams))
     }
 
-    /// Whether other workers must not work at the same time: those with the same consumer name, or, if the worker orders
-    /// messages, all of the group.
-    pub(crate) fn must_be_single(&self) -> bool {
-        self.settings.survives_restart || self.settings.order.is_some()
+    /// Whether the worker orders messages: it works only on streams that it owns.
+    pub(crate) fn is_ordered(&self) -> bool {
+        self.settings.is_exclusive || self.owned.get().is_some()
+    }
+
+    /// Returns the streams whose messages the worker orders.
+    pub(crate) fn owned_streams(&self) -> &[Arc<OwnedStream>] {
+        self.owned.get().map_or(&[], Vec::as_slice)
+    }
+
+    /// Makes these the streams whose messages the worker orders. Only before it begins to work.
+    pub(crate) fn become_ordered(&self, owned: Vec<Arc<OwnedStream>>) {
+        self.queue.order(self.settings.window);
+        // A worker prepares again if the store did not answer: the streams are the same then.
+        let _ = self.owned.set(owned);
+    }
+
+    /// Returns the subscriptions for which the worker sends heartbeats: one for each stream that it was told to read, or that it
+    /// has found.
+    pub(crate) fn announced(&self) -> Arc<[Arc<Subscription>]> {
+        match self.owned.get() {
+            Some(owned) => owned.iter().map(|stream| Arc::clone(&stream.root)).collect(),
+            None => self.subscriptions.all(),
+        }
     }
 
     /// How often the worker sends a heartbeat for each stream. `None` for never.
@@ -229,6 +264,7 @@ impl Core {
             metrics,
             pattern,
             subscriptions,
+            owned: OnceLock::new(),
             queue,
             counters: Counters::default(),
             failure_log: FailureLog::default(),

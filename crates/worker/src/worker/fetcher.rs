@@ -24,9 +24,7 @@ const WINDOW_FULL_WARNING: Duration = Duration::from_secs(10);
 
 /// Reads messages until the worker drains.
 pub(crate) async fn fetch(core: &Core, subscription: &Subscription) {
-    if core.settings.order.is_some() {
-        recovery::take_over(core, subscription).await;
-    } else if subscription.has_history.load(Ordering::Relaxed) {
+    if subscription.has_history.load(Ordering::Relaxed) {
         // An error is ignored here: the next call to the store reports it.
         let _ = recovery::claim_all_idle(core, subscription).await;
     }
@@ -53,7 +51,7 @@ pub(crate) async fn fetch(core: &Core, subscription: &Subscription) {
 }
 
 /// Waits until the queue has room. Warns if messages that wait for others of their keys fill the window for long.
-async fn wait_for_room(core: &Core, subscription: &Subscription) -> Option<Room> {
+pub(crate) async fn wait_for_room(core: &Core, subscription: &Subscription) -> Option<Room> {
     let id = subscription.origin.subscription;
     let mut room = pin!(core.queue.wait_for_room(Some(id)));
     let has_waited = async {

@@ -62,6 +62,8 @@ pub(super) fn state(core: &Core) -> WorkerState {
         WorkerState::CircuitOpen
     } else if !core.queue.is_open() {
         WorkerState::Paused
+    } else if core.is_ordered() && core.subscriptions.len() == 0 {
+        WorkerState::Standby
     } else {
         WorkerState::Working
     }
@@ -69,7 +71,7 @@ pub(super) fn state(core: &Core) -> WorkerState {
 
 /// Removes the worker's heartbeats from the store.
 pub(crate) async fn remove(core: &Arc<Core>) {
-    for_each(&core.subscriptions.all(), |subscription| {
+    for_each(&core.announced(), |subscription| {
         let core = Arc::clone(core);
         async move { remove_from(&core, &subscription).await }
     })

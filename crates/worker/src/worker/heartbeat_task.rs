@@ -57,10 +57,10 @@ pub(crate) async fn beat(core: &Core, subscription: &Subscription) {
     }
 }
 
-/// Publishes one heartbeat. If the next process can have the same consumer name, or the worker orders messages, first checks
-/// that no other worker has taken over.
+/// Publishes one heartbeat. If the next process can have the same consumer name, first checks that no other worker has taken
+/// it over.
 async fn beat_once(core: &Core, subscription: &Subscription, state: WorkerState) -> Result<NameCheck, Error> {
-    if core.must_be_single() {
+    if core.settings.survives_restart {
         let check = consumer_name::check(core, subscription).await?;
         if matches!(check, NameCheck::TakenOver(_)) {
             return Ok(check);

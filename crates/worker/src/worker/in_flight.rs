@@ -107,6 +107,12 @@ impl InFlight {
         ids.map(|(id, tag)| state.contains(id, tag)).collect()
     }
 
+    /// Returns for each id whether a message with it is in flight or being released.
+    pub(crate) fn contains_ids(&self, ids: impl Iterator<Item = StreamId>) -> Vec<bool> {
+        let state = self.state.lock();
+        ids.map(|id| state.by_id.contains_key(&id) || state.releasing.contains(&id)).collect()
+    }
+
     /// Marks messages as being settled. Returns for each the time since its lease was last extended, or `None` if it
     /// is no longer in flight.
     pub(crate) fn begin_settling(
@@ -236,6 +242,11 @@ impl InFlight {
         let mut state = self.state.lock();
         let lost = state.by_id.drain().map(|(_, row)| row.cancelled.cancel());
         lost.count()
+    }
+
+    /// Whether no message is in flight.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.state.lock().by_id.is_empty()
     }
 
     /// Cancels the handlers of all messages.

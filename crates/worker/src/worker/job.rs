@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::in_flight::{DeliveryTag, InFlightRef};
 use super::lanes::LaneId;
+use super::ownership::Tenure;
 use super::settlement::{Attempt, JobResult};
 pub(crate) use super::subscription_id::SubscriptionId;
 use crate::backend::{Fields, StreamId};
@@ -22,10 +23,14 @@ pub(crate) struct Origin {
     /// Identifies the subscription. A worker that leaves a stream and joins it again has another one.
     pub(crate) subscription: SubscriptionId,
     pub(crate) stream: Arc<str>,
+    /// The stream that the worker was told to read: the same, or the one of which this stream is a partition.
+    pub(crate) logical: Arc<str>,
     pub(crate) group: Arc<str>,
     pub(crate) consumer: Arc<str>,
-    /// The field that orders messages. `None`: the worker has no lanes.
+    /// The field that orders messages. `None`: none does, or all messages of the stream are one lane.
     pub(crate) key_field: Option<Arc<str>>,
+    /// The tenure in which the worker owns the stream. `None`: nobody owns it.
+    pub(crate) tenure: Option<Tenure>,
 }
 
 /// A message in flight, with what the runtime needs to handle and settle it.
@@ -91,6 +96,7 @@ impl Job {
     pub(crate) fn message(&self) -> Message {
         Message {
             stream: Arc::clone(&self.origin.stream),
+            logical_stream: Arc::clone(&self.origin.logical),
             group: Arc::clone(&self.origin.group),
             consumer: Arc::clone(&self.origin.consumer),
             id: self.id,
@@ -98,8 +104,16 @@ impl Job {
             attempt: self.attempt().number(),
             span_id: TraceContext::of(&self.fields).map(|_| SpanId::random()),
             key_field: self.origin.key_field.clone(),
+            partition: self.origin.tenure.as_ref().and_then(|tenure| tenure.partition),
+            fence: self.origin.tenure.as_ref().map(|tenure| tenure.fence),
             cancelled: self.cancelled.clone(),
         }
+    }
+
+    /// Whether a handler may begin: the message belongs to the worker for certain.
+    pub(crate) fn may_begin(&self) -> bool {
+        let is_owned = self.origin.tenure.as_ref().is_none_or(Tenure::may_begin);
+        is_owned && !self.cancelled.is_cancelled()
     }
 
     pub(crate) fn id_and_tag(&self) -> (StreamId, DeliveryTag) {

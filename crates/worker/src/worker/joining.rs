@@ -23,9 +23,18 @@ pub(crate) async fn check_access(core: &Core, subscription: &Subscription) -> Re
     let mut read_keys = vec![names::redrive_key(stream, group, "0-0", 1)];
     read_keys.extend(written_keys.iter().cloned());
     let mut hashes = vec![subscription.retry_key.clone()];
-    hashes.extend(core.settings.heartbeat.iter().map(|_| subscription.workers_key.clone()));
+    let mut owned_for = None;
+    // What belongs to the logical stream may be on another node than a partition.
+    if subscription.logical == *stream {
+        hashes.extend(core.settings.heartbeat.iter().map(|_| subscription.workers_key.clone()));
+        if core.is_ordered() {
+            hashes.push(names::members_key(stream, group));
+            owned_for = Some((&**group, names::control_stream(stream, group)));
+        }
+    }
     let deletes_done = core.settings.delete_done;
-    let access = WorkerAccess { stream, dead_letters, read_keys, written_keys, hashes, deletes_done };
+    let access =
+        WorkerAccess { stream, dead_letters, read_keys, written_keys, hashes, owned_for, deletes_done };
     core.backend.check_access(&access).await
 }
 
@@ -95,10 +104,9 @@ fn not_a_hash(subscription: &Subscription, error: Error) -> Error {
     Error::new(ErrorKind::WrongType, message).with_source(error)
 }
 
-/// Waits until no other live worker has the worker's consumer name, if the next process can have the same name. A worker
-/// that orders messages waits until no other live worker is in the group.
+/// Waits until no other live worker has the worker's consumer name, if the next process can have the same name.
 pub(crate) async fn claim_name(core: &Core, subscription: &Subscription) -> Result<(), Error> {
-    if core.must_be_single() && core.settings.heartbeat.is_some() {
+    if core.settings.survives_restart && core.settings.heartbeat.is_some() {
         consumer_name::claim(core, subscription).await?;
     }
     Ok(())
@@ -107,7 +115,7 @@ pub(crate) async fn claim_name(core: &Core, subscription: &Subscription) -> Resu
 /// Releases the entries that the previous process with this consumer name left pending.
 pub(crate) async fn release_history(core: &Core, subscription: &Subscription) {
     // A worker that orders messages takes over all pending entries.
-    if core.settings.survives_restart && core.settings.order.is_none() {
+    if core.settings.survives_restart && !core.is_ordered() {
         recovery::release_history(core, subscription).await;
     }
 }

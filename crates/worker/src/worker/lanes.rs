@@ -180,6 +180,23 @@ impl<T> Lanes<T> {
         state.waiting.pop_front().map(|(_, head)| head)
     }
 
+    /// Removes the messages of a stream that wait. Those that are out stay.
+    pub(crate) fn remove_waiting(&mut self, subscription: SubscriptionId) -> Vec<T> {
+        let lanes = self.lanes.iter_mut().filter(|(lane, _)| lane.subscription == subscription);
+        let removed: Vec<T> =
+            lanes.flat_map(|(_, lane)| lane.waiting.drain(..)).map(|(_, item)| item).collect();
+        self.waiting -= removed.len();
+        if let Some(in_hand) = self.in_hand.get_mut(&subscription) {
+            *in_hand -= removed.len();
+        }
+        removed
+    }
+
+    /// Forgets a stream that has no messages in hand any more.
+    pub(crate) fn forget(&mut self, subscription: SubscriptionId) {
+        self.in_hand.remove(&subscription);
+    }
+
     /// Removes all lanes. Returns the messages that wait. Those that are out need not be ended any more.
     pub(crate) fn clear(&mut self) -> Vec<T> {
         self.in_hand.clear();

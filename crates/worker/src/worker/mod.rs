@@ -26,6 +26,8 @@ mod order;
 mod order_policy;
 mod outage;
 mod outbox;
+mod owned_fetcher;
+mod ownership;
 mod pattern;
 mod pattern_fetcher;
 mod policy;
@@ -193,7 +195,7 @@ impl WorkerHandle {
 
     /// Returns the names of the streams that the worker reads now. With a pattern, they change while the worker runs.
     pub fn streams(&self) -> Vec<String> {
-        self.core.subscriptions.all().iter().map(|subscription| subscription.stream.to_string()).collect()
+        self.core.announced().iter().map(|subscription| subscription.stream.to_string()).collect()
     }
 
     /// Returns what the worker has done so far.

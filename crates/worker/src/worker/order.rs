@@ -29,13 +29,16 @@ const NOT_STARTED_DELAY: Duration = Duration::from_secs(1);
 impl Core {
     /// Whether a message that fails blocks its key.
     pub(crate) fn blocks_keys(&self) -> bool {
-        self.settings.order.as_ref().is_some_and(|order| order.on_failure == OnFailure::Block)
+        self.is_ordered() && self.settings.on_failure == OnFailure::Block
     }
 
     /// Gives a message that was read its place in the lane of its key.
     pub(crate) fn place_of(&self, job: &Job) -> Place {
-        let Some(order) = &self.settings.order else { return Place::Free };
-        let field = job.fields.iter().find(|(name, _)| name == order.field.as_bytes());
+        if !self.is_ordered() {
+            return Place::Free;
+        }
+        let key_field = job.origin.key_field.as_ref();
+        let field = key_field.and_then(|key| job.fields.iter().find(|(name, _)| name == key.as_bytes()));
         Place::Behind(LaneId::new(job.origin.subscription, field.map(|(_, key)| &key[..])))
     }
 
@@ -44,7 +47,7 @@ impl Core {
     /// A lane goes on as soon as a handler has succeeded, before the message is acknowledged. If the worker dies in between,
     /// the message is handled again, and then those after it. The lanes of other messages go on when they are settled.
     pub(crate) fn finish(&self, finished: &mut Vec<FinishedJob>) {
-        if self.settings.order.is_some() {
+        if self.is_ordered() {
             let done = finished.iter_mut().filter(|finished| {
                 matches!(finished.result, JobResult::Outcome(Outcome::Ack | Outcome::Skip))
             });
@@ -55,7 +58,7 @@ impl Core {
 
     /// Lets the lanes of messages go on that have left the worker: settled, lost or released.
     pub(crate) fn leave_lanes<'a>(&self, jobs: impl Iterator<Item = &'a Job>) {
-        if self.settings.order.is_some() {
+        if self.is_ordered() {
             self.queue.end_lanes(jobs.filter_map(|job| match job.place {
                 Place::Out(lane) => Some(lane),
                 Place::Free | Place::Behind(_) => None,
@@ -161,8 +164,9 @@ impl Kept {
 }
 
 /// Whether a message that is not done keeps its place in its lane: it blocks its key, and the worker goes on.
-pub(crate) fn keeps_its_place(core: &Core, job: &Job) -> bool {
-    core.blocks_keys() && matches!(job.place, Place::Out(_)) && !core.draining.is_cancelled()
+pub(crate) fn keeps_its_place(core: &Core, subscription: &Subscription, job: &Job) -> bool {
+    let goes_on = !core.draining.is_cancelled() && !subscription.stopping.is_cancelled();
+    goes_on && core.blocks_keys() && matches!(job.place, Place::Out(_))
 }
 
 /// Keeps messages in their lanes: writes the records of those that failed, and sets when they run again.

@@ -1,7 +1,5 @@
 //! What the builder sets about order by key.
 
-use std::sync::Arc;
-
 /// What happens with the key of a message when the message fails.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnFailure {
@@ -10,12 +8,4 @@ pub enum OnFailure {
     Block,
     /// The key goes on at once. The message is retried later, out of order.
     Skip,
-}
-
-/// How a worker orders messages.
-#[derive(Clone, Debug)]
-pub(crate) struct Order {
-    /// The field that holds the key.
-    pub(crate) field: Arc<str>,
-    pub(crate) on_failure: OnFailure,
 }

@@ -1,6 +1,6 @@
 //! Failing calls to the store: one log line when an outage begins, and one when it is over.
 
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -21,10 +21,11 @@ pub(crate) enum Operation {
     DeadLettering,
     Deduplicating,
     Discovering,
+    Sharing,
 }
 
 impl Operation {
-    fn bit(self) -> u8 {
+    fn bit(self) -> u16 {
         1 << self as u8
     }
 
@@ -38,6 +39,7 @@ impl Operation {
             Operation::DeadLettering => "write dead letters",
             Operation::Deduplicating => "look up which messages were handled before",
             Operation::Discovering => "list streams",
+            Operation::Sharing => "find out which worker owns the stream",
         }
     }
 }
@@ -46,7 +48,7 @@ impl Operation {
 #[derive(Debug, Default)]
 pub(crate) struct Outage {
     /// One bit for each failing operation.
-    failing: AtomicU8,
+    failing: AtomicU16,
     since: Mutex<Option<Instant>>,
     /// Whether log and metrics do not report it, because another outage does.
     is_unlogged: bool,

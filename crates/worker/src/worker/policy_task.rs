@@ -51,12 +51,12 @@ fn report(core: &Core, subscription: &Subscription, policy: Option<&Policy>) {
         max_deliveries = policy.max_deliveries,
         "the group has a policy: its lease applies instead of the worker's"
     );
-    if core.settings.order.is_some() {
+    if core.is_ordered() {
         core.fail(Error::new(
             ErrorKind::Refused,
             format!(
                 "group {group} of stream {stream} has the policy LEASE, which redelivers messages on its own and would change \
-                 their order: remove the policy (millstream group policy {stream} {group} --lease off), or work without a key"
+                 their order: remove the policy (millstream group policy {stream} {group} --lease off), or work without --order-by, --exclusive and partitions"
             ),
         ));
         return;

@@ -77,8 +77,8 @@ async fn run_taken(
     let mut started = first_started;
     let mut taken = jobs.drain(..);
     while let Some(job) = taken.next() {
-        if job.cancelled.is_cancelled() {
-            // The lease was lost while the message was queued: another worker has it.
+        if !job.may_begin() {
+            // The lease was lost while the message was queued: another worker has it, or may have it.
             finished.push(FinishedJob::without_handler(job, JobResult::NotStarted));
             continue;
         }
@@ -128,7 +128,7 @@ async fn run_batches(core: &Core, slot: usize, mut service: BatchService, size: 
         }
         // Leave out the messages that must not start any more: the queue was closed or paused, the circuit breaker has
         // opened, or the lease was lost.
-        core.release_unstarted(jobs.extract_if(.., |job| job.cancelled.is_cancelled()));
+        core.release_unstarted(jobs.extract_if(.., |job| !job.may_begin()));
         put_back(
             core,
             jobs.extract_if(.., |job| !core.queue.lets_start(job)).collect::<Vec<_>>().into_iter(),

@@ -192,10 +192,9 @@ impl Queue {
         }
     }
 
-    /// Orders messages by key, with at most `window` messages of each stream in hand.
-    pub(crate) fn ordered(mut self, window: usize) -> Queue {
-        self.state.get_mut().ordered = Some(Ordered::new(window));
-        self
+    /// Orders messages by key, with at most `window` messages of each stream in hand. Only before the queue has messages.
+    pub(crate) fn order(&self, window: usize) {
+        self.state.lock().ordered.get_or_insert_with(|| Ordered::new(window));
     }
 
     /// Appends jobs. Returns the jobs that the queue does not accept: it is not open, or expects only a probe.

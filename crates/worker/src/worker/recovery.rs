@@ -28,16 +28,17 @@ const SEARCH_PAUSE_FACTOR: u32 = 10;
 
 /// Claims idle messages periodically, until the worker drains.
 pub(crate) async fn recover(core: &Core, subscription: &Subscription) {
-    if core.settings.order.is_some() {
+    if core.is_ordered() {
         // Messages that are claimed earlier could begin before older ones of their keys.
         tokio::select! {
             () = subscription.taken_over.cancelled() => {}
+            () = subscription.stopping.cancelled() => return,
             () = core.draining.cancelled() => return,
         }
     }
     let mut backoff = StoreBackoff::new();
     let (mut pause, mut was_due) = (core.search_interval_min(), false);
-    while !core.draining.is_cancelled() {
+    while !core.draining.is_cancelled() && !subscription.stopping.is_cancelled() {
         if core.read_claims() && subscription.policy.lease().is_some() {
             // Reads claim idle messages, and the server takes care of entries whose payload is gone.
             tokio::select! {
@@ -70,6 +71,7 @@ pub(crate) async fn recover(core: &Core, subscription: &Subscription) {
         let every = core.claim_interval().mul_f64(0.75 + fastrand::f64() / 2.0);
         tokio::select! {
             is_due = subscription.next_due.wait(started + pause, Instant::now() + every) => was_due = is_due,
+            () = subscription.stopping.cancelled() => {}
             () = core.draining.cancelled() => {}
         }
     }
@@ -78,7 +80,7 @@ pub(crate) async fn recover(core: &Core, subscription: &Subscription) {
 /// Claims all idle messages of the group.
 pub(crate) async fn claim_all_idle(core: &Core, subscription: &Subscription) -> Result<Found, Error> {
     let mut found = Found::default();
-    while let Some(room) = core.queue.wait_for_room_to_claim(subscription.origin.subscription).await {
+    while let Some(room) = room_to_claim(core, subscription).await {
         let page = claim(core, subscription, room.min(PAGE_ROWS), found.next).await?;
         subscription.metrics.reclaimed.add(page.count);
         found.count += page.count;
@@ -91,11 +93,24 @@ pub(crate) async fn claim_all_idle(core: &Core, subscription: &Subscription) -> 
     Ok(found)
 }
 
+/// Waits until the queue has room for messages that are claimed. `None` if the worker reads no more of this stream.
+async fn room_to_claim(core: &Core, subscription: &Subscription) -> Option<usize> {
+    tokio::select! {
+        room = core.queue.wait_for_room_to_claim(subscription.origin.subscription) => room,
+        () = subscription.stopping.cancelled() => None,
+    }
+}
+
 /// Takes over all pending messages of the group in the order of their ids, before the worker reads new ones. So the order of
 /// each key holds across a restart.
 pub(crate) async fn take_over(core: &Core, subscription: &Subscription) {
     let (mut from, mut count, mut backoff) = (StreamId::MIN, 0, StoreBackoff::new());
-    while let Some(room) = core.queue.wait_for_room(Some(subscription.origin.subscription)).await {
+    loop {
+        let room = tokio::select! {
+            room = core.queue.wait_for_room(Some(subscription.origin.subscription)) => room,
+            () = subscription.stopping.cancelled() => None,
+        };
+        let Some(room) = room else { return };
         let sent_at = Instant::now();
         match core.backend.take_over(subscription.as_consumer(), from, room.count.min(PAGE_ROWS)).await {
             Ok(claimed) => {
@@ -112,6 +127,7 @@ pub(crate) async fn take_over(core: &Core, subscription: &Subscription) {
             Err(error) => {
                 tokio::select! {
                     _ = core.handle_error(subscription, Operation::Claiming, &error, &mut backoff) => {}
+                    () = subscription.stopping.cancelled() => return,
                     () = core.draining.cancelled() => return,
                 }
             }
@@ -232,7 +248,7 @@ async fn remove_one_idle_consumer(
     if idle.is_empty() {
         return Ok(None);
     }
-    let heartbeats = match heartbeat::read(admin, &subscription.stream, &subscription.group).await {
+    let heartbeats = match heartbeat::read(admin, &subscription.logical, &subscription.group).await {
         // A worker without heartbeats does not need the permission to read them.
         Err(error) if error.kind() == ErrorKind::Denied => Vec::new(),
         read => read?,

@@ -36,6 +36,8 @@ use super::isolation;
 use super::joining;
 use super::lease;
 use super::order;
+use super::owned_fetcher;
+use super::ownership;
 use super::pattern_fetcher;
 use super::policy_task;
 use super::pool::{CANCEL_GRACE, run_slot};
@@ -49,7 +51,7 @@ use super::subscriptions::for_each;
 use super::outage::{Operation, StoreBackoff};
 use super::settler::settle;
 use super::status;
-use crate::backend::{Error, ErrorKind, Release};
+use crate::backend::{BackendFuture, Error, ErrorKind, Release};
 use crate::handler::HandlerService;
 use crate::monitor::Monitor;
 
@@ -136,25 +138,17 @@ async fn work(
 /// Creates the groups, starts heartbeats, and releases the entries that the previous process with this consumer name left
 /// pending. Can be cancelled.
 async fn prepare(core: &Arc<Core>, heartbeats: &mut JoinSet<()>) -> Result<(), Error> {
-    for subscription in core.subscriptions.all().iter() {
-        let mut backoff = StoreBackoff::new();
-        loop {
-            match begin(core, subscription).await {
-                Ok(()) => {
-                    core.record_success(subscription, Operation::Preparing);
-                    subscription.metrics.backend_up.set(1.0);
-                    subscription.metrics.breaker_open.set(0.0);
-                    break;
-                }
-                // Only the caller can correct the request, so the error is returned instead of retried.
-                Err(error) if !error.is_transient() => return Err(error),
-                Err(error) => {
-                    core.handle_error(subscription, Operation::Preparing, &error, &mut backoff).await;
-                }
-            }
-        }
+    let named = core.subscriptions.all();
+    until_prepared(core, &named, || Box::pin(ownership::find_partitions(core))).await?;
+    for stream in core.owned_streams() {
+        let root = std::slice::from_ref(&stream.root);
+        until_prepared(core, root, || Box::pin(ownership::begin(core, stream))).await?;
     }
     for subscription in core.subscriptions.all().iter() {
+        let one = std::slice::from_ref(subscription);
+        until_prepared(core, one, || Box::pin(begin(core, subscription))).await?;
+    }
+    for subscription in core.announced().iter() {
         joining::claim_name(core, subscription).await?;
         spawn!(heartbeats, core, subscription, beat);
         joining::release_history(core, subscription).await;
@@ -167,6 +161,33 @@ async fn prepare(core: &Arc<Core>, heartbeats: &mut JoinSet<()>) -> Result<(), E
         );
     }
     prepare_pattern(core).await
+}
+
+/// Repeats a step of the preparation until the store executes it. An outage is reported for the first of these subscriptions.
+async fn until_prepared<'a>(
+    core: &Core,
+    subscriptions: &[Arc<Subscription>],
+    step: impl Fn() -> BackendFuture<'a, ()>,
+) -> Result<(), Error> {
+    let mut backoff = StoreBackoff::new();
+    let Some(first) = subscriptions.first() else { return step().await };
+    loop {
+        match step().await {
+            Ok(()) => {
+                for subscription in subscriptions {
+                    core.record_success(subscription, Operation::Preparing);
+                    subscription.metrics.backend_up.set(1.0);
+                    subscription.metrics.breaker_open.set(0.0);
+                }
+                return Ok(());
+            }
+            // Only the caller can correct the request, so the error is returned instead of retried.
+            Err(error) if !error.is_transient() => return Err(error),
+            Err(error) => {
+                core.handle_error(first, Operation::Preparing, &error, &mut backoff).await;
+            }
+        }
+    }
 }
 
 /// Checks that the worker can find streams, if it has a pattern.
@@ -215,6 +236,10 @@ impl Tasks {
             tasks.start_for(core, subscription);
             spawn!(tasks.readers, core, subscription, fetch);
         }
+        for stream in core.owned_streams() {
+            let (core, stream, joined) = (Arc::clone(core), Arc::clone(stream), joined_sender.clone());
+            tasks.readers.spawn(ownership::share(core, stream, joined));
+        }
         let readers = &mut tasks.readers;
         if core.pattern.is_some() {
             let fetching = Arc::clone(core);
@@ -224,7 +249,7 @@ impl Tasks {
         let (queue, isolating) = (Arc::clone(&core.queue), Arc::clone(core));
         readers.spawn(async move { queue.take_turns().await });
         readers.spawn(async move { isolation::release_blocked(&isolating).await });
-        if core.settings.order.is_some() {
+        if core.is_ordered() {
             let ordering = Arc::clone(core);
             readers.spawn(async move { order::handle_heads(&ordering).await });
         }
@@ -244,6 +269,10 @@ impl Tasks {
     fn start_for(&mut self, core: &Arc<Core>, subscription: &Arc<Subscription>) {
         spawn!(self.settlers, core, subscription, settle);
         spawn!(self.lease_keepers, core, subscription, lease::keep);
+        if subscription.origin.tenure.is_some() {
+            spawn!(self.lease_keepers, core, subscription, ownership::renew);
+            spawn!(self.readers, core, subscription, owned_fetcher::fetch);
+        }
         spawn!(self.readers, core, subscription, delayed_task::handle_delayed);
         spawn!(self.readers, core, subscription, recovery::recover);
         spawn!(self.readers, core, subscription, policy_task::watch);
@@ -268,7 +297,10 @@ impl Tasks {
             let ended = tokio::select! {
                 Some(subscription) = self.joined.recv() => {
                     self.start_for(core, &subscription);
-                    spawn!(heartbeats, core, &subscription, beat);
+                    // An owned stream has the heartbeats of its root.
+                    if subscription.origin.tenure.is_none() {
+                        spawn!(heartbeats, core, &subscription, beat);
+                    }
                     continue;
                 }
                 Some(ended) = self.readers.join_next() => ended,
@@ -365,16 +397,18 @@ async fn drain(core: &Arc<Core>, tasks: &mut Tasks, slots: &mut SlotTasks) {
             release_remaining(&core, &subscription).await;
             delete_last(&core, &subscription).await;
             leave_group(&core, &subscription).await;
+            ownership::give_up(&core, &subscription).await;
         }
     });
     if timeout(LEAVE_ALL_TIMEOUT, leaving).await.is_err() {
         warn!("the store is slow: other workers will remove this worker from its groups");
     }
+    ownership::wake_others(core).await;
     info!(report = %core.counters.report(), "drained");
 }
 
 /// Removes the worker's consumer from the group if no later process reuses its name and it has no pending entries.
-async fn leave_group(core: &Core, subscription: &Subscription) {
+pub(super) async fn leave_group(core: &Core, subscription: &Subscription) {
     let Some(admin) = &core.admin else { return };
     if core.settings.survives_restart || core.giving_up.is_cancelled() {
         return;
@@ -389,7 +423,7 @@ async fn join_all(tasks: &mut JoinSet<()>) {
 }
 
 /// Releases the messages of handlers that did not end.
-async fn release_remaining(core: &Core, subscription: &Subscription) {
+pub(super) async fn release_remaining(core: &Core, subscription: &Subscription) {
     let remaining = subscription.in_flight.all();
     if remaining.is_empty() {
         return;

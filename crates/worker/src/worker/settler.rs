@@ -80,7 +80,7 @@ fn group_by_settlement(
         if let Settlement::Retry(retry, _) = &settlement {
             core.failure_log.attempt_failed(subscription, &job, &result, retry.after);
         }
-        if keeps_its_place(core, &job) {
+        if keeps_its_place(core, subscription, &job) {
             match settlement {
                 Settlement::Retry(retry, _) => {
                     // The answer acquits a suspect.

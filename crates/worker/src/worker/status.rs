@@ -68,7 +68,7 @@ pub(super) async fn metrics_text(core: &Core) -> String {
         metrics.workers_busy.set(busy as f64);
         metrics.workers_idle.set(slots.saturating_sub(busy) as f64);
         metrics.prefetched.set(core.queue.len() as f64);
-        if core.settings.order.is_some() {
+        if core.is_ordered() {
             let lanes: Vec<_> =
                 streams.iter().map(|stream| core.queue.blocked_keys(stream.origin.subscription)).collect();
             metrics.blocked_keys.set(lanes.iter().map(|(keys, _)| *keys as f64).sum());

@@ -14,6 +14,7 @@ use super::job::{Job, Origin, SubscriptionId};
 use super::next_due::NextDue;
 use super::outage::Outage;
 use super::outbox::Outbox;
+use super::ownership::Tenure;
 use super::policy::GroupPolicy;
 use crate::backend::{Consumer, Read, StreamId};
 use crate::metrics::WorkerMetrics;
@@ -24,6 +25,8 @@ use crate::names::{dead_letters_of, retry_key, workers_key};
 pub(crate) struct Subscription {
     pub(crate) origin: Arc<Origin>,
     pub(crate) stream: Arc<str>,
+    /// The stream that the worker was told to read: the same, or the one of which this stream is a partition.
+    pub(crate) logical: Arc<str>,
     pub(crate) group: Arc<str>,
     pub(crate) consumer: Arc<str>,
     /// The dead-letter stream that the builder sets; `None`: that of the group's policy, or else the default.
@@ -67,6 +70,8 @@ pub(crate) struct Subscription {
     pub(crate) is_discovered: bool,
     /// Why the stream is not read at the moment.
     trouble: Mutex<Option<Trouble>>,
+    /// Cancelled when the worker stops reading the stream, before it leaves it. Only owned streams are stopped.
+    pub(crate) stopping: CancellationToken,
     /// Cancelled when the worker leaves the stream.
     pub(crate) left: CancellationToken,
 }
@@ -92,20 +97,63 @@ impl Subscription {
         let origin = Origin {
             subscription: SubscriptionId::new(),
             stream: stream.into(),
+            logical: stream.into(),
             group: Arc::clone(group),
             consumer: Arc::clone(consumer),
             key_field: key_field.cloned(),
+            tenure: None,
         };
+        Subscription::with_origin(origin, dead_letters, metrics)
+    }
+
+    /// Returns the subscription of a tenure: `stream` is that of the root, or a partition of it.
+    pub(crate) fn owned(
+        root: &Subscription,
+        stream: &Arc<str>,
+        dead_letters: Option<&str>,
+        tenure: Tenure,
+    ) -> Subscription {
+        let origin = Origin {
+            subscription: SubscriptionId::new(),
+            stream: Arc::clone(stream),
+            logical: Arc::clone(&root.stream),
+            group: Arc::clone(&root.group),
+            consumer: Arc::clone(&root.consumer),
+            key_field: root.origin.key_field.clone(),
+            tenure: Some(tenure),
+        };
+        let owned = Subscription::with_origin(origin, dead_letters, &root.metrics);
+        Subscription { workers_key: root.workers_key.clone(), ..owned }
+    }
+
+    /// Returns this subscription as the root of an owned stream, which reads nothing itself. `key_field` holds the key unless
+    /// the worker was told another field.
+    pub(crate) fn as_root(&self, key_field: Option<&str>) -> Subscription {
+        let key_field = self.origin.key_field.clone().or_else(|| key_field.map(Arc::from));
+        let dead_letters = self.dead_letters.as_deref();
+        Subscription::new(
+            &self.stream,
+            &self.group,
+            &self.consumer,
+            dead_letters,
+            &self.metrics,
+            key_field.as_ref(),
+        )
+    }
+
+    fn with_origin(origin: Origin, dead_letters: Option<&str>, metrics: &Arc<WorkerMetrics>) -> Subscription {
+        let (stream, group) = (Arc::clone(&origin.stream), Arc::clone(&origin.group));
         Subscription {
-            stream: Arc::clone(&origin.stream),
-            group: Arc::clone(group),
-            consumer: Arc::clone(consumer),
-            origin: Arc::new(origin),
             dead_letters: dead_letters.map(Arc::from),
-            default_dead_letters: dead_letters_of(stream).into(),
+            default_dead_letters: dead_letters_of(&stream).into(),
             policy: GroupPolicy::default(),
-            workers_key: workers_key(stream, group),
-            retry_key: retry_key(stream, group),
+            workers_key: workers_key(&stream, &group),
+            retry_key: retry_key(&stream, &group),
+            logical: Arc::clone(&origin.logical),
+            stream,
+            group,
+            consumer: Arc::clone(&origin.consumer),
+            origin: Arc::new(origin),
             in_flight: InFlight::default(),
             outbox: Outbox::default(),
             outage: Outage::default(),
@@ -121,6 +169,7 @@ impl Subscription {
             last_read: Mutex::new(StreamId::MIN),
             is_discovered: false,
             trouble: Mutex::default(),
+            stopping: CancellationToken::new(),
             left: CancellationToken::new(),
         }
     }

@@ -12,7 +12,9 @@ use millstream_worker::monitor::{Monitor, retry_records};
 use millstream_worker::names::{dead_letters_of, workers_key};
 use millstream_worker::producer::Producer;
 use millstream_worker::redrive::{Destination, Redrive, redrive};
-use millstream_worker::{Admin, Autoscale, Backoff, ConnectOptions, HandlerError, Message, Worker, connect};
+use millstream_worker::{
+    Admin, Autoscale, Backoff, ConnectOptions, HandlerError, Message, Worker, WorkerBuilder, connect,
+};
 
 use super::peers::{Peer, REDIS_6_2, REDIS_7_0, REDIS_8_2, VALKEY_9_1};
 use super::servers::{Program, Server};
@@ -32,6 +34,9 @@ fn documented(user: &str, uses_scripts: bool, trims_acknowledged: bool) -> Vec<V
     let other_trim = if trims_acknowledged { "+xlen" } else { "" };
     lines.filter(|words| !words.contains(&other) && !words.contains(&other_trim)).collect()
 }
+
+/// What distinguishes the line with the permissions of workers that own streams.
+const OF_OWNERS: &str = "+watch";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn documented_permissions_suffice_on_redis_6_2() {
@@ -103,7 +108,12 @@ async fn on_peer(peer: &'static Peer) {
 async fn all_roles(server: &Server, uses_scripts: bool, trims_acknowledged: bool) {
     let role = |user| Role { server, user, commands: documented(user, uses_scripts, trims_acknowledged) };
     role("producer").check(produce).await;
-    role("worker").check(work).await;
+    let worker = role("worker");
+    let (of_owners, others): (Vec<_>, Vec<_>) =
+        worker.commands.iter().cloned().partition(|words| words.contains(&OF_OWNERS));
+    assert_eq!(of_owners.len(), 1);
+    Role { commands: others, ..role("worker") }.check(work).await;
+    worker.check_rules(work_in_order, of_owners.concat()).await;
     role("operator").check(look).await;
     role("redriver").check(redrive_all).await;
 }
@@ -118,10 +128,18 @@ struct Role<'a> {
 impl Role<'_> {
     /// Checks that the user can do the work, and that it fails without any of the user's permissions.
     async fn check<F: Future<Output = Result<(), Error>>>(&self, work: fn(Arc<dyn Admin>) -> F) {
+        self.check_rules(work, self.commands.concat()).await;
+    }
+
+    /// Checks that the user can do the work, and that it fails without any of these permissions.
+    async fn check_rules<F: Future<Output = Result<(), Error>>>(
+        &self,
+        work: fn(Arc<dyn Admin>) -> F,
+        rules: Vec<&str>,
+    ) {
         assert!(!self.commands.is_empty(), "the page has no permissions for {}", self.user);
         self.grant_without("");
         self.run(work).await.unwrap_or_else(|error| panic!("{}: {error}", self.user));
-        let rules = self.commands.concat();
         for rule in rules.into_iter().filter(|rule| rule.starts_with(['+', '~'])) {
             self.grant_without(rule);
             let Err(error) = self.run(work).await else { panic!("{} succeeds without {rule}", self.user) };
@@ -195,21 +213,31 @@ async fn produce(backend: Arc<dyn Admin>) -> Result<(), Error> {
 
 /// Handles a message on the second attempt, and dead-letters another.
 async fn work(backend: Arc<dyn Admin>) -> Result<(), Error> {
-    let handler = async |message: Message| match message.attempt {
-        1 => Err::<(), _>(HandlerError::retry("once more")),
-        _ => Err(HandlerError::reject("dead")),
-    };
-    let worker = Worker::builder(backend.clone())
+    run_until_dead(worker(&backend).handler(fail_twice), &backend).await
+}
+
+/// Does the same as [`work`], as the owner of the stream.
+async fn work_in_order(backend: Arc<dyn Admin>) -> Result<(), Error> {
+    run_until_dead(worker(&backend).exclusive().handler(fail_twice), &backend).await
+}
+
+async fn fail_twice(message: Message) -> Result<(), HandlerError> {
+    Err(if message.attempt == 1 { HandlerError::retry("once more") } else { HandlerError::reject("dead") })
+}
+
+fn worker(backend: &Arc<dyn Admin>) -> WorkerBuilder {
+    Worker::builder(backend.clone())
         .stream(STREAM)
         .group(GROUP)
-        .handler(handler)
         .dedupe(Duration::from_secs(60))
         .delete_done(true)
         .autoscale(Autoscale::between(1..=2))
         .lease(Duration::from_millis(100))
         .retry(Backoff::fixed(Duration::from_millis(1)))
-        .build()
-        .unwrap();
+}
+
+async fn run_until_dead(worker: WorkerBuilder, backend: &Arc<dyn Admin>) -> Result<(), Error> {
+    let worker = worker.build().unwrap();
     let handle = worker.handle();
     let dead = async move { cases::wait_until(|| async { handle.stats().dead > 0 }).await };
     let report = worker.run_until(dead).await?;

@@ -1,7 +1,5 @@
 //! Implements [`Admin`]: inspecting and administering the streams, groups and consumers of the embedded store.
 
-use std::time::Duration;
-
 use bytes::Bytes;
 use millstream_engine::StreamId;
 use millstream_engine::stream::{ClaimOptions, IdRange};
@@ -10,7 +8,7 @@ use millstream_store::embedded::{References, Refusal};
 use millstream_store::verbs::{
     self, Adopt, CancelDelayed, Claim, Collect, DelayedRange, Delete, DescribeGroup, DescribeStream,
     GroupDestroy, GroupSetId, Length, ListStreams, MoveGroup, Pending, PendingRows, Ping, PromoteDelayed,
-    ReadFrom, RemoveEmptyConsumer, RemoveStream, ResetPolicy, Restore, SetPolicy, TrimStream,
+    RemoveEmptyConsumer, RemoveStream, ResetPolicy, Restore, SetPolicy, TrimStream,
 };
 
 use super::super::policy::{Backoff, Policy, PolicyField, PolicyValue};
@@ -75,18 +73,6 @@ impl Admin for Embedded {
             count: Some(range.count as u64),
             reversed: range.order == IdOrder::Descending,
         }))
-    }
-
-    fn follow<'a>(
-        &'a self,
-        stream: &'a str,
-        after: StreamId,
-        count: usize,
-        block: Duration,
-    ) -> BackendFuture<'a, Vec<Entry>> {
-        let streams = vec![(stream.to_owned(), ReadFrom::After(after))];
-        let read = verbs::Read { streams, count: Some(count as u64), block: Some(block) };
-        self.call(Collect::new(read))
     }
 
     fn delete_entries<'a>(&'a self, stream: &'a str, ids: &'a [StreamId]) -> BackendFuture<'a, u64> {

@@ -16,20 +16,21 @@ use millstream_engine::{IdSpec, StreamId};
 use millstream_store::FolderContents;
 use millstream_store::embedded::{Callable, Millstream, References, Refusal};
 use millstream_store::verbs::{
-    self, Acknowledge, Add, Claim, Collect, ConsumerPath, DeadLettersRecorded, DescribePolicy,
-    DescribeStream, Exists, Extend, GroupCreate, HashDelete, HashFields, HashGet, HashGetAll, HashLength,
-    HashSet, OwnPending, Ping, ReadBatch, ReadGroup, ReleaseRecorded, Remember, StreamBatch, WalkIdle,
+    self, Acknowledge, Acquire, Add, Claim, Collect, ConsumerPath, DeadLettersRecorded, DescribePolicy,
+    DescribeStream, Exists, Extend, Fenced, FindOwner, GiveUp, GroupCreate, HashDelete, HashFields, HashGet,
+    HashGetAll, HashLength, HashSet, OwnPending, Ping, ReadBatch, ReadGroup, ReleaseRecorded, Remember,
+    Renew, StreamBatch, WalkIdle,
 };
 
 use super::{
-    Acknowledgement, Admin, Backend, BackendFuture, Capability, Claimed, Consumer, Delivery, Due, Error,
-    ErrorKind, NewDeadLetter, NewEntry, PendingFilter, PendingRow, PolicyInfo, Range, Read, ReadMany,
-    Release, Start, StreamInfo, StreamRead, Trim,
+    Acknowledgement, Admin, Backend, BackendFuture, Capability, Claimant, Claimed, Consumer, Delivery, Due,
+    Entry, Error, ErrorKind, NewDeadLetter, NewEntry, PendingFilter, PendingRow, PolicyInfo, Range, Read,
+    ReadMany, Release, Start, StreamInfo, StreamOwner, StreamRead, Trim,
 };
-use crate::names::retry_key;
+use crate::names::{fence_key, lease_key, retry_key};
 use values::{
-    all_claimed, error, group_start, millis, new_dead_letter, new_entry, own_release, policy_info,
-    stream_info, text,
+    all_claimed, error, group_start, millis, new_dead_letter, new_entry, own_release, owner_mark,
+    policy_info, stream_info, stream_owner, text,
 };
 
 /// The embedded store as a backend.
@@ -280,6 +281,18 @@ impl Backend for Embedded {
         })
     }
 
+    fn follow<'a>(
+        &'a self,
+        stream: &'a str,
+        after: StreamId,
+        count: usize,
+        block: Duration,
+    ) -> BackendFuture<'a, Vec<Entry>> {
+        let streams = vec![(stream.to_owned(), verbs::ReadFrom::After(after))];
+        let read = verbs::Read { streams, count: Some(count as u64), block: Some(block) };
+        self.call(Collect::new(read))
+    }
+
     fn own_pending<'a>(
         &'a self,
         consumer: Consumer<'a>,
@@ -437,6 +450,45 @@ impl Backend for Embedded {
         let hash = Bytes::from(retry_key(consumer.stream, consumer.group));
         let dead_letters = verbs::DeadLetters { consumer: consumer_path(consumer), dead_letters };
         self.call(DeadLettersRecorded { dead_letters, hash })
+    }
+
+    fn acquire<'a>(&'a self, claimant: Claimant<'a>, lease: Duration) -> BackendFuture<'a, StreamOwner> {
+        let Claimant { stream, group, instance } = claimant;
+        let (lease_ms, owner) = (millis(lease), instance.to_owned());
+        let verb =
+            Acquire { lease: lease_key(stream, group), fence: fence_key(stream, group), owner, lease_ms };
+        self.call_then(verb, stream_owner)
+    }
+
+    fn renew<'a>(&'a self, claimant: Claimant<'a>, fence: u64, lease: Duration) -> BackendFuture<'a, bool> {
+        let Claimant { stream, group, .. } = claimant;
+        let lease_ms = millis(lease);
+        self.call(Renew { lease: lease_key(stream, group), mark: owner_mark(claimant, fence), lease_ms })
+    }
+
+    fn give_up<'a>(&'a self, claimant: Claimant<'a>, fence: u64) -> BackendFuture<'a, bool> {
+        let Claimant { stream, group, .. } = claimant;
+        self.call(GiveUp { lease: lease_key(stream, group), mark: owner_mark(claimant, fence) })
+    }
+
+    fn owner<'a>(&'a self, stream: &'a str, group: &'a str) -> BackendFuture<'a, Option<StreamOwner>> {
+        let verb = FindOwner { lease: lease_key(stream, group), fence: fence_key(stream, group) };
+        self.call_then(verb, |found| found.map(stream_owner))
+    }
+
+    fn read_owned<'a>(
+        &'a self,
+        read: &'a Read<'a>,
+        claimant: Claimant<'a>,
+        fence: u64,
+    ) -> BackendFuture<'a, Option<Vec<Delivery>>> {
+        let consumer = consumer_path::<String>(Consumer::new(read.stream, read.group, read.consumer));
+        let verb = ReadGroup { count: Some(read.count.max(1) as u64), ..ReadGroup::new(consumer) };
+        self.call(Fenced {
+            fence: fence_key(read.stream, read.group),
+            mark: owner_mark(claimant, fence),
+            verb: Collect::<_, Vec<Delivery>>::new(verb),
+        })
     }
 
     fn hash_get<'a>(&'a self, key: &'a str, fields: &'a [String]) -> BackendFuture<'a, Vec<Option<Bytes>>> {

@@ -9,12 +9,14 @@ use millstream_engine::{GroupStart, StreamId};
 use millstream_store::embedded as store;
 use millstream_store::embedded::Refusal;
 use millstream_store::log::LogError;
-use millstream_store::verbs::{self, Add, FromReturned, IdempotencyKey, ReturnedEntry, TrimStream};
+use millstream_store::verbs::{
+    self, Add, FromReturned, IdempotencyKey, Owner, OwnerMark, ReturnedEntry, TrimStream,
+};
 use smallvec::SmallVec;
 
 use super::super::{
-    ConsumerInfo, Delivery, Entry, Error, ErrorKind, Fields, GroupInfo, GroupMissed, NewDeadLetter, NewEntry,
-    PendingRow, PolicyInfo, Release, Retry, Start, StreamInfo, Trim, TrimLimit,
+    Claimant, ConsumerInfo, Delivery, Entry, Error, ErrorKind, Fields, GroupInfo, GroupMissed, NewDeadLetter,
+    NewEntry, PendingRow, PolicyInfo, Release, Retry, Start, StreamInfo, StreamOwner, Trim, TrimLimit,
 };
 
 /// Returns the fields of an entry. All of them share one copy of its bytes.
@@ -202,4 +204,17 @@ pub(super) fn policy_info(described: verbs::PolicyInfo) -> PolicyInfo {
     let counters = counters.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
     let dead_letter_error = work.last_dead_letter_error.map(String::from);
     PolicyInfo { in_force, own, counters, dead_letter_error, ..PolicyInfo::default() }
+}
+
+/// Returns the value of the lease of an owner.
+pub(super) fn owner_mark(claimant: Claimant<'_>, fence: u64) -> OwnerMark {
+    OwnerMark { fence, owner: claimant.instance.as_bytes().to_vec() }
+}
+
+pub(super) fn stream_owner(owner: Owner) -> StreamOwner {
+    StreamOwner {
+        fence: owner.mark.fence,
+        instance: text(&owner.mark.owner),
+        lease_left: Duration::from_millis(owner.lease_left_ms),
+    }
 }

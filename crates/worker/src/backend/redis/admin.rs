@@ -1,7 +1,6 @@
 //! Implements [`Admin`]: inspecting and administering the streams, groups and consumers of a server.
 
 use std::collections::{BTreeSet, HashMap};
-use std::time::Duration;
 
 use redis::{Cmd, Value};
 
@@ -98,22 +97,6 @@ impl Admin for Redis {
                 return Ok(Vec::new());
             }
             entries(self.connection.command(stream, commands::range(stream, range)).await?)
-        })
-    }
-
-    fn follow<'a>(
-        &'a self,
-        stream: &'a str,
-        after: StreamId,
-        count: usize,
-        block: Duration,
-    ) -> BackendFuture<'a, Vec<Entry>> {
-        Box::pin(async move {
-            if count == 0 {
-                return Ok(Vec::new());
-            }
-            let command = |block_ms| commands::read(stream, after, count, block_ms);
-            entries(self.read_blocking(stream, block, command).await?)
         })
     }
 

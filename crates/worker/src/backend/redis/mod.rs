@@ -9,6 +9,7 @@
 //!   ├─ done:       deletes what every group has acknowledged
 //!   ├─ moving:     moves a group unless it has moved
 //!   ├─ blocking:   a separate connection for each blocking call
+//!   ├─ owning:     which worker owns a stream, over a connection for each owned stream
 //!   ├─ dial:       opens the connections of both: to an address, or over streams that a function opens
 //!   ├─ probe:      which commands the server has; scripts replace the missing ones
 //!   └─ permissions: which commands and keys the user may use
@@ -26,6 +27,7 @@ mod errors;
 mod look;
 mod moving;
 mod nodes;
+mod owning;
 mod permissions;
 mod policies;
 mod probe;
@@ -54,6 +56,7 @@ use dial::Target;
 use errors::from_redis;
 use look::LargeStreams;
 use nodes::Nodes;
+use owning::OwnerConnections;
 use probe::{Feature, FeatureProbe};
 
 /// The consumer that owns released entries on servers without `XNACK … DELAY`, where every pending entry needs an owner.
@@ -72,6 +75,7 @@ const TLS_RETRIES: usize = 3;
 pub struct Redis {
     connection: Connection,
     blocking: BlockingConnections,
+    owning: OwnerConnections,
     probe: FeatureProbe,
     large: LargeStreams,
     location: String,
@@ -123,8 +127,14 @@ impl Redis {
     /// `target` is the server, or the first node of a cluster.
     fn with_link(link: Link, target: Target, location: String) -> Redis {
         let connection = Connection { link, user: target.user().to_owned() };
-        let (blocking, probe) = (BlockingConnections::new(target), FeatureProbe::default());
-        Redis { connection, blocking, probe, large: LargeStreams::default(), location }
+        Redis {
+            connection,
+            blocking: BlockingConnections::new(target.clone()),
+            owning: OwnerConnections::new(target),
+            probe: FeatureProbe::default(),
+            large: LargeStreams::default(),
+            location,
+        }
     }
 
     /// Connects to a cluster. `urls` names at least one of its nodes, each in the form that [`Redis::connect`] takes.

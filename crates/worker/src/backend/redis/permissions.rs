@@ -11,6 +11,7 @@ use super::commands::{self, Id, command};
 use super::errors::{from_server, kind_of};
 use super::probe::{Feature, PROBE_GROUP};
 use super::scripts;
+use crate::names::{fence_key, lease_key};
 
 /// Commands whose first argument is a subcommand. ACL rules name both: `+xgroup|create`.
 const WITH_SUBCOMMANDS: [&str; 4] = ["xgroup", "xinfo", "config", "cluster"];
@@ -167,7 +168,7 @@ impl Redis {
 /// Returns the commands of a worker, other than the probes of features, with arguments that change nothing: a group that
 /// does not exist, an id that every server rejects, or a transaction that the server discards.
 fn worker_commands(access: &WorkerAccess<'_>) -> Vec<Cmd> {
-    let WorkerAccess { stream, dead_letters, read_keys, written_keys, hashes, .. } = access;
+    let WorkerAccess { stream, dead_letters, read_keys, written_keys, hashes, owned_for, .. } = access;
     let (group, id, invalid) = (PROBE_GROUP, Id(StreamId::new(0, 1)), "invalid");
     let mut commands = vec![
         command!("XGROUP", "CREATE", stream, group, invalid),
@@ -182,8 +183,12 @@ fn worker_commands(access: &WorkerAccess<'_>) -> Vec<Cmd> {
         command!("XDEL", dead_letters, invalid),
         command!("TYPE", dead_letters),
     ];
-    if !hashes.is_empty() {
+    if !hashes.is_empty() || owned_for.is_some() {
         commands.push(redis::cmd("TIME"));
+    }
+    if let Some((group, _)) = owned_for {
+        // EXEC below ends the watch.
+        commands.push(command!("WATCH", lease_key(stream, group), fence_key(stream, group)));
     }
     commands.push(redis::cmd("MULTI"));
     // Servers check the permission for a command when they queue it. They refuse to queue TYPE without a key, so EXEC
@@ -195,6 +200,19 @@ fn worker_commands(access: &WorkerAccess<'_>) -> Vec<Cmd> {
         commands.push(command!("HKEYS", hash));
         commands.push(command!("HSET", hash, PROBE_GROUP, 1));
         commands.push(command!("HDEL", hash, PROBE_GROUP));
+    }
+    if let Some((group, control)) = owned_for {
+        let (lease, fence) = (&lease_key(stream, group), &fence_key(stream, group));
+        commands.push(command!("GET", lease));
+        commands.push(command!("SET", lease, 1, "PX", 1));
+        commands.push(command!("SET", fence, 1));
+        commands.push(command!("PTTL", lease));
+        commands.push(command!("PEXPIRE", lease, 1));
+        commands.push(command!("DEL", lease));
+        commands.push(redis::cmd("UNWATCH"));
+        commands.push(command!("XADD", control, "*", "f", "v"));
+        commands.push(commands::read(control, StreamId::MIN, 1, 1));
+        commands.push(commands::read(stream, StreamId::MIN, 1, 1));
     }
     commands.push(redis::cmd("TYPE"));
     commands.push(redis::cmd("EXEC"));

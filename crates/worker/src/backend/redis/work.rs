@@ -10,9 +10,9 @@ use crate::names::retry_key;
 use crate::slots::slot_of;
 
 use super::super::{
-    Acknowledgement, AddOutcome, Admin, Backend, BackendFuture, Capability, Claimed, Consumer, Delivery, Due,
-    Error, ErrorKind, NewDeadLetter, NewEntry, PendingFilter, PolicyInfo, Read, ReadMany, Release, Retry,
-    Start, StreamId, StreamInfo, StreamRead, Trim, WorkerAccess,
+    Acknowledgement, AddOutcome, Admin, Backend, BackendFuture, Capability, Claimant, Claimed, Consumer,
+    Delivery, Due, Entry, Error, ErrorKind, NewDeadLetter, NewEntry, PendingFilter, PolicyInfo, Read,
+    ReadMany, Release, Retry, Start, StreamId, StreamInfo, StreamOwner, StreamRead, Trim, WorkerAccess,
 };
 use super::commands::{self, Id, Ids, command, millis};
 use super::connection::Outcome;
@@ -20,7 +20,8 @@ use super::errors::{is_missing_key, starts_with};
 use super::look::time_ms;
 use super::probe::Feature;
 use super::reply::{
-    array, bytes, checked, count, deliveries, id, integer, only_stream, pairs, pending_row, stream_info, text,
+    array, bytes, checked, count, deliveries, entries, id, integer, only_stream, pairs, pending_row,
+    stream_info, text,
 };
 use super::scripts::{self, ROWS_PER_SCRIPT};
 use super::{CLAIMABLE_IDLE_MS, RELEASED_CONSUMER, Redis};
@@ -143,6 +144,22 @@ impl Backend for Redis {
 
     fn read_many<'a>(&'a self, read: &'a ReadMany<'a>) -> BackendFuture<'a, Vec<StreamRead>> {
         Box::pin(self.read_streams(read))
+    }
+
+    fn follow<'a>(
+        &'a self,
+        stream: &'a str,
+        after: StreamId,
+        count: usize,
+        block: Duration,
+    ) -> BackendFuture<'a, Vec<Entry>> {
+        Box::pin(async move {
+            if count == 0 {
+                return Ok(Vec::new());
+            }
+            let command = |block_ms| commands::read(stream, after, count, block_ms);
+            entries(self.read_blocking(stream, block, command).await?)
+        })
     }
 
     fn own_pending<'a>(
@@ -316,6 +333,31 @@ impl Backend for Redis {
             super::super::check_fields(dead_letters.iter().map(|dead_letter| &dead_letter.fields))?;
             self.dead_letter_all(consumer, dead_letters).await
         })
+    }
+
+    fn acquire<'a>(&'a self, claimant: Claimant<'a>, lease: Duration) -> BackendFuture<'a, StreamOwner> {
+        Box::pin(self.acquire_stream(claimant, lease))
+    }
+
+    fn renew<'a>(&'a self, claimant: Claimant<'a>, fence: u64, lease: Duration) -> BackendFuture<'a, bool> {
+        Box::pin(self.renew_lease(claimant, fence, lease))
+    }
+
+    fn give_up<'a>(&'a self, claimant: Claimant<'a>, fence: u64) -> BackendFuture<'a, bool> {
+        Box::pin(self.give_stream_up(claimant, fence))
+    }
+
+    fn owner<'a>(&'a self, stream: &'a str, group: &'a str) -> BackendFuture<'a, Option<StreamOwner>> {
+        Box::pin(self.find_owner(stream, group))
+    }
+
+    fn read_owned<'a>(
+        &'a self,
+        read: &'a Read<'a>,
+        claimant: Claimant<'a>,
+        fence: u64,
+    ) -> BackendFuture<'a, Option<Vec<Delivery>>> {
+        Box::pin(self.read_as_owner(read, claimant, fence))
     }
 
     fn hash_get<'a>(&'a self, key: &'a str, fields: &'a [String]) -> BackendFuture<'a, Vec<Option<Bytes>>> {

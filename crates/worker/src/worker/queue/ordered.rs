@@ -14,11 +14,13 @@ pub(super) struct Ordered {
     pub(super) lanes: Lanes<Job>,
     /// Messages that came out of their lanes and cannot run at once.
     pub(super) heads: Vec<Job>,
+    /// The streams that the worker is leaving: it accepts no more messages of them.
+    refused: Vec<SubscriptionId>,
 }
 
 impl Ordered {
     pub(super) fn new(window: usize) -> Ordered {
-        Ordered { lanes: Lanes::new(window), heads: Vec::new() }
+        Ordered { lanes: Lanes::new(window), heads: Vec::new(), refused: Vec::new() }
     }
 }
 
@@ -38,6 +40,15 @@ impl QueueState {
         if let Some(head) = ordered.lanes.add(lane, job.id, job) {
             self.add_head(head, Side::Back);
         }
+    }
+
+    /// Splits messages into those of streams that the worker is leaving, and the others.
+    fn split_refused(&self, jobs: Vec<Job>) -> (Vec<Job>, Vec<Job>) {
+        let refused = self.ordered.as_ref().map_or(&[][..], |ordered| &ordered.refused);
+        if refused.is_empty() {
+            return (Vec::new(), jobs);
+        }
+        jobs.into_iter().partition(|job| refused.contains(&job.origin.subscription))
     }
 
     /// Adds a message that came out of its lane.
@@ -99,17 +110,19 @@ impl QueueState {
 }
 
 impl Queue {
-    /// Adds messages to their lanes. Returns them if the queue is closed.
+    /// Adds messages to their lanes. Returns those that the queue does not accept: it is closed, or the worker is leaving their
+    /// stream.
     pub(super) fn put_in_order(&self, state: &mut QueueState, jobs: Vec<Job>) -> Vec<Job> {
         if state.mode == QueueMode::Closed {
             return jobs;
         }
-        jobs.into_iter().for_each(|job| state.add_in_order(job));
+        let (refused, accepted) = state.split_refused(jobs);
+        accepted.into_iter().for_each(|job| state.add_in_order(job));
         self.after_lanes_changed(state);
-        Vec::new()
+        refused
     }
 
-    /// Puts back messages that were taken and not started. Returns them if the queue is closed.
+    /// Puts back messages that were taken and not started. Returns those that the queue does not accept.
     pub(super) fn put_back_in_order(
         &self,
         state: &mut QueueState,
@@ -118,7 +131,8 @@ impl Queue {
         if state.mode == QueueMode::Closed {
             return jobs.collect();
         }
-        for job in jobs.rev() {
+        let (refused, accepted) = state.split_refused(jobs.collect());
+        for job in accepted.into_iter().rev() {
             state.budget.taken = state.budget.taken.saturating_sub(1);
             let head = match (job.place, &mut state.ordered) {
                 (Place::Out(lane), Some(ordered)) => ordered.lanes.put_back(lane, job.id, job),
@@ -127,7 +141,53 @@ impl Queue {
             head.into_iter().for_each(|head| state.add_head(head, Side::Front));
         }
         self.after_lanes_changed(state);
-        Vec::new()
+        refused
+    }
+
+    /// Accepts no more messages of a stream that the worker is leaving.
+    pub(crate) fn refuse(&self, subscription: SubscriptionId) {
+        if let Some(ordered) = &mut self.state.lock().ordered {
+            ordered.refused.push(subscription);
+        }
+    }
+
+    /// Forgets a stream that the worker has left.
+    pub(crate) fn forget(&self, subscription: SubscriptionId) {
+        if let Some(ordered) = &mut self.state.lock().ordered {
+            ordered.refused.retain(|refused| *refused != subscription);
+            ordered.lanes.forget(subscription);
+        }
+    }
+
+    /// Removes the messages of a stream that no slot has taken, and returns them.
+    pub(crate) fn take_back(&self, subscription: SubscriptionId) -> Vec<Job> {
+        let mut state = self.state.lock();
+        let is_of_stream = |job: &Job| job.origin.subscription == subscription;
+        let Some(ordered) = &mut state.ordered else { return Vec::new() };
+        let waiting = ordered.lanes.remove_waiting(subscription).into_iter();
+        let mut taken: Vec<Job> = waiting.map(|job| Job { place: Place::Free, ..job }).collect();
+        taken.extend(ordered.heads.extract_if(.., |job| is_of_stream(job)));
+        for job in std::mem::take(&mut state.jobs) {
+            if is_of_stream(&job) { taken.push(job) } else { state.jobs.push_back(job) }
+        }
+        let suspects = state.suspects.iter().filter(|(_, job)| is_of_stream(job)).map(|(at, _)| *at);
+        for at in suspects.collect::<Vec<_>>() {
+            taken.extend(state.suspects.remove(&at));
+        }
+        if matches!(&state.probe, Probe::Queued(job) if is_of_stream(job))
+            && let Probe::Queued(job) = std::mem::replace(&mut state.probe, Probe::Expected)
+        {
+            taken.push(Job { is_probe: false, ..job });
+        }
+        if !taken.is_empty() {
+            self.after_lanes_changed(&mut state);
+        }
+        taken
+    }
+
+    /// Returns the number of messages of a stream that are in hand, waiting or out.
+    pub(crate) fn in_hand(&self, subscription: SubscriptionId) -> usize {
+        self.state.lock().ordered.as_ref().map_or(0, |ordered| ordered.lanes.in_hand(subscription))
     }
 
     /// Lets lanes go on whose messages have ended.

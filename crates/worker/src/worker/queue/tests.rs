@@ -68,6 +68,8 @@ fn job(ms: u64) -> Job {
             group: "g".into(),
             consumer: "c".into(),
             key_field: None,
+            logical: "s".into(),
+            tenure: None,
         }),
         tag,
         id,

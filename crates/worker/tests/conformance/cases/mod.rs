@@ -10,6 +10,7 @@ pub(crate) mod listing;
 pub(crate) mod looking;
 pub(crate) mod many;
 pub(crate) mod operating;
+pub(crate) mod owning;
 pub(crate) mod policies;
 pub(crate) mod producing;
 pub(crate) mod reading;
@@ -44,6 +45,7 @@ pub(crate) async fn all(backend: &dyn Admin) {
     policies::all(backend).await;
     delaying::all(backend).await;
     operating::all(backend).await;
+    owning::all(backend).await;
     Box::pin(looking::all(backend)).await;
 }
 

@@ -1,0 +1,106 @@
+//! One worker owns a stream at a time: leases expire, fences grow, and a read of an earlier owner is refused.
+
+use std::time::Duration;
+
+use millstream_worker::backend::{Admin, Claimant, Delivery, StreamOwner};
+
+use super::{consumer, entry, reader, reading, wait_until};
+
+/// Longer than any step takes.
+const LONG: Duration = Duration::from_secs(600);
+const SHORT: Duration = Duration::from_millis(50);
+
+pub(super) async fn all(backend: &dyn Admin) {
+    one_worker_owns_a_stream_at_a_time(backend).await;
+    a_lease_expires(backend).await;
+    reads_of_an_earlier_owner_are_refused(backend).await;
+    other_values_in_the_keys_own_nothing(backend).await;
+}
+
+fn claimant<'a>(stream: &'a str, instance: &'a str) -> Claimant<'a> {
+    Claimant { stream, group: "g", instance }
+}
+
+async fn read(backend: &dyn Admin, stream: &str, owner: &StreamOwner) -> Option<Vec<Delivery>> {
+    let read = reader(stream, &owner.instance, 1);
+    backend.read_owned(&read, claimant(stream, &owner.instance), owner.fence).await.unwrap()
+}
+
+async fn one_worker_owns_a_stream_at_a_time(backend: &dyn Admin) {
+    // Fences stay, and some servers run the suite twice.
+    let stream = &format!("owning:one:{}", backend.now_ms("owning:one").await.unwrap());
+    assert_eq!(backend.owner(stream, "g").await.unwrap(), None);
+    let first = backend.acquire(claimant(stream, "a"), LONG).await.unwrap();
+    assert_eq!((&*first.instance, first.lease_left), ("a", LONG));
+    assert!(first.fence >= 1_600_000_000_000, "{first:?}");
+    let refused = backend.acquire(claimant(stream, "b"), LONG).await.unwrap();
+    assert_eq!((&*refused.instance, refused.fence), ("a", first.fence));
+    assert!(refused.lease_left > LONG / 2 && refused.lease_left <= LONG, "{refused:?}");
+    // The owner itself gets the same tenure again.
+    let again = backend.acquire(claimant(stream, "a"), LONG).await.unwrap();
+    assert_eq!((&*again.instance, again.fence), ("a", first.fence));
+    let found = backend.owner(stream, "g").await.unwrap().unwrap();
+    assert_eq!((&*found.instance, found.fence), ("a", first.fence));
+    assert!(found.lease_left > LONG / 2);
+    // Another group has another owner.
+    let other = Claimant { group: "h", ..claimant(stream, "b") };
+    assert_eq!(backend.acquire(other, LONG).await.unwrap().instance, "b");
+    // Only the owner can renew the lease and give it up.
+    assert!(backend.renew(claimant(stream, "a"), first.fence, LONG).await.unwrap());
+    assert!(!backend.renew(claimant(stream, "b"), first.fence, LONG).await.unwrap());
+    assert!(!backend.renew(claimant(stream, "a"), first.fence - 1, LONG).await.unwrap());
+    assert!(!backend.give_up(claimant(stream, "b"), first.fence).await.unwrap());
+    assert!(!backend.give_up(claimant(stream, "a"), first.fence - 1).await.unwrap());
+    assert!(backend.give_up(claimant(stream, "a"), first.fence).await.unwrap());
+    assert!(!backend.give_up(claimant(stream, "a"), first.fence).await.unwrap());
+    assert!(!backend.renew(claimant(stream, "a"), first.fence, LONG).await.unwrap());
+    let last = backend.owner(stream, "g").await.unwrap().unwrap();
+    assert_eq!((&*last.instance, last.fence, last.lease_left), ("a", first.fence, Duration::ZERO));
+    let second = backend.acquire(claimant(stream, "b"), LONG).await.unwrap();
+    assert_eq!(&*second.instance, "b");
+    assert!(second.fence > first.fence, "{second:?}");
+}
+
+async fn a_lease_expires(backend: &dyn Admin) {
+    let stream = "owning:expiry";
+    let first = backend.acquire(claimant(stream, "a"), SHORT).await.unwrap();
+    wait_until(|| async { backend.acquire(claimant(stream, "b"), LONG).await.unwrap().instance == "b" })
+        .await;
+    let second = backend.owner(stream, "g").await.unwrap().unwrap();
+    assert!(second.fence > first.fence && second.instance == "b", "{second:?}");
+    assert!(!backend.renew(claimant(stream, "a"), first.fence, LONG).await.unwrap());
+}
+
+async fn reads_of_an_earlier_owner_are_refused(backend: &dyn Admin) {
+    let stream = "owning:fence";
+    let ids = reading::make_stream(backend, stream, 3).await;
+    let first = backend.acquire(claimant(stream, "a"), SHORT).await.unwrap();
+    assert_eq!(read(backend, stream, &first).await.unwrap()[0].id, ids[0]);
+    // The lease alone decides nothing: until another worker acquires the stream, this one can read.
+    wait_until(|| async { backend.owner(stream, "g").await.unwrap().unwrap().lease_left.is_zero() }).await;
+    assert_eq!(read(backend, stream, &first).await.unwrap()[0].id, ids[1]);
+    let second = backend.acquire(claimant(stream, "b"), LONG).await.unwrap();
+    for _ in 0..2 {
+        assert_eq!(read(backend, stream, &first).await, None);
+    }
+    // Nothing was delivered to the first one.
+    assert_eq!(backend.own_pending(consumer(stream, "a"), ids[1], 10).await.unwrap(), []);
+    assert_eq!(read(backend, stream, &second).await.unwrap()[0].id, ids[2]);
+    assert_eq!(read(backend, stream, &second).await.unwrap(), []);
+    let next = backend.add(stream, &[entry("n", "next")], None).await.unwrap();
+    assert_eq!(read(backend, stream, &second).await.unwrap()[0].id, next[0]);
+    // A stale owner does not come back with its own fence, and an entry is followed without a group.
+    let followed = backend.follow(stream, ids[2], 10, LONG).await.unwrap();
+    assert_eq!(followed.iter().map(|entry| entry.id).collect::<Vec<_>>(), next);
+    assert_eq!(read(backend, stream, &first).await, None);
+}
+
+/// Keys that somebody has deleted, or that hold something else, have no owner. The next one still has a greater fence.
+async fn other_values_in_the_keys_own_nothing(backend: &dyn Admin) {
+    let stream = "owning:foreign";
+    super::make_a_string(backend, "{owning:foreign}:lease:g").await;
+    assert_eq!(backend.owner(stream, "g").await.unwrap(), None);
+    let owner = backend.acquire(claimant(stream, "a"), LONG).await.unwrap();
+    assert_eq!(&*owner.instance, "a");
+    assert!(backend.renew(claimant(stream, "a"), owner.fence, LONG).await.unwrap());
+}
