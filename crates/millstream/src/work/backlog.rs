@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use millstream_worker::monitor::{Lag, Monitor};
 use millstream_worker::names::can_match_pattern;
+use millstream_worker::partitions::Partitions;
 use millstream_worker::{Admin, Error, WorkerHandle};
+use tokio::sync::OnceCell;
 use tokio::time::sleep;
 
 /// Interval at which `--until-empty` checks the group.
@@ -17,7 +19,10 @@ const PAUSE_PER_STREAM: Duration = Duration::from_millis(2);
 /// The backlog of a group on all of its streams.
 pub(super) struct Backlog {
     backend: Arc<dyn Admin>,
-    streams: Vec<String>,
+    /// The streams that the worker was told to read.
+    named: Vec<String>,
+    /// The same streams, each partitioned one replaced by its partitions.
+    streams: OnceCell<Vec<String>>,
     /// The pattern of further streams.
     pattern: Option<String>,
     group: String,
@@ -32,7 +37,8 @@ impl Backlog {
     ) -> Backlog {
         Backlog {
             backend: Arc::clone(backend),
-            streams: streams.to_vec(),
+            named: streams.to_vec(),
+            streams: OnceCell::new(),
             pattern: pattern.map(str::to_owned),
             group: group.to_owned(),
         }
@@ -40,10 +46,21 @@ impl Backlog {
 
     /// Returns the streams that exist now.
     async fn streams(&self) -> Result<Vec<String>, Error> {
-        let mut streams = self.streams.clone();
+        let mut streams = self.streams.get_or_try_init(|| self.with_partitions()).await?.clone();
         if let Some(pattern) = &self.pattern {
             let found = self.backend.streams(pattern).await?.into_iter();
-            streams.extend(found.filter(|name| can_match_pattern(name) && !self.streams.contains(name)));
+            streams.extend(found.filter(|name| can_match_pattern(name) && !self.named.contains(name)));
+        }
+        Ok(streams)
+    }
+
+    async fn with_partitions(&self) -> Result<Vec<String>, Error> {
+        let mut streams = Vec::with_capacity(self.named.len());
+        for name in &self.named {
+            match Partitions::find(&*self.backend, name).await? {
+                Some(partitions) => streams.extend(partitions.names().into_iter().map(str::to_owned)),
+                None => streams.push(name.clone()),
+            }
         }
         Ok(streams)
     }

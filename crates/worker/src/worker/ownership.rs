@@ -306,7 +306,8 @@ impl Sharing {
         let lost: Vec<_> = lost.map(|tenure| Box::pin(tenure.lost.cancelled())).collect();
         tokio::select! {
             () = sleep_until(until) => {}
-            () = self.bell.notified() => {}
+            // Another worker may have given something up.
+            () = self.bell.notified() => self.retry_at.clear(),
             () = any_of(lost) => {}
             Some(Ok((number, result))) = self.acquiring.join_next() => self.acquired(number, result).await,
             Some(Ok(number)) = self.leaving.join_next() => {

@@ -7,6 +7,7 @@ mod heartbeats;
 mod leases;
 mod order;
 mod outcomes;
+mod ownership;
 mod policies;
 mod retries;
 mod scaling;

@@ -21,14 +21,18 @@ fn claimant<'a>(stream: &'a str, instance: &'a str) -> Claimant<'a> {
     Claimant { stream, group: "g", instance }
 }
 
+/// Returns the name of a new stream. Fences stay, and some servers run the suite twice.
+async fn unique(backend: &dyn Admin, name: &str) -> String {
+    format!("{name}:{}", backend.now_ms(name).await.unwrap())
+}
+
 async fn read(backend: &dyn Admin, stream: &str, owner: &StreamOwner) -> Option<Vec<Delivery>> {
     let read = reader(stream, &owner.instance, 1);
     backend.read_owned(&read, claimant(stream, &owner.instance), owner.fence).await.unwrap()
 }
 
 async fn one_worker_owns_a_stream_at_a_time(backend: &dyn Admin) {
-    // Fences stay, and some servers run the suite twice.
-    let stream = &format!("owning:one:{}", backend.now_ms("owning:one").await.unwrap());
+    let stream = &unique(backend, "owning:one").await;
     assert_eq!(backend.owner(stream, "g").await.unwrap(), None);
     let first = backend.acquire(claimant(stream, "a"), LONG).await.unwrap();
     assert_eq!((&*first.instance, first.lease_left), ("a", LONG));
@@ -62,7 +66,7 @@ async fn one_worker_owns_a_stream_at_a_time(backend: &dyn Admin) {
 }
 
 async fn a_lease_expires(backend: &dyn Admin) {
-    let stream = "owning:expiry";
+    let stream = &unique(backend, "owning:expiry").await;
     let first = backend.acquire(claimant(stream, "a"), SHORT).await.unwrap();
     wait_until(|| async { backend.acquire(claimant(stream, "b"), LONG).await.unwrap().instance == "b" })
         .await;
@@ -72,7 +76,7 @@ async fn a_lease_expires(backend: &dyn Admin) {
 }
 
 async fn reads_of_an_earlier_owner_are_refused(backend: &dyn Admin) {
-    let stream = "owning:fence";
+    let stream = &unique(backend, "owning:fence").await;
     let ids = reading::make_stream(backend, stream, 3).await;
     let first = backend.acquire(claimant(stream, "a"), SHORT).await.unwrap();
     assert_eq!(read(backend, stream, &first).await.unwrap()[0].id, ids[0]);
@@ -97,8 +101,8 @@ async fn reads_of_an_earlier_owner_are_refused(backend: &dyn Admin) {
 
 /// Keys that somebody has deleted, or that hold something else, have no owner. The next one still has a greater fence.
 async fn other_values_in_the_keys_own_nothing(backend: &dyn Admin) {
-    let stream = "owning:foreign";
-    super::make_a_string(backend, "{owning:foreign}:lease:g").await;
+    let stream = &unique(backend, "owning:foreign").await;
+    super::make_a_string(backend, &format!("{{{stream}}}:lease:g")).await;
     assert_eq!(backend.owner(stream, "g").await.unwrap(), None);
     let owner = backend.acquire(claimant(stream, "a"), LONG).await.unwrap();
     assert_eq!(&*owner.instance, "a");
