@@ -56,6 +56,8 @@ pub enum Refusal {
     DelayOutOfRange,
     /// The field of a policy does nothing without a lease, and no lease is in force.
     PolicyNeedsLease(PolicyField),
+    /// A group has this field and no lease of its own, so it needs the lease of the stream.
+    GroupNeedsLeaseOfStream(PolicyField),
     /// The policy names the stream itself as its dead-letter stream.
     DeadLettersToItself,
     /// Not for clients: the group has a lease, so a read must also look for pending entries.
@@ -74,6 +76,7 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Refusal::PolicyNeedsLease(_) => "the policy has a field that needs LEASE",
+            Refusal::GroupNeedsLeaseOfStream(_) => "the policy of a group has a field that needs LEASE",
             Refusal::DeadLettersToItself => "the dead letters of a stream cannot go to the stream itself",
             Refusal::GroupHasLease => "the group has a lease",
             Refusal::WrongType => "the key holds another type of value",

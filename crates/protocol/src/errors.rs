@@ -110,6 +110,7 @@ impl From<Refusal> for CommandError {
             Refusal::FloatOverflow => "ERR increment would produce NaN or Infinity",
             Refusal::StringTooLong => "ERR string exceeds maximum allowed size (proto-max-bulk-len)",
             Refusal::PolicyNeedsLease(field) => return policy_needs_lease(field),
+            Refusal::GroupNeedsLeaseOfStream(field) => return group_needs_lease(field, None),
             Refusal::DeadLettersToItself => "ERR DLQ must not be the stream itself",
             Refusal::SameObject => "ERR source and destination objects are the same",
             _ => "ERR the request was rejected",
@@ -669,6 +670,15 @@ pub fn policy_needs_lease(field: PolicyField) -> CommandError {
         field.name().as_bytes(),
         b" needs LEASE: set LEASE on the group or the stream",
     ])
+}
+
+/// XPOLICY SET or RESET of a stream after which a field of a group would have no effect.
+pub fn group_needs_lease(field: PolicyField, group: Option<&[u8]>) -> CommandError {
+    let (field, rest) = (field.name().as_bytes(), &b" needs LEASE: set LEASE on the group first"[..]);
+    match group {
+        Some(group) => CommandError::composed(&[b"ERR ", field, b" of the group '", group, b"'", rest]),
+        None => CommandError::composed(&[b"ERR ", field, b" of a group", rest]),
+    }
 }
 
 #[cfg(test)]

@@ -208,8 +208,9 @@ fn fields_need_a_lease_wherever_it_is_set() {
     fixture.set(None, lease(200)).unwrap();
     fixture.set(Some(GROUP), limit).unwrap();
     // The group relies on the lease of the stream.
-    assert_eq!(fixture.set(None, lease(0)), needs_lease);
-    assert_eq!(ResetPolicy { key: KEY, group: None }.run(&mut fixture.txn()), needs_lease);
+    let group_needs_lease = Err(Refusal::GroupNeedsLeaseOfStream(PolicyField::MaxDeliver));
+    assert_eq!(fixture.set(None, lease(0)), group_needs_lease);
+    assert_eq!(ResetPolicy { key: KEY, group: None }.run(&mut fixture.txn()), group_needs_lease);
     assert_eq!(fixture.set(Some(GROUP), lease(0)), needs_lease);
     ResetPolicy { key: KEY, group: Some(GROUP) }.run(&mut fixture.txn()).unwrap();
     // A group can switch off what the stream has set.

@@ -72,16 +72,22 @@ impl Stream {
     /// Checks a new policy of the stream, or of a group: fields that need a lease have one.
     pub fn check_policy(&self, group: Option<&[u8]>, policy: &Policy) -> Result<(), Refusal> {
         let none = Policy::default();
-        let needs = |own: &Policy, of_stream: &Policy| match GroupRules::new(own, of_stream) {
-            Some(_) => Ok(()),
-            None => own.needs_lease().map_or(Ok(()), |field| Err(Refusal::PolicyNeedsLease(field))),
+        let refused = |own: &Policy, of_stream: &Policy, refusal: fn(PolicyField) -> Refusal| {
+            without_lease(own, of_stream).map_or(Ok(()), |field| Err(refusal(field)))
         };
         if group.is_some() {
-            return needs(policy, self.policy().unwrap_or(&none));
+            return refused(policy, self.policy().unwrap_or(&none), Refusal::PolicyNeedsLease);
         }
-        needs(policy, &none)?;
-        // A group may rely on the lease of the stream.
-        self.groups.values().filter_map(Group::own_policy).try_for_each(|own| needs(own, policy))
+        refused(policy, &none, Refusal::PolicyNeedsLease)?;
+        let mut of_groups = self.groups.values().filter_map(Group::own_policy);
+        of_groups.try_for_each(|own| refused(own, policy, Refusal::GroupNeedsLeaseOfStream))
+    }
+
+    /// Returns the name of the first group that needs the lease of the stream, because it has none of its own.
+    pub fn group_needing_lease(&self) -> Option<&[u8]> {
+        let none = Policy::default();
+        let needs = |group: &Group| group.own_policy().is_some_and(|own| without_lease(own, &none).is_some());
+        self.groups.iter().find(|(_, group)| needs(group)).map(|(name, _)| &**name)
     }
 
     pub(super) fn set_policy(&mut self, policy: &Policy) {
@@ -171,5 +177,13 @@ impl Group {
         let none = Policy::default();
         let own = self.own_policy.as_deref().unwrap_or(&none);
         GroupRules::new(own, of_stream.unwrap_or(&none)).map(Box::new)
+    }
+}
+
+/// Returns the first field of a group's own policy that does nothing, because no lease is in force.
+fn without_lease(own: &Policy, of_stream: &Policy) -> Option<PolicyField> {
+    match GroupRules::new(own, of_stream) {
+        Some(_) => None,
+        None => own.needs_lease(),
     }
 }

@@ -15,14 +15,14 @@ pub(crate) fn xpolicy_set(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>
     let XpolicySet { owner, change, unsets_acked_age } = XpolicySet::parse(argv)?;
     let mut set = SetPolicy::new(owner.key, owner.group, change);
     set.unset.extend(unsets_acked_age.then_some(PolicyField::AckedAge));
-    set.run(txn).map_err(|refusal| no_group(refusal, owner))?;
+    set.run(txn).map_err(|refusal| refused(refusal, owner, txn))?;
     reply_ok(out)
 }
 
 pub(crate) fn xpolicy_reset(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
     let owner = PolicyOwner::parse(argv)?;
     let reset = ResetPolicy { key: owner.key, group: owner.group }.run(txn);
-    reset.map_err(|refusal| no_group(refusal, owner))?;
+    reset.map_err(|refusal| refused(refusal, owner, txn))?;
     reply_ok(out)
 }
 
@@ -31,7 +31,7 @@ pub(crate) fn xpolicy_get(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>
     let owner = PolicyOwner::parse(argv)?;
     let described = DescribePolicy { key: owner.key, group: owner.group }.run(txn);
     let PolicyInfo { in_force, own, work, trimmed, group_dead_letters } =
-        described.map_err(|refusal| no_group(refusal, owner))?;
+        described.map_err(|refusal| refused(refusal, owner, txn))?;
     let is_shown = |field: &PolicyField| work.is_none() || !field.is_of_stream();
     let shown: Vec<PolicyField> = PolicyField::ALL.into_iter().filter(is_shown).collect();
     out.map(shown.len() + if work.is_some() { 10 } else { 5 });
@@ -117,9 +117,14 @@ fn lowercase(field: PolicyField) -> String {
     field.name().to_ascii_lowercase()
 }
 
-fn no_group(refusal: Refusal, owner: PolicyOwner<'_>) -> CommandError {
+/// Returns the error for a refusal. Names the group, if the refusal is about one.
+fn refused(refusal: Refusal, owner: PolicyOwner<'_>, txn: &Txn<'_>) -> CommandError {
     match (refusal, owner.group) {
         (Refusal::NoGroup, Some(group)) => errors::no_group_for_key(group, owner.key),
+        (Refusal::GroupNeedsLeaseOfStream(field), _) => {
+            let stream = txn.stream(owner.key).ok().flatten();
+            errors::group_needs_lease(field, stream.and_then(Stream::group_needing_lease))
+        }
         (refusal, _) => refusal.into(),
     }
 }
