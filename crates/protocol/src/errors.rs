@@ -210,6 +210,8 @@ texts! {
     XNACK_DELAY = "ERR Invalid DELAY value, must be >= 0";
     /// XNACK with a DELAY of more than ten years.
     XNACK_DELAY_RANGE = "ERR DELAY is out of range, the maximum is ten years (315360000000 milliseconds)";
+    /// XADD with `*@` and a time that is probably in seconds.
+    DUE_TIME_IN_SECONDS = "ERR the time after *@ looks like seconds, it must be in milliseconds since 1970";
     /// XNACK without IDS.
     XNACK_IDS_MISSING = "ERR syntax error, expected IDS keyword";
     /// XCFGSET without a parameter.

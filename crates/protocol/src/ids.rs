@@ -4,6 +4,8 @@
 //! numbers with C's `strtoull`, so `01-05`, `+2-1` and ` 1- 2` are ids, and a NUL byte ends the text. Replies contain
 //! only the canonical spelling, which is the `Display` form of `StreamId`.
 
+use std::ops::Range;
+
 use millstream_engine::{Due, IdSpec, StreamId};
 use smallvec::SmallVec;
 
@@ -11,6 +13,10 @@ use crate::errors::{self, CommandError};
 
 /// Maximum length of an id; Redis rejects longer texts.
 const ID_BYTES_MAX: usize = 127;
+
+/// Unix times in seconds from March 1973 to November 5138. As milliseconds they would be in the first three years after 1970,
+/// so a client that sends one has forgotten to multiply it.
+const UNIX_SECONDS: Range<u64> = 100_000_000..100_000_000_000;
 
 /// A list of ids from one command.
 pub type Ids = SmallVec<[StreamId; 8]>;
@@ -50,7 +56,12 @@ fn parse_due(text: &[u8], due: fn(u64) -> Due) -> Result<IdSpec, CommandError> {
     if text.is_empty() || !text.iter().all(u8::is_ascii_digit) {
         return Err(errors::INVALID_STREAM_ID);
     }
-    Ok(IdSpec::Delayed(due(digits(text).unwrap_or(u64::MAX))))
+    let due = due(digits(text).unwrap_or(u64::MAX));
+    match due {
+        // A time in the past would be due at once.
+        Due::At(due_ms) if UNIX_SECONDS.contains(&due_ms) => Err(errors::DUE_TIME_IN_SECONDS),
+        _ => Ok(IdSpec::Delayed(due)),
+    }
 }
 
 /// Parses the first id of a range: `-`, `+`, an id, or `(` and an id to exclude. A missing sequence number is 0.
@@ -296,6 +307,8 @@ mod tests {
             ("*+30000", Due::In(30_000)),
             ("*@1794844800000", Due::At(1_794_844_800_000)),
             ("*+007", Due::In(7)),
+            ("*@99999999", Due::At(99_999_999)),
+            ("*@100000000000", Due::At(100_000_000_000)),
             ("*@99999999999999999999", Due::At(u64::MAX)),
         ] {
             assert_eq!(parse_id_spec(text.as_bytes()), Ok(IdSpec::Delayed(due)), "{text}");
@@ -305,6 +318,10 @@ mod tests {
         {
             assert_eq!(parse_id_spec(text.as_bytes()), Err(errors::INVALID_STREAM_ID), "{text}");
         }
+        for text in ["*@100000000", "*@1795052999", "*@99999999999"] {
+            assert_eq!(parse_id_spec(text.as_bytes()), Err(errors::DUE_TIME_IN_SECONDS), "{text}");
+        }
+        assert_eq!(parse_id_spec(b"*+1795052999"), Ok(IdSpec::Delayed(Due::In(1_795_052_999))));
     }
 
     #[test]
