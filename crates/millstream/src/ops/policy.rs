@@ -7,6 +7,7 @@ use clap::builder::NonEmptyStringValueParser;
 use millstream_worker::Admin;
 use millstream_worker::backend::policy::{Backoff, Policy, PolicyField, PolicyValue};
 use millstream_worker::backend::{Capability, Range, StreamId};
+use millstream_worker::names::dead_letters_of;
 use millstream_worker::operate::shapes;
 
 use super::confirm::Confirm;
@@ -157,8 +158,9 @@ fn out_of_range(field: PolicyField) -> String {
         | PolicyField::MaxBytes => count(number),
         _ => format_ms(number),
     };
+    let order = if field == PolicyField::Backoff { ", and FIRST at most LONGEST" } else { "" };
     format!(
-        "{} must be between {} and {}; `off` switches it off",
+        "{} must be between {} and {}{order}; `off` switches it off",
         option_of(field),
         shown(first),
         shown(last)
@@ -335,8 +337,13 @@ async fn show(
     properties.push("stream", stream);
     group.into_iter().for_each(|group| properties.push("group", group));
     for field in PolicyField::ALL.into_iter().filter(|field| group.is_none() || !field.is_of_stream()) {
-        let value =
-            info.in_force.get(field).map_or_else(|| ABSENT.to_owned(), |value| format_value(field, value));
+        let value = match info.in_force.get(field) {
+            Some(value) => format_value(field, value),
+            None if field == PolicyField::DeadLetters && info.in_force.max_deliveries.is_some() => {
+                format!("{}  (default)", dead_letters_of(stream))
+            }
+            None => ABSENT.to_owned(),
+        };
         let is_inherited =
             group.is_some() && info.in_force.get(field).is_some() && !info.own.contains(&field);
         let origin = if is_inherited { "  (from the stream)" } else { "" };

@@ -19,6 +19,7 @@ fn policies_are_set_shown_and_removed() {
             .ok()
             .stdout_contains("lease            30s\n")
             .stdout_contains("max deliveries   5\n")
+            .stdout_contains("dead letters     {orders}:dlq  (default)\n")
             .stdout_contains("back-off         1s..1m\n")
             .stdout_contains("max pending      -\n");
         store.run(&["stream", "policy", "orders", "--consumer-ttl", "1h", "--lease", "1m"]).ok();
@@ -59,6 +60,8 @@ fn invalid_policies_are_refused() {
     let group = |options: &[&'static str]| [&["group", "policy", "orders", "billing"], options].concat();
     store.run(&group(&["--lease", "10ms"])).exits(2).stderr_contains("--lease must be between 100ms and 7d");
     store.run(&group(&["--lease", "30"])).exits(2).stderr_contains("or off");
+    let reversed = store.run(&group(&["--lease", "30s", "--backoff", "1m..1s"]));
+    reversed.exits(2).stderr_contains("--backoff must be between 1ms and 7d, and FIRST at most LONGEST");
     store.run(&group(&["--max-deliveries", "0"])).exits(2).stderr_contains("`off` switches it off");
     store
         .run(&group(&["--max-deliveries", "3"]))
