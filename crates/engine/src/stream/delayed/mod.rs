@@ -30,11 +30,11 @@ use super::visit::IdRange;
 use crate::StreamId;
 use shelves::{Place, Shelves};
 
-/// Maximum bytes of a block with more than one entry. Larger blocks have less overhead per entry, and an insertion
-/// copies more.
-const BLOCK_BYTES: usize = 6144;
+/// Maximum bytes of a block with more than one entry. Larger blocks have less overhead per entry and leave smaller gaps
+/// between allocations; an insertion copies more.
+const BLOCK_BYTES: usize = 16_000;
 /// Maximum number of entries of a block.
-const BLOCK_ENTRIES: u64 = 150;
+const BLOCK_ENTRIES: u64 = 300;
 
 /// The entries of a block, to be encoded again.
 type BlockEntries<'a> = SmallVec<[EntryRef<'a>; BLOCK_ENTRIES as usize]>;
