@@ -18,7 +18,7 @@ use super::in_flight::Releasing;
 use super::job::{FinishedJob, Job};
 use super::order_policy::OnFailure;
 use super::outage::{Operation, StoreBackoff};
-use super::ownership::OwnedStream;
+use super::owned_stream::OwnedStream;
 use super::pattern::Pattern;
 use super::queue::Queue;
 use super::report::Counters;

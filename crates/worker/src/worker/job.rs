@@ -8,9 +8,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::in_flight::{DeliveryTag, InFlightRef};
 use super::lanes::LaneId;
-use super::ownership::Tenure;
 use super::settlement::{Attempt, JobResult};
 pub(crate) use super::subscription_id::SubscriptionId;
+use super::tenure::Tenure;
 use crate::backend::{Fields, StreamId};
 use crate::message::Message;
 use crate::outcome::Failure;

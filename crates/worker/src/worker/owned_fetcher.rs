@@ -16,14 +16,17 @@ use super::admission::admit;
 use super::core::Core;
 use super::fetcher::wait_for_room;
 use super::outage::{Operation, StoreBackoff};
-use super::ownership::{Tenure, claimant, lose};
 use super::queue::Room;
 use super::recovery::{self, PAGE_ROWS};
+use super::renewal::{claimant, lose};
 use super::subscription::Subscription;
+use super::tenure::Tenure;
 use crate::backend::{Error, ErrorKind, StreamId};
 
 /// How long one wait for messages takes at most.
 const BLOCK: Duration = Duration::from_secs(1);
+/// How often the worker looks whether the store knows the lag of the group.
+const LAG_INTERVAL: Duration = Duration::from_secs(10);
 /// Number of waits after which the worker reads without having been woken: somebody may have moved the group back.
 const WAITS_MAX: u32 = 5;
 
@@ -31,8 +34,15 @@ const WAITS_MAX: u32 = 5;
 pub(crate) async fn fetch(core: &Core, subscription: &Subscription) {
     let Some(tenure) = &subscription.origin.tenure else { return };
     recovery::take_over(core, subscription).await;
-    let mut reader =
-        OwnedReader { core, subscription, tenure, last: None, is_woken: false, may_miss_some: false };
+    let mut reader = OwnedReader {
+        core,
+        subscription,
+        tenure,
+        last: None,
+        is_woken: false,
+        may_miss_some: false,
+        lag_checked_at: None,
+    };
     let mut backoff = StoreBackoff::new();
     while let Some(room) = reader.room().await {
         match reader.read(room).await {
@@ -66,6 +76,8 @@ struct OwnedReader<'a> {
     is_woken: bool,
     /// Whether messages may be pending for this worker without its knowledge.
     may_miss_some: bool,
+    /// When the worker last looked whether the store knows the lag of the group.
+    lag_checked_at: Option<Instant>,
 }
 
 impl OwnedReader<'_> {
@@ -81,6 +93,10 @@ impl OwnedReader<'_> {
         let Self { core, subscription, tenure, .. } = *self;
         if self.may_miss_some {
             self.find_missed().await?;
+        }
+        if self.lag_checked_at.is_none_or(|at| at.elapsed() >= LAG_INTERVAL) {
+            self.lag_checked_at = Some(Instant::now());
+            self.repair_lag().await;
         }
         // Every entry up to here is delivered if the read returns nothing.
         let last_added = match self.last {
@@ -127,6 +143,19 @@ impl OwnedReader<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Lets the store report the lag of the group again, if it has forgotten it in a failover.
+    async fn repair_lag(&self) {
+        let Self { core, subscription, tenure, .. } = *self;
+        match core.backend.repair_lag(claimant(core, subscription), tenure.fence).await {
+            Ok(false) => {}
+            Ok(true) => debug!(stream = &*subscription.stream, "the store knows the lag of the group again"),
+            // Nothing depends on it.
+            Err(error) => {
+                debug!(stream = &*subscription.stream, %error, "cannot repair the lag of the group")
+            }
+        }
     }
 
     /// Admits the messages that are pending for this worker and not in flight: the replies to earlier reads were lost.

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! members    who should own what: a hash that every worker reads, and a deal that every worker computes (balance.rs)
-//! lease      who owns a stream now: renewed while the worker owns it (tenure.rs)
+//! lease      who owns a stream now: renewed while the worker owns it (tenure.rs, renewal.rs)
 //! fence      grows with each owner: a read of an earlier owner is refused by the store
 //! control    a stream that wakes the other workers when one of them joins, leaves, or gives up a partition
 //! ```
@@ -14,7 +14,6 @@
 
 mod balance;
 mod members;
-mod tenure;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -27,13 +26,15 @@ use tracing::{debug, info};
 
 use self::balance::{Deal, deal};
 use self::members::{MemberRecord, exchange};
-pub(crate) use self::tenure::{LEASE, Tenure, claimant, lose, renew};
 use super::core::Core;
 use super::delayed_task::release_delayed;
 use super::joining;
+use super::leaving::{leave_group, release_remaining};
 use super::outage::{Operation, StoreBackoff};
-use super::run::{leave_group, release_remaining};
+use super::owned_stream::OwnedStream;
+use super::renewal::claimant;
 use super::subscription::Subscription;
+use super::tenure::{LEASE, Tenure};
 use crate::backend::{Claimant, Error, ErrorKind, NewEntry, StreamId, Trim};
 use crate::names::{control_stream, members_key};
 use crate::partitions::Partitions;
@@ -56,31 +57,6 @@ const RING_TIMEOUT: Duration = Duration::from_secs(1);
 const STANDBY_AFTER: Duration = Duration::from_secs(3);
 /// Number of partitions on which groups are created at the same time.
 const CONCURRENCY: usize = 16;
-
-/// A stream whose messages are ordered: named to the worker, and owned by one worker or in partitions.
-#[derive(Debug)]
-pub(crate) struct OwnedStream {
-    /// The worker in the group of this stream. It reads nothing: each tenure has a subscription of its own.
-    pub(crate) root: Arc<Subscription>,
-    partitions: Option<Partitions>,
-}
-
-impl OwnedStream {
-    /// Number of streams that are owned one by one.
-    fn len(&self) -> usize {
-        self.partitions.as_ref().map_or(1, Partitions::len)
-    }
-
-    fn name(&self, number: usize) -> Arc<str> {
-        let partition = self.partitions.as_ref().and_then(|partitions| partitions.name(number));
-        partition.map_or_else(|| Arc::clone(&self.root.stream), Arc::clone)
-    }
-
-    /// Returns the subscription of a tenure.
-    fn subscription(&self, core: &Core, number: usize, tenure: Tenure) -> Subscription {
-        Subscription::owned(&self.root, &self.name(number), core.settings.dead_letters.as_deref(), tenure)
-    }
-}
 
 /// Finds out which of the worker's streams have partitions. If the worker orders messages or one of them has, all of them
 /// become owned streams.
@@ -127,7 +103,11 @@ pub(crate) async fn begin(core: &Arc<Core>, stream: &OwnedStream) -> Result<(), 
         return joining::create_group(core, &stream.root).await;
     };
     // The permissions for one partition are those for all of them.
-    let first = stream.subscription(core, 0, Tenure::new(0, Some(0), Instant::now()));
+    let first = stream.subscription(
+        core.settings.dead_letters.as_deref(),
+        0,
+        Tenure::new(0, Some(0), Instant::now()),
+    );
     joining::check_access(core, &first).await?;
     let mut creating = JoinSet::new();
     let mut failure = None;
@@ -451,7 +431,9 @@ async fn acquire(core: &Core, stream: &OwnedStream, number: usize) -> Result<Acq
         return Ok(Acquisition::Held(owner.lease_left));
     }
     let partition = stream.partitions.is_some().then_some(number);
-    let subscription = stream.subscription(core, number, Tenure::new(owner.fence, partition, sent_at));
+    let dead_letters = core.settings.dead_letters.as_deref();
+    let subscription =
+        stream.subscription(dead_letters, number, Tenure::new(owner.fence, partition, sent_at));
     if let Err(error) = joining::create_group(core, &subscription).await {
         let _ = core.backend.give_up(claimant, owner.fence).await;
         return Err(error);

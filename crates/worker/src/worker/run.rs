@@ -35,6 +35,7 @@ use super::heartbeat_task::beat;
 use super::isolation;
 use super::joining;
 use super::lease;
+use super::leaving::{leave_group, release_remaining};
 use super::order;
 use super::owned_fetcher;
 use super::ownership;
@@ -44,6 +45,7 @@ use super::pool::{CANCEL_GRACE, run_slot};
 use super::probing;
 use super::records;
 use super::recovery;
+use super::renewal;
 use super::report::Report;
 use super::subscription::Subscription;
 use super::subscriptions::for_each;
@@ -51,7 +53,7 @@ use super::subscriptions::for_each;
 use super::outage::{Operation, StoreBackoff};
 use super::settler::settle;
 use super::status;
-use crate::backend::{BackendFuture, Error, ErrorKind, Release};
+use crate::backend::{BackendFuture, Error, ErrorKind};
 use crate::handler::HandlerService;
 use crate::monitor::Monitor;
 
@@ -59,8 +61,6 @@ use crate::monitor::Monitor;
 const ABORT_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long the settlers can take to settle the last messages.
 const FINAL_SETTLE_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long removing the consumer from its group can take. If it fails, other workers remove the consumer later.
-const LEAVE_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long leaving all groups can take.
 const LEAVE_ALL_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -270,7 +270,7 @@ impl Tasks {
         spawn!(self.settlers, core, subscription, settle);
         spawn!(self.lease_keepers, core, subscription, lease::keep);
         if subscription.origin.tenure.is_some() {
-            spawn!(self.lease_keepers, core, subscription, ownership::renew);
+            spawn!(self.lease_keepers, core, subscription, renewal::renew);
             spawn!(self.readers, core, subscription, owned_fetcher::fetch);
         }
         spawn!(self.readers, core, subscription, delayed_task::handle_delayed);
@@ -407,33 +407,6 @@ async fn drain(core: &Arc<Core>, tasks: &mut Tasks, slots: &mut SlotTasks) {
     info!(report = %core.counters.report(), "drained");
 }
 
-/// Removes the worker's consumer from the group if no later process reuses its name and it has no pending entries.
-pub(super) async fn leave_group(core: &Core, subscription: &Subscription) {
-    let Some(admin) = &core.admin else { return };
-    if core.settings.survives_restart || core.giving_up.is_cancelled() {
-        return;
-    }
-    let left = admin.remove_empty_consumer(subscription.as_consumer());
-    // If this fails, an empty consumer stays in the group, as after a crash.
-    let _ = timeout(LEAVE_TIMEOUT, left).await;
-}
-
 async fn join_all(tasks: &mut JoinSet<()>) {
     while tasks.join_next().await.is_some() {}
-}
-
-/// Releases the messages of handlers that did not end.
-pub(super) async fn release_remaining(core: &Core, subscription: &Subscription) {
-    let remaining = subscription.in_flight.all();
-    if remaining.is_empty() {
-        return;
-    }
-    let rows: Vec<Release> =
-        remaining.iter().map(|message| Release::uncounted(message.id, message.delivery)).collect();
-    let released = core.backend.release(subscription.as_consumer(), &rows);
-    match timeout(FINAL_SETTLE_TIMEOUT, released).await {
-        Ok(Ok(count)) => core.counters.released(subscription, count),
-        Ok(Err(_)) | Err(_) => core.counters.left_unsettled(rows.len() as u64),
-    }
-    subscription.in_flight.remove(remaining.iter().map(|message| (message.id, message.tag)));
 }

@@ -20,18 +20,20 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use redis::{AsyncConnectionConfig, Cmd, RedisError, ServerError, Value};
 
-use super::super::{Claimant, Delivery, Error, Read, StreamOwner};
+use super::super::{Admin, Backend, Claimant, Delivery, Error, Range, Read, StreamId, StreamOwner};
 use super::Redis;
-use super::commands::{self, command, millis};
+use super::commands::{self, Id, command, millis};
 use super::connection::{CONNECT_TIMEOUT, Link, REPLY_TIMEOUT, pipeline_of};
 use super::dial::{OpenConnection, Target};
 use super::errors::{from_redis, from_server, unexpected_reply};
 use super::look::time_ms;
 use super::nodes::NodeAddress;
-use super::reply::{array, bytes, checked, deliveries, integer, only_stream};
+use super::reply::{array, bytes, checked, deliveries, group_info, integer, only_stream};
 use super::routing::{Refusal, Route, no_owner};
 use crate::names::{fence_key, lease_key};
 
+/// Maximum number of unread entries that are counted to repair the lag of a group.
+const UNREAD_MAX: usize = 10_000;
 /// Number of transactions that an acquisition tries while others change the keys.
 const TRANSACTIONS_MAX: usize = 3;
 
@@ -246,6 +248,41 @@ impl OwnerTask for ReadOwned<'_> {
     }
 }
 
+/// Sets the position of a group to where it is, with the number of entries that it has read.
+struct SetEntriesRead<'a> {
+    claimant: Claimant<'a>,
+    fence_key: &'a str,
+    /// The value of the fence of this owner.
+    expected: Value,
+    position: StreamId,
+    entries_read: u64,
+}
+
+impl OwnerTask for SetEntriesRead<'_> {
+    type Output = bool;
+
+    async fn run(&self, connection: &mut OwnerConnection) -> Result<bool, Failure> {
+        let Claimant { stream, group, .. } = self.claimant;
+        connection.watched = None;
+        let look = vec![
+            command!("WATCH", self.fence_key),
+            command!("GET", self.fence_key),
+            command!("XINFO", "GROUPS", stream),
+        ];
+        let mut replies = connection.send(look).await?;
+        let (groups, fence) = (replies.pop().unwrap_or(Value::Nil), replies.pop());
+        let found = array(groups)?.into_iter().map(group_info).collect::<Result<Vec<_>, _>>()?;
+        let is_there = found.iter().any(|found| found.name == group && found.last_delivered == self.position);
+        if fence.as_ref() != Some(&self.expected) || !is_there {
+            connection.send(vec![redis::cmd("UNWATCH")]).await?;
+            return Ok(false);
+        }
+        let read = self.entries_read;
+        let set = command!("XGROUP", "SETID", stream, group, Id(self.position), "ENTRIESREAD", read);
+        connection.execute(vec![set]).await
+    }
+}
+
 impl Redis {
     pub(super) async fn acquire_stream(
         &self,
@@ -303,6 +340,47 @@ impl Redis {
         let expected = Value::BulkString(value(fence, claimant.instance).into_bytes());
         let reply = self.as_owner(fence_key, ReadOwned { read, fence_key, expected }).await?;
         reply.map(|reply| deliveries(only_stream(checked(reply)?)?)).transpose()
+    }
+
+    /// Counts the unread entries of a group whose lag the server does not know, and tells the server.
+    pub(super) async fn repair_lag_as_owner(
+        &self,
+        claimant: Claimant<'_>,
+        fence: u64,
+    ) -> Result<bool, Error> {
+        let Claimant { stream, group, instance } = claimant;
+        let groups = self.groups(stream).await?;
+        let Some(found) = groups.into_iter().find(|found| found.name == group) else { return Ok(false) };
+        if found.lag.is_some() {
+            return Ok(false);
+        }
+        // Servers before 7.0 know no lag of any group.
+        let Some(info) = self.stream(stream).await? else { return Ok(false) };
+        let Some(added) = info.entries_added else { return Ok(false) };
+        let mut unread = 0;
+        if let (Some(last), Some(mut first)) = (info.last_entry, found.last_delivered.next()) {
+            while first <= last {
+                let range = Range { last, ..Range::starting_at(first, UNREAD_MAX) };
+                let page = self.range(stream, range).await?;
+                unread += page.len();
+                if unread >= UNREAD_MAX {
+                    return Ok(false);
+                }
+                match page.last().and_then(|entry| entry.id.next()) {
+                    Some(next) => first = next,
+                    None => break,
+                }
+            }
+        }
+        let fence_key = &fence_key(stream, group);
+        let set = SetEntriesRead {
+            claimant,
+            fence_key,
+            expected: Value::BulkString(value(fence, instance).into_bytes()),
+            position: found.last_delivered,
+            entries_read: added.saturating_sub(unread as u64),
+        };
+        self.as_owner(fence_key, set).await
     }
 
     /// Runs a task over the connection for the stream with this fence. If a node refuses commands while slots move, runs it again

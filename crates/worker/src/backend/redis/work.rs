@@ -360,6 +360,10 @@ impl Backend for Redis {
         Box::pin(self.read_as_owner(read, claimant, fence))
     }
 
+    fn repair_lag<'a>(&'a self, claimant: Claimant<'a>, fence: u64) -> BackendFuture<'a, bool> {
+        Box::pin(self.repair_lag_as_owner(claimant, fence))
+    }
+
     fn hash_get<'a>(&'a self, key: &'a str, fields: &'a [String]) -> BackendFuture<'a, Vec<Option<Bytes>>> {
         Box::pin(async move {
             if fields.is_empty() {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use millstream_worker::backend::{Admin, Claimant, Delivery, StreamOwner};
+use millstream_worker::backend::{Admin, Claimant, Delivery, Start, StreamOwner};
 
 use super::{consumer, entry, reader, reading, wait_until};
 
@@ -15,6 +15,7 @@ pub(super) async fn all(backend: &dyn Admin) {
     a_lease_expires(backend).await;
     reads_of_an_earlier_owner_are_refused(backend).await;
     other_values_in_the_keys_own_nothing(backend).await;
+    an_owner_repairs_the_lag_of_its_group(backend).await;
 }
 
 fn claimant<'a>(stream: &'a str, instance: &'a str) -> Claimant<'a> {
@@ -107,4 +108,28 @@ async fn other_values_in_the_keys_own_nothing(backend: &dyn Admin) {
     let owner = backend.acquire(claimant(stream, "a"), LONG).await.unwrap();
     assert_eq!(&*owner.instance, "a");
     assert!(backend.renew(claimant(stream, "a"), owner.fence, LONG).await.unwrap());
+}
+
+/// After a failover, some servers no longer know the lag of a group. A group that was moved into the middle of a stream is the same.
+async fn an_owner_repairs_the_lag_of_its_group(backend: &dyn Admin) {
+    let stream = &unique(backend, "owning:lag").await;
+    let ids = reading::make_stream(backend, stream, 7).await;
+    backend.delete_entries(stream, &ids[..1]).await.unwrap();
+    let owner = backend.acquire(claimant(stream, "a"), LONG).await.unwrap();
+    backend.move_group(stream, "g", Start::After(ids[3])).await.unwrap();
+    let lag = async || backend.groups(stream).await.unwrap()[0].lag;
+    let added = backend.stream(stream).await.unwrap().unwrap().entries_added;
+    let (is_known, can_tell) = (lag().await.is_some(), added.is_some());
+    let wrong = owner.fence - 1;
+    assert!(!backend.repair_lag(claimant(stream, "a"), wrong).await.unwrap());
+    let repaired = backend.repair_lag(claimant(stream, "a"), owner.fence).await.unwrap();
+    assert_eq!(repaired, !is_known && can_tell);
+    if can_tell {
+        assert_eq!(lag().await, Some(3));
+    }
+    // The position did not change.
+    assert_eq!(read(backend, stream, &owner).await.unwrap()[0].id, ids[4]);
+    if can_tell {
+        assert_eq!(lag().await, Some(2));
+    }
 }
