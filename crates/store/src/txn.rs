@@ -23,7 +23,7 @@ use std::sync::atomic::Ordering;
 use millstream_engine::keyspace::{SlotRef, ValueWithExpiry};
 use millstream_engine::{Effect, KeyPlace, Refusal, Stream, Value};
 
-use change::{Change, Consequences, Touched};
+use change::{Change, Consequences, Scheduled, Touched};
 use locked::LockedShards;
 
 use crate::log::LogError;
@@ -218,8 +218,10 @@ impl<'s> Txn<'s> {
         if consequences.wakes_readers {
             self.mark_ready(at.db, at.key);
         }
-        if consequences.schedules {
-            self.schedule(at.db, at.key);
+        match consequences.schedules {
+            Scheduled::Nothing => {}
+            Scheduled::Stream => self.schedule(at.db, at.key),
+            part => self.schedule_part(at, part),
         }
     }
 
@@ -362,6 +364,22 @@ impl<'s> Txn<'s> {
         }
     }
 
+    /// Like [`schedule`](Txn::schedule), if only this part of the stream may have something to do earlier than before.
+    /// Does not look at other groups.
+    #[inline(never)]
+    fn schedule_part(&mut self, KeyPlace { db, key }: KeyPlace<'_>, part: Scheduled<'_>) {
+        let now_ms = self.now_ms;
+        let Some(Value::Stream(stream)) = self.shard(key).keys.get(db, key, now_ms) else { return };
+        let next_ms = match part {
+            Scheduled::Group(group) => stream.next_duty_of_group_ms(group, now_ms),
+            _ => stream.next_promotion_duty_ms(now_ms),
+        };
+        let Some(next_ms) = next_ms.map(|at_ms| at_ms.max(now_ms)) else { return };
+        if self.shard(key).schedule.time_of(db, key).is_none_or(|at_ms| at_ms > next_ms) {
+            self.schedule_at(db, key, Some(next_ms));
+        }
+    }
+
     /// Like [`schedule`](Txn::schedule), after the timekeeper has looked at the stream.
     pub(crate) fn schedule_after_look(&mut self, db: u32, key: &[u8]) {
         let now_ms = self.now_ms;
@@ -370,7 +388,10 @@ impl<'s> Txn<'s> {
             _ => None,
         };
         // A duty that is late takes its turn after those of other streams.
-        let next_ms = next_ms.map(|at_ms| at_ms.max(now_ms));
+        self.schedule_at(db, key, next_ms.map(|at_ms| at_ms.max(now_ms)));
+    }
+
+    fn schedule_at(&mut self, db: u32, key: &[u8], next_ms: Option<u64>) {
         let is_earlier = self.locked.shard_mut(key).schedule.set(db, key, next_ms);
         if let Some(at_ms) = next_ms.filter(|_| is_earlier) {
             self.store().work_at(at_ms);

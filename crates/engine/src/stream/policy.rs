@@ -121,16 +121,27 @@ impl Stream {
     /// a change that [schedules](crate::StreamEffect) the stream again makes this time earlier. `phase` is that of the
     /// stream's [looks](super::Look).
     pub fn next_duty_ms(&self, now_ms: u64, phase: u64) -> Option<u64> {
-        let promotion_ms = self.next_promotion_ms().map(|due_ms| match self.last_id() {
-            // There are no ids left: XSETID may change that.
-            StreamId::MAX => due_ms.max(now_ms.saturating_add(RETRY_MS)),
-            _ => due_ms,
-        });
+        let promotion_ms = self.next_promotion_duty_ms(now_ms);
         let since_ms = now_ms.saturating_add(1);
         let looks = [self.next_retention_ms(since_ms, phase), self.next_consumer_look_ms(since_ms, phase)];
         let next_final_ms = |group: &Group| self.next_final_ms(group, group.rules()?, now_ms);
         let finals = self.groups.values().filter_map(next_final_ms);
         finals.chain(promotion_ms).chain(looks.into_iter().flatten()).min()
+    }
+
+    /// Like [`next_duty_ms`](Stream::next_duty_ms), but only for delayed entries.
+    pub fn next_promotion_duty_ms(&self, now_ms: u64) -> Option<u64> {
+        self.next_promotion_ms().map(|due_ms| match self.last_id() {
+            // There are no ids left: XSETID may change that.
+            StreamId::MAX => due_ms.max(now_ms.saturating_add(RETRY_MS)),
+            _ => due_ms,
+        })
+    }
+
+    /// Like [`next_duty_ms`](Stream::next_duty_ms), but only for the pending entries of this group.
+    pub fn next_duty_of_group_ms(&self, name: &[u8], now_ms: u64) -> Option<u64> {
+        let group = self.group(name)?;
+        self.next_final_ms(group, group.rules()?, now_ms)
     }
 }
 

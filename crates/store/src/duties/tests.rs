@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use millstream_engine::policy::Policy;
 use millstream_engine::stream::{EntryRef, IdRange};
-use millstream_engine::{Due, Effect, GroupStart, IdSpec, StreamEffect, StreamId};
+use millstream_engine::{Due, Effect, GroupStart, IdSpec, ReleasedRow, StreamEffect, StreamId};
 use parking_lot::Mutex;
 
 use super::dead_letters::GROUPS_MAX;
@@ -315,6 +315,25 @@ fn one_turn_looks_at_a_limited_number_of_groups() {
     fixture.run_all();
     assert_eq!(fixture.store.policy_stats().dead_lettered, 1);
     assert!(fixture.earliest_ms(b"s").is_some_and(|at_ms| at_ms > fixture.store.now_ms()));
+}
+
+#[test]
+fn a_delay_and_a_release_do_not_look_at_other_groups() {
+    let fixture = Fixture::new();
+    groups_with_dead_letters(&fixture, 2, &[0]);
+    fixture.run_all();
+    let looked_at_ms = fixture.store.now_ms();
+    let scheduled_ms = fixture.earliest_ms(b"s");
+    fixture.clock.advance(50);
+    // Looking at all groups would find that the timekeeper need not look at the stream before `now + lease`.
+    fixture.delay(b"s", Due::In(9999), "n");
+    let rows = [ReleasedRow { id: StreamId::new(START_MS, 0), deliveries: 0, not_before_ms: 0 }];
+    let release = StreamEffect::Release { group: b"g0001", rows: &rows };
+    fixture.txn(b"s").apply(b"s", &Effect::Stream(release));
+    assert_eq!((scheduled_ms, fixture.earliest_ms(b"s")), (Some(looked_at_ms + 100), scheduled_ms));
+    // But they make the look earlier, if they have to.
+    fixture.delay(b"s", Due::In(20), "n");
+    assert_eq!(fixture.earliest_ms(b"s"), Some(looked_at_ms + 70));
 }
 
 #[test]

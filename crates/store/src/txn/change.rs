@@ -37,7 +37,7 @@ pub(super) enum Touched<'a> {
 
 impl<'a> Change<'a, '_> {
     #[inline(always)]
-    pub(super) fn consequences(&self) -> Consequences {
+    pub(super) fn consequences(&self) -> Consequences<'a> {
         match *self {
             Change::Effect(_, effect) => Consequences::of(&effect),
             Change::Entry(_, (id, fields), _) => {
@@ -68,7 +68,7 @@ impl<'a> Change<'a, '_> {
 
 /// What has to happen after a change.
 #[derive(Clone, Copy)]
-pub(super) struct Consequences {
+pub(super) struct Consequences<'a> {
     /// The change must survive a restart.
     pub(super) is_logged: bool,
     /// Client transactions (MULTI, EXEC) that watch the key must be aborted.
@@ -77,44 +77,58 @@ pub(super) struct Consequences {
     pub(super) wakes_readers: bool,
     /// The change may remove a value so large that freeing it takes long.
     pub(super) may_free_large_value: bool,
-    /// The stream may have something to do without a request earlier than before.
-    pub(super) schedules: bool,
+    /// What may have something to do without a request earlier than before.
+    pub(super) schedules: Scheduled<'a>,
 }
 
-impl Consequences {
+/// The part of a stream that may have something to do earlier than before a change.
+#[derive(Clone, Copy)]
+pub(super) enum Scheduled<'a> {
+    Nothing,
+    /// Its delayed entries.
+    DelayedEntries,
+    /// The pending entries of this group.
+    Group(&'a [u8]),
+    /// Any part. Finding the time takes longer if the stream has many groups.
+    Stream,
+}
+
+impl<'a> Consequences<'a> {
     /// The value at the key is replaced or removed.
-    const REPLACED: Consequences = Consequences {
+    const REPLACED: Self = Consequences {
         is_logged: true,
         touches_watchers: true,
         wakes_readers: true,
         may_free_large_value: true,
-        schedules: true,
+        schedules: Scheduled::Stream,
     };
 
     /// The content of the value changes.
-    const CONTENT: Consequences = Consequences {
+    const CONTENT: Self = Consequences {
         is_logged: true,
         touches_watchers: true,
         wakes_readers: false,
         may_free_large_value: false,
-        schedules: false,
+        schedules: Scheduled::Nothing,
     };
 
     /// A stream changes, but not its entries. As in Redis, WATCH ignores groups, pending entries and XSETID:
     /// otherwise reads and acknowledgements would abort every client transaction on a busy stream.
-    const NOT_ENTRIES: Consequences = Consequences {
+    const NOT_ENTRIES: Self = Consequences {
         is_logged: true,
         touches_watchers: false,
         wakes_readers: false,
         may_free_large_value: false,
-        schedules: false,
+        schedules: Scheduled::Nothing,
     };
 
     #[inline(always)]
-    fn of(effect: &Effect<'_>) -> Consequences {
+    fn of(effect: &Effect<'a>) -> Self {
         match effect {
             // The timekeeper finds out that the stream is gone when it looks at it.
-            Effect::Delete | Effect::StringSet { .. } => Consequences { schedules: false, ..Self::REPLACED },
+            Effect::Delete | Effect::StringSet { .. } => {
+                Consequences { schedules: Scheduled::Nothing, ..Self::REPLACED }
+            }
             Effect::ListPush { .. } => Consequences { wakes_readers: true, ..Self::CONTENT },
             Effect::ExpireAt { .. }
             | Effect::Persist
@@ -129,7 +143,7 @@ impl Consequences {
     }
 
     #[inline(always)]
-    fn of_stream_effect(effect: &StreamEffect<'_>) -> Consequences {
+    fn of_stream_effect(effect: &StreamEffect<'a>) -> Self {
         match effect {
             StreamEffect::Append { .. }
             | StreamEffect::Promote { .. }
@@ -139,25 +153,30 @@ impl Consequences {
             | StreamEffect::TrimEntries { .. }
             | StreamEffect::DeleteEntries { .. }
             | StreamEffect::Undelay { .. } => Self::CONTENT,
-            StreamEffect::Delay { .. } => Consequences { schedules: true, ..Self::CONTENT },
+            StreamEffect::Delay { .. } => {
+                Consequences { schedules: Scheduled::DelayedEntries, ..Self::CONTENT }
+            }
             StreamEffect::GroupDestroy { .. } => {
                 Consequences { wakes_readers: true, may_free_large_value: true, ..Self::NOT_ENTRIES }
             }
             // Entries that wait wake no reader yet, but the store must wake readers at their due time.
-            StreamEffect::Release { .. } | StreamEffect::ReleaseUntil { .. } => {
-                Consequences { wakes_readers: true, schedules: true, ..Self::NOT_ENTRIES }
+            StreamEffect::Release { group, .. } | StreamEffect::ReleaseUntil { group, .. } => {
+                Consequences { wakes_readers: true, schedules: Scheduled::Group(group), ..Self::NOT_ENTRIES }
             }
             // Readers may have something to read under the new policy.
             StreamEffect::SetPolicy { .. } | StreamEffect::GroupSetPolicy { .. } => {
-                Consequences { wakes_readers: true, schedules: true, ..Self::NOT_ENTRIES }
+                Consequences { wakes_readers: true, schedules: Scheduled::Stream, ..Self::NOT_ENTRIES }
             }
             // The policy of the stream is in force in the new group, and ACKEDAGE only if there is a group.
-            StreamEffect::GroupCreate { .. } => Consequences { schedules: true, ..Self::NOT_ENTRIES },
+            StreamEffect::GroupCreate { .. } => {
+                Consequences { schedules: Scheduled::Stream, ..Self::NOT_ENTRIES }
+            }
             // A claim can set a delivery time in the past. The entry can then be idle long enough for a reader that is
             // blocked in XREADGROUP with CLAIM.
-            StreamEffect::Claim { rows, at_ms, .. } => {
+            StreamEffect::Claim { group, rows, at_ms, .. } => {
                 let wakes_readers = rows.iter().any(|row| row.delivered_at_ms < *at_ms);
-                Consequences { wakes_readers, schedules: wakes_readers, ..Self::NOT_ENTRIES }
+                let schedules = if wakes_readers { Scheduled::Group(group) } else { Scheduled::Nothing };
+                Consequences { wakes_readers, schedules, ..Self::NOT_ENTRIES }
             }
             // A consumer's last empty poll need not survive a restart. Otherwise every empty poll would need a sync.
             StreamEffect::ConsumerSeen { .. } => Consequences { is_logged: false, ..Self::NOT_ENTRIES },
@@ -178,7 +197,7 @@ impl Consequences {
         }
     }
 
-    fn of_rearrangement(change: &Rearrangement<'_>) -> Consequences {
+    fn of_rearrangement(change: &Rearrangement<'_>) -> Self {
         match change {
             Rearrangement::Move(..)
             | Rearrangement::Copy(..)
