@@ -634,6 +634,13 @@ pub fn policy_field_twice(field: PolicyField) -> CommandError {
     CommandError::composed(&[b"ERR ", field.name().as_bytes(), b" specified multiple times"])
 }
 
+/// XPOLICY SET with a field that does not exist.
+pub fn policy_field_unknown(word: &[u8]) -> CommandError {
+    let names = PolicyField::ALL.map(PolicyField::name).join(", ");
+    let word = quoted_prefix(word, 128);
+    CommandError::composed(&[b"ERR unknown field '", word, b"', expected ", names.as_bytes()])
+}
+
 /// XPOLICY SET with a group and a field that only streams have.
 pub fn policy_field_of_streams(field: PolicyField) -> CommandError {
     CommandError::composed(&[b"ERR ", field.name().as_bytes(), b" is a field of streams, not of groups"])

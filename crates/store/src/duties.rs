@@ -47,7 +47,7 @@ pub struct DelayedStats {
 /// What the policies of all streams and groups have done since the store was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PolicyStats {
-    /// Number of pending entries that plain reads got again.
+    /// Number of pending entries that reads got again.
     pub redelivered: u64,
     /// Number of entries that were dead-lettered.
     pub dead_lettered: u64,

@@ -15,7 +15,7 @@ pub(crate) struct DutyCounters {
     pub(crate) promotion_late_ms_max: AtomicU64,
     /// How often delayed entries could not be added, because their stream had no ids left.
     pub(crate) promotions_refused: AtomicU64,
-    /// Number of pending entries that plain reads got again.
+    /// Number of pending entries that reads got again.
     pub(crate) redelivered: AtomicU64,
     /// Number of entries that were dead-lettered.
     pub(crate) dead_lettered: AtomicU64,

@@ -72,7 +72,7 @@ impl FinalRows {
 /// snapshots have it.
 #[derive(Default)]
 pub struct PolicyCounters {
-    /// Number of entries that plain reads got again.
+    /// Number of pending entries that reads got again.
     pub redelivered: AtomicU64,
     /// Number of entries that a client acknowledged too late, since the lease was last changed.
     pub late_acks: AtomicU64,

@@ -150,6 +150,21 @@ fn doctor_remarks_pending_messages_that_nothing_redelivers() {
 }
 
 #[test]
+fn doctor_names_the_policy_that_removed_unread_entries() {
+    let store = TestStore::millstream();
+    store.run(&["group", "create", "mails", "crew"]).ok();
+    store.run(&["stream", "policy", "mails", "--max-length", "100", "--max-age", "7d", "--yes"]).ok();
+    store.run(&["add", "mails", "n={i}", "--count", "500"]).ok();
+    let diagnosis = store.run(&["doctor", "--json"]).exits(5).json();
+    let missed = diagnosis["findings"].as_array().unwrap().iter().find(|found| found["code"] == "missed");
+    let way_out = missed.expect("a finding")["way_out"].as_str().unwrap();
+    let raise = "millstream stream policy mails --max-age DURATION --max-length N";
+    let acknowledged = "millstream stream policy mails --max-age off --max-length off --acked-age 0s";
+    assert!(way_out.contains(raise) && way_out.ends_with(acknowledged), "{way_out}");
+    assert!(!way_out.contains("producer"), "{way_out}");
+}
+
+#[test]
 fn dlq_commands_find_the_stream_that_a_policy_names_and_leave_those_of_other_streams() {
     let store = TestStore::millstream();
     for stream in ["jobs", "mails"] {

@@ -76,7 +76,18 @@ fn next_field(args: &mut Args<'_>, of_group: bool) -> Result<PolicyField, Comman
     let field = PolicyField::ALL.into_iter().find(|field| args.keyword_before(field.name(), 1));
     match field {
         Some(field) if of_group && field.is_of_stream() => Err(errors::policy_field_of_streams(field)),
-        field => field.ok_or(errors::SYNTAX),
+        Some(field) => Ok(field),
+        None => Err(field_missing(args.next()?)),
+    }
+}
+
+/// Returns the error for an argument that is not a field with a value.
+fn field_missing(word: &[u8]) -> CommandError {
+    let is_field = |field: PolicyField| word.eq_ignore_ascii_case(field.name().as_bytes());
+    if PolicyField::ALL.into_iter().any(is_field) {
+        errors::SYNTAX
+    } else {
+        errors::policy_field_unknown(word)
     }
 }
 
@@ -84,7 +95,7 @@ fn next_field(args: &mut Args<'_>, of_group: bool) -> Result<PolicyField, Comman
 fn read_value<'a>(field: PolicyField, args: &mut Args<'a>) -> Result<Option<PolicyValue<'a>>, CommandError> {
     let out_of_range = || errors::policy_out_of_range(field);
     let number = |args: &mut Args<'a>| -> Result<u64, CommandError> {
-        u64::try_from(args.next_i64()?).map_err(|_| out_of_range())
+        u64::try_from(args.next_i64_or(out_of_range())?).map_err(|_| out_of_range())
     };
     let value = match field {
         PolicyField::DeadLetters => PolicyValue::Key(args.next()?),
@@ -92,7 +103,7 @@ fn read_value<'a>(field: PolicyField, args: &mut Args<'a>) -> Result<Option<Poli
             let (first_ms, longest_ms) = (number(args)?, number(args)?);
             PolicyValue::Backoff(Backoff { first_ms, longest_ms })
         }
-        PolicyField::AckedAge => match args.next_i64()? {
+        PolicyField::AckedAge => match args.next_i64_or(out_of_range())? {
             -1 => return Ok(None),
             age => PolicyValue::Number(u64::try_from(age).map_err(|_| out_of_range())?),
         },
@@ -162,11 +173,16 @@ mod tests {
             ("XPOLICY SET s", "ERR syntax error"),
             ("XPOLICY SET s GROUP g", "ERR syntax error"),
             ("XPOLICY SET s LEASE", "ERR syntax error"),
-            ("XPOLICY SET s LEASES 5", "ERR syntax error"),
+            ("XPOLICY SET s LEASES 5", "ERR unknown field 'LEASES', expected LEASE, MAXDELIVER, DLQ, "),
+            ("XPOLICY SET s LEASE 100 5", "ERR unknown field '5', expected LEASE, MAXDELIVER, DLQ, "),
             ("XPOLICY SET s LEASE 100 BACKOFF 5", "ERR syntax error"),
             ("XPOLICY SET s GROUP g MAXAGE 5", "ERR MAXAGE is a field of streams, not of groups"),
             ("XPOLICY SET s LEASE 100 LEASE 100", "ERR LEASE specified multiple times"),
-            ("XPOLICY SET s LEASE x", "ERR value is not an integer or out of range"),
+            (
+                "XPOLICY SET s LEASE 30s",
+                "ERR LEASE must be between 100 and 604800000 milliseconds, or 0 for none",
+            ),
+            ("XPOLICY SET s ACKEDAGE 1d", "ERR ACKEDAGE must be between 0 and 315360000000 milliseconds"),
             ("XPOLICY SET s LEASE 99", "ERR LEASE must be between 100 and 604800000 milliseconds"),
             ("XPOLICY SET s LEASE 604800001", "ERR LEASE must be between 100 and 604800000 milliseconds"),
             ("XPOLICY SET s LEASE -1", "ERR LEASE must be between 100 and 604800000 milliseconds"),

@@ -149,6 +149,17 @@ fn no_command_delivers_an_entry_at_the_limit() {
 }
 
 #[test]
+fn reads_with_and_without_claim_count_what_they_deliver_again() {
+    let fixture = PolicyFixture::new(2, lease(200));
+    assert_eq!(fixture.read("a", 9, true), [(0, 1), (1, 1)]);
+    assert_eq!(fixture.claim_idle(), 2);
+    assert_eq!(fixture.work().redelivered, 2);
+    fixture.clock.advance(200);
+    assert_eq!(fixture.read("a", 1, true), [(0, 3)]);
+    assert_eq!(fixture.work().redelivered, 3);
+}
+
+#[test]
 fn a_claim_that_creates_a_row_counts_from_one() {
     let fixture = PolicyFixture::new(1, limit(200, 1));
     let force = ClaimOptions { force: true, ..ClaimOptions::default() };

@@ -108,7 +108,7 @@ pub struct GroupWork {
     pub waiting: u64,
     /// The next due time of an entry that waits, in Unix milliseconds.
     pub next_due_ms: Option<u64>,
-    /// Number of entries that plain reads got again since the start.
+    /// Number of pending entries that reads got again since the start.
     pub redelivered: u64,
     /// Number of entries that clients acknowledged too late, since the start or the last change of the lease.
     pub late_acks: u64,

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use millstream_engine::stream::{
-    ClaimSink, Delivery, EntryRef, EntrySink, IdleClaim, PriorDelivery, Recipient,
+    ClaimSink, Delivery, EntryRef, EntrySink, Group, IdleClaim, PriorDelivery, Recipient,
 };
 use millstream_engine::{Refusal, StreamEffect, StreamId};
 
@@ -272,6 +272,7 @@ pub fn read_claiming(
 ) -> Result<u64, Refusal> {
     let (stream, found) = txn.existing_group(reader.key, reader.group)?;
     let taken = stream.visit_idle(found, min_idle_ms, count, txn.now_ms(), sink);
+    count_redelivered(txn, found, &taken);
     deliver_claimed_and_new(txn, reader, taken, count, becomes_pending, sink)
 }
 
@@ -288,12 +289,17 @@ pub fn read_ready(
     let (stream, found) = txn.existing_group(reader.key, reader.group)?;
     let Some(rules) = found.rules() else { return Ok(0) };
     let taken = stream.visit_ready(found, rules, count, txn.now_ms(), sink);
-    if let (false, Some(counters)) = (taken.rows.is_empty(), found.policy_counters()) {
+    count_redelivered(txn, found, &taken);
+    deliver_claimed_and_new(txn, reader, taken, count, true, sink)
+}
+
+/// Counts the rows that a read gets again, if the group has a lease.
+fn count_redelivered(txn: &Txn<'_>, group: &Group, taken: &IdleClaim) {
+    if let (false, Some(counters)) = (taken.rows.is_empty(), group.policy_counters()) {
         let rows = taken.rows.len() as u64;
         counters.redelivered.fetch_add(rows, Ordering::Relaxed);
         txn.store().duties.redelivered.fetch_add(rows, Ordering::Relaxed);
     }
-    deliver_claimed_and_new(txn, reader, taken, count, true, sink)
 }
 
 /// Completes a read that has visited the pending entries that it claims: delivers them, and new entries, as many as

@@ -70,6 +70,7 @@ pub async fn findings(
     findings.extend(streams().flat_map(streams::findings).filter(needs_group));
     for stream in streams() {
         findings.extend(policies::findings(backend, stream).await?);
+        policies::explain_missed(backend, &stream.name, &mut findings).await?;
     }
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.health));
     Ok(findings)
@@ -85,6 +86,7 @@ pub async fn group_findings(
 ) -> Result<Vec<DoctorFinding>, Error> {
     let is_meant = |finding: &DoctorFinding| finding.subject.group() == Some(group);
     let mut findings: Vec<DoctorFinding> = streams::findings(stream).into_iter().filter(is_meant).collect();
+    policies::explain_missed(backend, &stream.name, &mut findings).await?;
     if let Some(found) = stream.group(group) {
         findings.extend(policies::of_group(backend, found).await?);
     }

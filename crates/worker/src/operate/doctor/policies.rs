@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::finding::{DoctorFinding, Subject};
+use crate::backend::policy::PolicyField;
 use crate::backend::{Admin, Error, PolicyInfo};
 use crate::monitor::{GroupSnapshot, Health, StreamSnapshot};
 use crate::operate::command::{Command, WayOut};
@@ -42,6 +43,53 @@ pub(super) async fn of_group(
     let Some(info) = backend.policy(&group.stream, Some(&group.name)).await? else { return Ok(Vec::new()) };
     let found = [blocked(group, &info), lease_shorter_than_work(group, &info), no_policy(group, &info)];
     Ok(found.into_iter().flatten().collect())
+}
+
+/// Explains missed entries by the policy of their stream, if it has a limit that removes unread entries.
+pub(super) async fn explain_missed(
+    backend: &dyn Admin,
+    stream: &str,
+    findings: &mut [DoctorFinding],
+) -> Result<(), Error> {
+    let is_missed =
+        |finding: &DoctorFinding| finding.code == "missed" && finding.subject.stream() == Some(stream);
+    if !findings.iter().any(is_missed) {
+        return Ok(());
+    }
+    let Some(way_out) = backend.policy(stream, None).await?.and_then(|info| raise_limits(stream, &info))
+    else {
+        return Ok(());
+    };
+    findings.iter_mut().filter(|finding| is_missed(finding)).for_each(|finding| {
+        finding.way_out = way_out.clone();
+    });
+    Ok(())
+}
+
+/// Suggests higher limits, or to keep what a group has not acknowledged. Returns `None` if the stream has no limit.
+fn raise_limits(stream: &str, info: &PolicyInfo) -> Option<WayOut> {
+    let limits = [
+        (PolicyField::MaxAge, "--max-age", "DURATION"),
+        (PolicyField::MaxLength, "--max-length", "N"),
+        (PolicyField::MaxBytes, "--max-bytes", "BYTES"),
+    ];
+    let set = limits
+        .into_iter()
+        .filter(|(field, ..)| info.in_force.get(*field).is_some_and(|value| !value.is_off()));
+    let set: Vec<_> = set.map(|(_, option, value)| (option, value)).collect();
+    let change = |of: fn(&'static str) -> &'static str| {
+        set.iter().fold(Command::new("stream policy", &[stream]), |command, (option, value)| {
+            command.option(option, of(value))
+        })
+    };
+    (!set.is_empty()).then(|| {
+        WayOut::text(
+            "these entries are gone: the policy of the stream also removes unread entries; raise its limit: ",
+        )
+        .run(change(|value| value))
+        .then("; or remove only what every group has acknowledged: ")
+        .run(change(|_| "off").option("--acked-age", "0s"))
+    })
 }
 
 /// Delayed messages that should have been added long ago.
