@@ -163,7 +163,7 @@ pub(in crate::table) const COMMANDS: &[CommandSpec] = &[
         .text("XINFO CONSUMERS key group", "Lists the consumers of a group."),
     stream("xinfo|groups", "5.0.0", 3, READ, Data(info::xinfo_groups))
         .keys(&[key("RO access", 2)])
-        .complexity("O(N), N being the groups of the stream, and their pending entries if a delivery limit changes")
+        .complexity("O(N), N being the groups of the stream")
         .note(
             "`lag` is always a number (`exact-lag yes`, the default). With `exact-lag no`, it is null in the \
                same cases as in Redis",
@@ -210,16 +210,18 @@ pub(in crate::table) const COMMANDS: &[CommandSpec] = &[
     stream("xpolicy|get", "0.1.0", -3, READ, Data(policy::xpolicy_get))
         .own()
         .keys(&[key("RO access", 2)])
+        .complexity("O(N), N being the groups of the stream")
         .text("XPOLICY GET key [GROUP group]", "Shows the policy of a stream, or the values in force in a group."),
     stream_help("xpolicy|help", "0.1.0", "XPOLICY HELP").own(),
     stream("xpolicy|reset", "0.1.0", -3, WRITE, Data(policy::xpolicy_reset))
         .own()
         .keys(&[key("RW update", 2)])
+        .complexity("O(N), N being the groups of the stream, and their pending entries if a delivery limit changes")
         .text("XPOLICY RESET key [GROUP group]", "Removes the policy of a stream or of a group."),
     stream("xpolicy|set", "0.1.0", -5, WRITE.with(Flags::MOVABLEKEYS), Data(policy::xpolicy_set))
         .own()
         .keys(&[key("RW update", 2), dead_letters_key("RW insert", 3)])
-        .complexity("O(N), N being the groups of the stream")
+        .complexity("O(N), N being the groups of the stream, and their pending entries if a delivery limit changes")
         .text(
             "XPOLICY SET key [GROUP group] [LEASE milliseconds] [MAXDELIVER count] [DLQ key] [BACKOFF first longest] \
              [MAXPENDING count] [CONSUMERTTL milliseconds] [MAXAGE milliseconds] [MAXLEN count] [MAXBYTES bytes] \
