@@ -1,4 +1,5 @@
-//! `/history`: the last hour of a group or a stream, from memory. Never asks the store.
+//! `/history`: the last hour of a group or a stream, from memory. Asks the store only whether a group exists of which nothing was
+//! recorded.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -10,6 +11,8 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::overview::no_stream;
+use super::stream::no_group;
+use crate::access::Visitor;
 use crate::app::{self, Answer, App, LoggedIn, Params};
 use crate::problem::Problem;
 use crate::query;
@@ -44,9 +47,10 @@ pub(super) async fn history(
         return Err(no_stream(&app, &visitor, &query.stream));
     }
     let key = RowKey { stream: query.stream, group: query.group };
-    let found = app.sampler.history(&key, from_ms, to_ms, points);
-    let series = found
-        .ok_or_else(|| Problem::not_found("the dashboard has no history of this group or stream yet"))?;
+    let series = app.sampler.history(&key, from_ms, to_ms, points);
+    if series.is_empty() {
+        check_exists(&app, &visitor, &key).await?;
+    }
     app::json(&json!({
         "step_ms": series.step_ms,
         "from_ms": series.from_ms,
@@ -57,4 +61,22 @@ pub(super) async fn history(
         "oldest_unread_ms": series.oldest_unread_ms,
         "dead_letters": series.dead_letters,
     }))
+}
+
+/// Fails if there is no such stream or group. A new one may exist although no look has found it yet.
+async fn check_exists(app: &App, visitor: &Visitor, key: &RowKey) -> Result<(), Problem> {
+    let look = app.sampler.look();
+    match &key.group {
+        None if look.stream(&key.stream).is_some() => Ok(()),
+        None => match visitor.backend.stream(&key.stream).await? {
+            Some(_) => Ok(()),
+            None => Err(no_stream(app, visitor, &key.stream)),
+        },
+        Some(_) if look.row(key).is_some() => Ok(()),
+        Some(group) => {
+            let groups = visitor.backend.groups(&key.stream).await?;
+            let exists = groups.iter().any(|known| known.name == *group);
+            if exists { Ok(()) } else { Err(no_group(&look, visitor, &key.stream, group)) }
+        }
+    }
 }

@@ -168,7 +168,8 @@ fn object(value: Value) -> serde_json::Map<String, Value> {
     }
 }
 
-fn no_group(look: &Look, visitor: &Visitor, stream: &str, group: &str) -> Problem {
+/// Returns the error for a group that is not there, with the groups that are.
+pub(super) fn no_group(look: &Look, visitor: &Visitor, stream: &str, group: &str) -> Problem {
     let rows = look.rows_of(stream).iter().filter(|_| (visitor.may_see)(stream));
     let near: Vec<&str> = rows.filter_map(|row| row.key.group.as_deref()).take(20).collect();
     let problem = Problem::not_found(format!("stream {stream} has no group {group}"));

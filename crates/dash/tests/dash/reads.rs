@@ -1,6 +1,7 @@
 //! What the API answers to GET, on each kind of store.
 
 use millstream_dash::Options;
+use millstream_worker::backend::Start;
 use millstream_worker::operate::redaction::Redaction;
 use serde_json::{Value, json};
 
@@ -82,6 +83,26 @@ async fn streams_groups_and_entries_are_described() {
             "entries?stream=none",
         ] {
             let reply = dash.get(&format!("/api/v1/{missing}")).await;
+            assert_eq!(reply.status, 404, "{} {missing}: {}", store.name, reply.text());
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_new_group_has_an_empty_history_and_an_unknown_one_has_none() {
+    for store in stores::all().await {
+        store.fill().await;
+        let dash = over(store.admin.clone(), Options::default()).await;
+        dash.row("billing", 1).await;
+        // Points are two seconds apart, so none has this group yet.
+        store.admin.create_group("orders", "new", Start::Beginning).await.unwrap();
+        store.add("lonely", &[(b"a", b"b")]).await;
+        for new in ["stream=orders&group=new", "stream=lonely"] {
+            let history = dash.api(&format!("history?{new}&points=3")).await;
+            assert_eq!(history["lag"], json!([null, null, null]), "{} {new}: {history}", store.name);
+        }
+        for missing in ["stream=none", "stream=none&group=new", "stream=orders&group=none"] {
+            let reply = dash.get(&format!("/api/v1/history?{missing}")).await;
             assert_eq!(reply.status, 404, "{} {missing}: {}", store.name, reply.text());
         }
     }

@@ -216,11 +216,11 @@ impl Sampler {
         }
     }
 
-    /// Returns the history of a group between two times in milliseconds since 1970, in at most `points` steps. `None` if the group
-    /// is not known.
+    /// Returns the history of a group between two times in milliseconds since 1970, in at most `points` steps. It is
+    /// [empty](HistorySeries::is_empty) if the group is new or unknown.
     ///
     /// Without the name of a group, returns the history of the first group of the stream: all have the same entries added.
-    pub fn history(&self, row: &RowKey, from_ms: u64, to_ms: u64, points: usize) -> Option<HistorySeries> {
+    pub fn history(&self, row: &RowKey, from_ms: u64, to_ms: u64, points: usize) -> HistorySeries {
         self.handle.shared.history.lock().series(row, from_ms, to_ms, points)
     }
 

@@ -48,7 +48,7 @@ struct Clock {
     times: VecDeque<u64>,
 }
 
-/// The history of a group, in steps of equal length. `None` where nothing was recorded.
+/// The history of a group, in steps of equal length. `None` where nothing was recorded, as for a group that is new or unknown.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct HistorySeries {
@@ -160,16 +160,18 @@ impl History {
         }
     }
 
-    /// Returns the history of a group between two times, in at most `points` steps. `None` if the group is not known.
+    /// Returns the history of a group between two times, in at most `points` steps.
     ///
     /// For a stream with groups, without the name of a group, returns that of its first group: all have the same `added`.
-    pub fn series(&mut self, key: &RowKey, from_ms: u64, to_ms: u64, points: usize) -> Option<HistorySeries> {
-        let key = match key.group {
-            Some(_) => key.clone(),
-            None => self.groups.keys().filter(|known| known.stream == key.stream).min()?.clone(),
-        };
+    pub fn series(&mut self, key: &RowKey, from_ms: u64, to_ms: u64, points: usize) -> HistorySeries {
+        HistorySeries::of(&self.points_of(key), from_ms, to_ms, points)
+    }
+
+    fn points_of(&mut self, key: &RowKey) -> Vec<Point> {
+        let first = || self.groups.keys().filter(|known| known.stream == key.stream).min().cloned();
+        let key = if key.group.is_some() { Some(key.clone()) } else { first() };
+        let Some(group) = key.and_then(|key| self.groups.get_mut(&key)) else { return Vec::new() };
         self.views += 1;
-        let group = self.groups.get_mut(&key)?;
         group.viewed = self.views;
         let clock = &self.clock;
         let mut found = Vec::new();
@@ -178,7 +180,7 @@ impl History {
                 found.push(Point { at_ms, values: *values });
             }
         });
-        Some(HistorySeries::of(&found, from_ms, to_ms, points))
+        found
     }
 }
 
@@ -215,6 +217,11 @@ impl Values {
 }
 
 impl HistorySeries {
+    /// Returns whether nothing was recorded.
+    pub fn is_empty(&self) -> bool {
+        self.lag.iter().all(Option::is_none)
+    }
+
     fn of(found: &[Point], from_ms: u64, to_ms: u64, points: usize) -> HistorySeries {
         let span_ms = to_ms.saturating_sub(from_ms).max(1);
         let step_ms = span_ms.div_ceil(points.max(1) as u64).max(1);
