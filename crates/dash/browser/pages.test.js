@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { HOSTILE, fill, fillHostile } from './data.js';
-import { startMillstream, startWorker, stop } from './store.js';
+import { startMillstream, startWorker, stopAll } from './store.js';
 import { DESKTOP, PHONE, Visitor, eventually, startBrowser } from './visitor.js';
 
 const LONG = process.env.MILLSTREAM_BROWSER_LONG === '1';
@@ -12,14 +12,15 @@ let browser;
 /** @type {import('./store.js').Store} */
 let store;
 before(async () => {
-  [browser, store] = await Promise.all([startBrowser(), startMillstream()]);
+  store = await startMillstream();
+  browser = await startBrowser();
   await fill(store);
   await fillHostile(store);
   startWorker(store, 'mails', 'send', 'mailer-1');
   await eventually(async () => assert.ok((await (await fetch(`${store.base}api/v1/overview`)).json()).matched > 200));
 });
 after(async () => {
-  await Promise.all([browser?.close(), store && stop(store)]);
+  await Promise.all([browser?.close(), stopAll()]);
 });
 
 const query = (values) => new URLSearchParams(values).toString();

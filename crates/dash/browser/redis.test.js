@@ -2,7 +2,7 @@
 import { after, before } from 'node:test';
 import { fill } from './data.js';
 import * as scenarios from './scenarios.js';
-import { startRedis, stop } from './store.js';
+import { startRedis, stopAll } from './store.js';
 import { Visitor, startBrowser, visit } from './visitor.js';
 
 /** @type {import('playwright-core').Browser} */
@@ -10,11 +10,12 @@ let browser;
 /** @type {import('./store.js').Store} */
 let store;
 before(async () => {
-  [browser, store] = await Promise.all([startBrowser(), startRedis()]);
+  store = await startRedis();
+  browser = await startBrowser();
   await fill(store);
 });
 after(async () => {
-  await Promise.all([browser?.close(), store && stop(store)]);
+  await Promise.all([browser?.close(), stopAll()]);
 });
 
 const task = (name, run) => visit(name, () => Visitor.open(browser, store.base), (visitor) => run(visitor, store));
@@ -22,5 +23,5 @@ const task = (name, run) => visit(name, () => Visitor.open(browser, store.base),
 task('1 is anything wrong right now', scenarios.anythingWrong);
 task('4 who holds the entry that has waited longest', scenarios.whoHoldsIt);
 task('7 why messages died', scenarios.whyDead);
-task('5 give back what is stuck', scenarios.giveBack);
+task('5 release what is stuck', scenarios.release);
 task('8 redrive what timed out, and stop', scenarios.redriveAndStop);

@@ -44,14 +44,14 @@ export async function whoHoldsIt(visitor) {
   visitor.took(2);
 }
 
-/** 5: give all entries that have been idle for over five minutes back to the group. */
-export async function giveBack(visitor, /** @type {Store} */ store) {
+/** 5: release all entries that have been idle for over five minutes, so that any consumer can claim them. */
+export async function release(visitor, /** @type {Store} */ store) {
   await visitor.press(visitor.find(cell('orders', 'billing', 'Stuck')).getByRole('link'));
   await visitor.sees(/3 match/, '.filter-bar');
   await visitor.press(visitor.page.getByLabel(/All that match/));
-  await visitor.pressNamed('button', /^Give back/);
-  await visitor.pressNamed('button', /^Give 3 entries back/);
-  await visitor.sees(/Given back: 3/, '.toasts');
+  await visitor.pressNamed('button', /^Release…/);
+  await visitor.pressNamed('button', 'Release 3 entries');
+  await visitor.sees(/Released: 3/, '.toasts');
   await eventually(async () => {
     const held = /** @type {any[]} */ (await store.client.call('XPENDING', 'orders', 'billing', '-', '+', '100', 'worker-2'));
     assert.equal(held.length, 5, 'the dead consumer holds only what is not stuck');
@@ -154,12 +154,22 @@ export async function search(visitor) {
   await visitor.page.keyboard.type('sku=9');
   await visitor.keys('Enter');
   const onward = visitor.page.getByRole('button', { name: 'Go on' });
-  await visitor.sees(/Looked at 100,000 entries, 0 found/, '.search-state');
-  await visitor.tabTo(onward);
-  await visitor.keys('Enter');
-  await visitor.sees(/1 found/, '.search-state');
+  const found = visitor.find('.search-state', { hasText: '1 found' });
+  let times = 0;
+  for (;;) {
+    await onward.or(found).first().waitFor();
+    if (await found.count() > 0) break;
+    const state = await visitor.text('.search-state');
+    // On a busy machine, a search can end after 30 seconds, before it has examined as many entries as it may.
+    assert.match(state, /Looked at [\d,]*00,000 entries, 0 found|has run as long as it may/);
+    await visitor.tabTo(onward);
+    await visitor.keys('Enter');
+    await eventually(async () => assert.notEqual(await visitor.text('.search-state'), state));
+    times += 1;
+  }
   await visitor.sees(/sku=9/, 'tbody');
-  visitor.took(3);
+  assert.ok(times > 0, 'the search is bounded');
+  visitor.took(2 + times);
 }
 
 /** 12: read a JSON document of a megabyte with a number of 19 digits, and a binary value. */
@@ -253,9 +263,9 @@ export async function mend(visitor) {
   await visitor.press(finding.first().getByRole('link'));
   await visitor.sees(/6 match/, '.filter-bar');
   await visitor.press(visitor.page.getByLabel(/All that match/));
-  await visitor.pressNamed('button', /^Give back/);
-  await visitor.pressNamed('button', /^Give 6 entries back/);
-  await visitor.sees(/Given back: 6/, '.toasts');
+  await visitor.pressNamed('button', /^Release…/);
+  await visitor.pressNamed('button', 'Release 6 entries');
+  await visitor.sees(/Released: 6/, '.toasts');
   visitor.took(5);
   await visitor.goto('doctor');
   await eventually(async () => assert.equal(await visitor.find('.finding', { hasText: /forgotten \/ reader.*(idle|stuck)/s }).count(), 0, 'the finding is still there'));

@@ -14,12 +14,14 @@ const REDIS = process.env.MILLSTREAM_REDIS_SERVER ?? 'redis-server';
 /** How long a process may take to start. */
 const START_MS = 60_000;
 
-/** @type {Set<import('node:child_process').ChildProcess>} */
+/** @type {Set<Process>} */
 const running = new Set();
+/** @type {Set<Redis>} */
+const clients = new Set();
 /** @type {string[]} */
 const folders = [];
 process.on('exit', () => {
-  for (const child of running) child.kill('SIGKILL');
+  for (const { child } of running) child.kill('SIGKILL');
   for (const folder of folders) rmSync(folder, { recursive: true, force: true });
 });
 
@@ -38,13 +40,22 @@ export class Process {
   /** @param {string} program @param {string[]} args @param {object} [options] */
   constructor(program, args, options = {}) {
     this.output = '';
+    this.hasEnded = false;
     this.child = spawn(program, args, { stdio: ['ignore', 'pipe', 'pipe'], cwd: newFolder(), env: ENVIRONMENT, ...options });
-    running.add(this.child);
-    this.ended = new Promise((resolve) => this.child.once('close', () => {
-      running.delete(this.child);
-      resolve(undefined);
-    }));
-    this.child.once('error', (error) => { this.output += String(error); });
+    running.add(this);
+    /** Resolves when the process has ended, even if a process that it started still has its pipes. */
+    this.ended = new Promise((resolve) => {
+      const end = () => {
+        running.delete(this);
+        this.hasEnded = true;
+        resolve(undefined);
+      };
+      this.child.once('exit', end);
+      this.child.once('error', (error) => {
+        this.output += String(error);
+        end();
+      });
+    });
     for (const stream of [this.child.stdout, this.child.stderr]) stream.on('data', (bytes) => { this.output = (this.output + bytes).slice(-20_000); });
   }
 
@@ -54,15 +65,17 @@ export class Process {
     for (;;) {
       const found = this.output.match(pattern);
       if (found) return found;
-      if (this.child.exitCode !== null || Date.now() > deadline) throw new Error(`${this.child.spawnargs.join(' ')} did not say ${pattern}:\n${this.output}`);
+      if (this.hasEnded || Date.now() > deadline) throw new Error(`${this.child.spawnargs.join(' ')} did not say ${pattern}:\n${this.output}`);
       await new Promise((resolve) => setTimeout(resolve, 20));
     }
   }
 
   /** Ends the process. @param {NodeJS.Signals} [signal] */
   async stop(signal = 'SIGKILL') {
-    if (this.child.exitCode === null && this.child.signalCode === null) this.child.kill(signal);
+    if (!this.hasEnded) this.child.kill(signal);
     await this.ended;
+    this.child.stdout.destroy();
+    this.child.stderr.destroy();
   }
 }
 
@@ -97,11 +110,20 @@ export async function startMillstream(args = [], { port = 0, http = '127.0.0.1:0
 
 /** Starts `redis-server`, and `millstream dash` for it. @param {string[]} [args] of the dashboard @returns {Promise<Store>} */
 export async function startRedis(args = []) {
-  const port = await freePort();
-  const server = new Process(REDIS, ['--port', String(port), '--bind', '127.0.0.1', '--save', '', '--appendonly', 'no']);
-  await server.says(/Ready to accept connections/);
+  const { port, server } = await redisServer();
   const { dash, base } = await startDash(port, args);
   return { kind: 'redis', port, base, client: connect(port), server, dash };
+}
+
+/** Starts `redis-server` on a free port. Another process can take the port first. Then it tries another one. */
+async function redisServer() {
+  for (;;) {
+    const port = await freePort();
+    const server = new Process(REDIS, ['--port', String(port), '--bind', '127.0.0.1', '--save', '', '--appendonly', 'no']);
+    const [text] = await server.says(/Ready to accept connections|Address already in use/);
+    if (text.startsWith('Ready')) return { port, server };
+    await server.stop();
+  }
 }
 
 /** Starts `millstream dash`. @param {number} port of the store @param {string[]} [args] */
@@ -115,6 +137,7 @@ export async function startDash(port, args = []) {
 export function connect(port) {
   const client = new Redis({ port, host: '127.0.0.1', enableAutoPipelining: true, maxRetriesPerRequest: null });
   client.on('error', () => {});
+  clients.add(client);
   return client;
 }
 
@@ -123,10 +146,10 @@ export function startWorker(store, stream, group, consumer) {
   return new Process(BINARY, ['work', '--url', `redis://127.0.0.1:${store.port}`, '--stream', stream, '--group', group, '--consumer', consumer, '--exec', 'true']);
 }
 
-/** Stops everything of a store. @param {Store} store */
-export async function stop(store) {
-  store.client.disconnect();
-  await Promise.all([store.server.stop(), store.dash?.stop()]);
+/** Stops everything that was started, so that Node.js can end. */
+export async function stopAll() {
+  for (const client of clients) client.disconnect();
+  await Promise.all([...running].map((each) => each.stop()));
 }
 
 /** Runs a command line that a page shows, as a shell would. @param {string} line @returns {Promise<string>} */

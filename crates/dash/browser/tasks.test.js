@@ -2,7 +2,7 @@
 import { after, before } from 'node:test';
 import { fill, fillEvents, stickAgain } from './data.js';
 import * as scenarios from './scenarios.js';
-import { startMillstream, startWorker, stop } from './store.js';
+import { startMillstream, startWorker, stopAll } from './store.js';
 import { PHONE, Visitor, startBrowser, visit } from './visitor.js';
 
 const LONG = process.env.MILLSTREAM_BROWSER_LONG === '1';
@@ -13,13 +13,14 @@ let browser;
 let store;
 let now = 0;
 before(async () => {
-  [browser, store] = await Promise.all([startBrowser(), startMillstream()]);
+  store = await startMillstream();
+  browser = await startBrowser();
   now = await fill(store);
   await fillEvents(store, LONG ? 2_000_000 : 110_000);
   startWorker(store, 'mails', 'send', 'mailer-1');
 });
 after(async () => {
-  await Promise.all([browser?.close(), store && stop(store)]);
+  await Promise.all([browser?.close(), stopAll()]);
 });
 
 const task = (name, path, run, options) => visit(name, () => Visitor.open(browser, store.base, { path, ...options }), (visitor) => run(visitor, store));
@@ -35,11 +36,11 @@ task('14 add a message and see it done', '', scenarios.addMessage);
 task('15 the address restores the page', '', scenarios.address);
 task('16 mend what the doctor found', '', scenarios.mend);
 task('18 claim what is stuck, on a phone', 'group?s=orders&g=billing', scenarios.onThePhone, { viewport: PHONE });
-task('9 delete old dead letters', '', scenarios.purgeOld);
-task('8 redrive what timed out, and stop', '', scenarios.redriveAndStop);
-task('5 give back what is stuck', '', async (visitor) => {
+task('5 release what is stuck', '', async (visitor) => {
   await stickAgain(store, now);
-  await scenarios.giveBack(visitor, store);
+  await scenarios.release(visitor, store);
 });
 task('6 remove a dead consumer', '', scenarios.removeConsumer);
 task('10 replay the last two hours', '', scenarios.replay);
+task('9 delete old dead letters', '', scenarios.purgeOld);
+task('8 redrive what timed out, and stop', '', scenarios.redriveAndStop);

@@ -11,7 +11,7 @@ const BROWSER = process.env.MILLSTREAM_BROWSER ?? '/usr/bin/chromium-headless-sh
 /** Folder of the screenshots. */
 export const SHOTS = process.env.MILLSTREAM_SHOTS ?? 'dash-screenshots';
 /** How long to wait for anything. It only ends tests that fail. */
-const PATIENCE_MS = 30_000;
+const PATIENCE_MS = 60_000;
 
 export const DESKTOP = { width: 1280, height: 800 };
 export const PHONE = { width: 360, height: 740 };
