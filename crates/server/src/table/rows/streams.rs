@@ -226,7 +226,7 @@ pub(in crate::table) const COMMANDS: &[CommandSpec] = &[
             "XPOLICY SET key [GROUP group] [LEASE milliseconds] [MAXDELIVER count] [DLQ key] [BACKOFF first longest] \
              [MAXPENDING count] [CONSUMERTTL milliseconds] [MAXAGE milliseconds] [MAXLEN count] [MAXBYTES bytes] \
              [ACKEDAGE milliseconds]",
-            "Sets fields of the policy of a stream, which is the default of its groups, or of one group.",
+            "Sets fields of the policy of a group, or of a stream, as defaults of its groups.",
         ),
     stream("xrange", "5.0.0", -4, READ, Data(entries::xrange))
         .keys(&[key("RO access", 1)])
