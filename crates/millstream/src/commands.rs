@@ -8,8 +8,8 @@ use crate::demo::Demo;
 use crate::ops::connection::CommonOptions;
 use crate::ops::output::print_for_program;
 use crate::ops::{
-    Failure, add, completions, consumer, delayed, dlq, doctor, group, lag, metrics, pending, stream, tail,
-    until_ctrl_c,
+    Failure, add, completions, consumer, delayed, dlq, doctor, group, lag, metrics, partition, pending,
+    stream, tail, until_ctrl_c,
 };
 use crate::top::Top;
 use crate::work::Work;
@@ -30,6 +30,9 @@ pub(crate) enum Tool {
     /// List and describe streams
     #[command(after_help = stream::EXAMPLES)]
     Stream(WithActions<stream::StreamAction>),
+    /// Create, list and remove the partitions of a stream
+    #[command(after_help = partition::EXAMPLES)]
+    Partition(WithActions<partition::PartitionAction>),
     /// List, create, describe, reset and remove consumer groups
     #[command(after_help = group::EXAMPLES)]
     Group(WithActions<group::GroupAction>),
@@ -101,6 +104,7 @@ async fn dispatch(tool: Tool, command_line: Command) -> Result<(), Failure> {
         Tool::Add(add) => add.run().await,
         Tool::Tail(tail) => tail.run().await,
         Tool::Stream(stream) => stream.action.run(&stream.common).await,
+        Tool::Partition(partition) => partition.action.run(&partition.common).await,
         Tool::Group(group) => group.action.run(&group.common).await,
         Tool::Consumer(consumer) => consumer.action.run(&consumer.common).await,
         Tool::Pending(pending) => pending.action.run(&pending.common).await,

@@ -191,6 +191,12 @@ impl GroupManager {
     /// Deletes a group with its pending entries, and what workers remember about it. Returns false if it does not exist.
     pub async fn delete(&self, stream: &str, group: &str) -> Result<bool, Error> {
         let deleted = self.backend.delete_group(stream, group).await?;
+        self.delete_records(stream, group).await?;
+        Ok(deleted)
+    }
+
+    /// Deletes what workers remember about a group.
+    pub(crate) async fn delete_records(&self, stream: &str, group: &str) -> Result<(), Error> {
         for key in [retry_key(stream, group), workers_key(stream, group)] {
             match self.delete_hash(&key).await {
                 // What is left of a deleted group does no harm.
@@ -198,10 +204,11 @@ impl GroupManager {
                 result => result?,
             }
         }
-        Ok(deleted)
+        Ok(())
     }
 
-    async fn delete_hash(&self, key: &str) -> Result<(), Error> {
+    /// Deletes a hash.
+    pub(crate) async fn delete_hash(&self, key: &str) -> Result<(), Error> {
         for page in self.backend.hash_fields(key).await?.chunks(FIELDS_PER_DELETE) {
             self.backend.hash_delete(key, page).await?;
         }

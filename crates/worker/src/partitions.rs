@@ -16,6 +16,7 @@
 //! Each name has a hash tag of its own, chosen so that the slots of the partitions are evenly spaced (`tags.rs`). So a
 //! cluster of any size has about the same number of partitions on each node, also after it has been rebalanced.
 
+mod named;
 mod tags;
 #[cfg(test)]
 mod tests;
@@ -23,6 +24,8 @@ mod tests;
 use std::sync::Arc;
 
 use bytes::Bytes;
+
+pub use named::Named;
 
 use crate::backend::{Admin, Backend, Error, ErrorKind, Start};
 use crate::names::key_in_same_slot;

@@ -5,6 +5,9 @@
 //! gets the error, whose [`outcomes`](Error::outcomes) say for each entry whether the store added it, did not add it, or
 //! may have added it.
 //!
+//! If the stream has [partitions](crate::partitions), the producer adds each message to the partition of its key. It has at most
+//! one add on its way to a partition, so no message of a key overtakes an earlier one.
+//!
 //! ```
 //! # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
 //! use millstream_worker::backend::Trim;
@@ -18,24 +21,31 @@
 //! # }).unwrap();
 //! ```
 
+#[cfg(test)]
+mod partition_tests;
 mod pipeline;
+mod route;
 #[cfg(test)]
 mod tests;
 
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
 use serde::Serialize;
 use tokio::sync::Mutex;
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
 pub use pipeline::{EntryIdFuture, Pipeline, PipelineOptions};
 
+use self::route::{Lane, Outgoing, Placed, Route};
 use crate::backend::{
-    AddOutcome, Backend, BackendFuture, Capability, Due, Error, ErrorKind, Fields, Idempotence, NewEntry,
-    StreamId, Trim,
+    AddOptions, AddOutcome, Backend, BackendFuture, Capability, Due, Error, ErrorKind, Fields, Idempotence,
+    NewEntry, StreamId, Trim,
 };
 use crate::backoff::Backoff;
 use crate::trace::TraceContext;
@@ -52,6 +62,9 @@ const DOCUMENT_FIELD: &str = "data";
 pub struct Producer {
     backend: Arc<dyn Backend>,
     stream: Arc<str>,
+    /// Where messages go. `None` until the first message is sent.
+    route: Arc<Mutex<Option<Arc<Route>>>>,
+    key: Option<Bytes>,
     trim: Option<Trim>,
     due: Option<Due>,
     identity: Option<Arc<ProducerIdentity>>,
@@ -67,18 +80,19 @@ struct ProducerIdentity {
     producer: String,
     session: String,
     next: AtomicU64,
-    // Held during an add. The store remembers only the latest ids of a producer. If other adds overtook an add that
-    // is being repeated, the store could forget its ids.
-    turn: Mutex<()>,
 }
 
 impl Producer {
-    /// Returns a producer for a stream.
+    /// Returns a producer for a stream, for all partitions of a logical stream, or for one partition, such as `orders/3`.
+    ///
+    /// The producer finds out which of these it is when it sends its first message.
     pub fn new(backend: Arc<dyn Backend>, stream: impl Into<Arc<str>>) -> Producer {
         let retry_for = Duration::from_secs(10);
         Producer {
             backend,
             stream: stream.into(),
+            route: Arc::default(),
+            key: None,
             trim: None,
             due: None,
             identity: None,
@@ -87,7 +101,18 @@ impl Producer {
         }
     }
 
-    /// Trims the stream with each add.
+    /// Sets the key of all messages, which decides in which partition they are. Without it, the value of the field that the list
+    /// of partitions names is the key.
+    ///
+    /// Has no effect on a stream without partitions. A producer is cheap to clone, so each message can have a key of its own:
+    /// `producer.clone().key("ada").send_json(…)`.
+    #[must_use]
+    pub fn key(mut self, key: impl IntoBytes) -> Producer {
+        self.key = Some(key.into_bytes());
+        self
+    }
+
+    /// Trims the stream with each add. If it has partitions, the limit applies to each of them.
     #[must_use]
     pub fn trim(mut self, trim: Trim) -> Producer {
         self.trim = Some(trim);
@@ -121,7 +146,6 @@ impl Producer {
             producer: producer.into(),
             session: format!("{:016x}", fastrand::u64(..)),
             next: AtomicU64::new(0),
-            turn: Mutex::new(()),
         }));
         self
     }
@@ -158,7 +182,7 @@ impl Producer {
 
     /// Adds one entry and returns its id.
     pub async fn send(&self, fields: impl IntoFields) -> Result<StreamId, Error> {
-        self.add_one(self.entry(fields.into_fields())).await
+        self.add_one(self.outgoing(fields.into_fields(), None)).await
     }
 
     /// Adds one entry with a value as JSON in its field `data`. [`Json`](crate::handler::Json) reads it from there.
@@ -173,29 +197,28 @@ impl Producer {
     /// The store does not add a second entry with the same idempotence id, even after a restart of the producer, as
     /// long as it remembers the first.
     pub async fn send_once(&self, name: &str, fields: impl IntoFields) -> Result<StreamId, Error> {
-        let Some(identity) = &self.identity else {
-            return Err(refused(
-                "send_once needs an idempotent producer: create it with Producer::idempotent",
-            ));
-        };
-        if !self.is_repeatable().await? {
+        let message = self.once(name, fields)?;
+        if !self.is_repeatable(&self.route().await?.lane(&message).stream).await? {
             return Err(refused("the store does not support idempotent adds, which send_once needs"));
         }
-        let idempotence = Idempotence { producer: identity.producer.clone(), iid: name.to_owned() };
-        self.add_one(NewEntry { fields: self.traced(fields.into_fields()), idempotence: Some(idempotence) })
-            .await
+        self.add_one(message).await
+    }
+
+    /// Returns the stream to which [`send_once`](Producer::send_once) adds this entry: one of the partitions, if there are any.
+    pub async fn stream_once(&self, name: &str, fields: impl IntoFields) -> Result<Arc<str>, Error> {
+        let message = self.once(name, fields)?;
+        Ok(Arc::clone(&self.route().await?.lane(&message).stream))
     }
 
     /// Adds entries in one call to the store. Returns their ids in the same order.
     ///
-    /// An idempotent producer needs one call for every 100 entries.
+    /// An idempotent producer needs one call for every 100 entries. If the stream has partitions, there is one call for each
+    /// partition, all at the same time; the ids of different partitions are in no order.
     pub async fn send_all<F: IntoFields>(
         &self,
         entries: impl IntoIterator<Item = F>,
     ) -> Result<Vec<StreamId>, Error> {
-        let entries: Vec<NewEntry> =
-            entries.into_iter().map(|fields| self.entry(fields.into_fields())).collect();
-        self.add(&entries).await
+        self.add(entries.into_iter().map(|fields| self.outgoing(fields.into_fields(), None)).collect()).await
     }
 
     /// Turns the producer into a pipeline, which adds entries of many tasks in one call.
@@ -203,12 +226,25 @@ impl Producer {
         Pipeline::new(self, options)
     }
 
-    fn entry(&self, fields: Fields) -> NewEntry {
+    fn outgoing(&self, fields: Fields, key: Option<Bytes>) -> Outgoing {
         let idempotence = self.identity.as_ref().map(|identity| Idempotence {
             producer: identity.producer.clone(),
             iid: format!("{}-{}", identity.session, identity.next.fetch_add(1, Ordering::Relaxed)),
         });
-        NewEntry { fields: self.traced(fields), idempotence }
+        let entry = NewEntry { fields: self.traced(fields), idempotence };
+        Outgoing { entry, key: key.or_else(|| self.key.clone()), is_named: false }
+    }
+
+    /// Returns a message with an idempotence id of the caller's choice.
+    fn once(&self, name: &str, fields: impl IntoFields) -> Result<Outgoing, Error> {
+        let Some(identity) = &self.identity else {
+            return Err(refused(
+                "send_once needs an idempotent producer: create it with Producer::idempotent",
+            ));
+        };
+        let idempotence = Some(Idempotence { producer: identity.producer.clone(), iid: name.to_owned() });
+        let entry = NewEntry { fields: self.traced(fields.into_fields()), idempotence };
+        Ok(Outgoing { entry, key: self.key.clone(), is_named: true })
     }
 
     /// Returns the fields with the current trace, if there is one. An entry without fields stays as it is: the store refuses it.
@@ -222,43 +258,142 @@ impl Producer {
         fields
     }
 
-    async fn add_one(&self, entry: NewEntry) -> Result<StreamId, Error> {
-        let ids = self.add(&[entry]).await?;
+    async fn add_one(&self, message: Outgoing) -> Result<StreamId, Error> {
+        let ids = self.add(vec![message]).await?;
         ids.first().copied().ok_or_else(|| refused("the store returned no id for the new entry"))
     }
 
-    async fn add(&self, entries: &[NewEntry]) -> Result<Vec<StreamId>, Error> {
-        if entries.is_empty() {
+    async fn add(&self, messages: Vec<Outgoing>) -> Result<Vec<StreamId>, Error> {
+        if messages.is_empty() {
             return Ok(Vec::new());
         }
-        match &self.identity {
-            Some(identity) if self.is_repeatable().await? => self.add_idempotent(identity, entries).await,
-            _ => self.call(entries).await,
+        let route = self.route().await?;
+        if route.has_partitions() {
+            return self.add_to_partitions(route, messages).await;
+        }
+        let entries: Vec<NewEntry> = messages.into_iter().map(|message| message.entry).collect();
+        self.add_to(&route.lanes[0], &entries, false).await
+    }
+
+    /// Adds each message to its partition. Returns the ids in the order of the messages.
+    ///
+    /// If a partition is gone, its messages were not added: reads the list again, and adds them as it says.
+    async fn add_to_partitions(
+        &self,
+        mut route: Arc<Route>,
+        messages: Vec<Outgoing>,
+    ) -> Result<Vec<StreamId>, Error> {
+        let mut outcomes = vec![AddOutcome::NotAdded; messages.len()];
+        let mut failure = None;
+        let mut left: Vec<Placed> = messages.into_iter().enumerate().collect();
+        for is_first in [true, false] {
+            let adds = route.by_lane(std::mem::take(&mut left)).into_iter();
+            let mut adding = Vec::with_capacity(adds.len());
+            for (lane, messages) in adds {
+                adding.push(self.add_in_turn(lane, messages, is_first).await);
+            }
+            for add in adding {
+                let Ok((messages, result)) = add.await else {
+                    let unclear = outcomes.into_iter().map(|known| match known {
+                        AddOutcome::NotAdded => AddOutcome::Unknown,
+                        known => known,
+                    });
+                    return Err(interrupted().with_outcomes(unclear.collect()));
+                };
+                match result {
+                    Ok(ids) => {
+                        for ((at, _), id) in messages.iter().zip(ids) {
+                            outcomes[*at] = AddOutcome::Added(id);
+                        }
+                    }
+                    Err(error) if is_first && is_gone(&error) => left.extend(messages),
+                    Err(mut error) => {
+                        for ((at, _), outcome) in messages.iter().zip(error.take_outcomes()) {
+                            outcomes[*at] = outcome;
+                        }
+                        failure.get_or_insert(error);
+                    }
+                }
+            }
+            if left.is_empty() {
+                break;
+            }
+            left.sort_unstable_by_key(|(at, _)| *at);
+            match self.new_route(&route).await {
+                Ok(found) => route = found,
+                Err(error) => {
+                    failure.get_or_insert(error);
+                    break;
+                }
+            }
+        }
+        match failure {
+            Some(error) => Err(error.with_outcomes(outcomes)),
+            None => Ok(outcomes.into_iter().filter_map(AddOutcome::id).collect()),
         }
     }
 
-    fn call<'a>(&'a self, entries: &'a [NewEntry]) -> BackendFuture<'a, Vec<StreamId>> {
-        match self.due {
-            None => self.backend.add(&self.stream, entries, self.trim),
-            Some(due) => self.backend.add_delayed(&self.stream, entries, due, self.trim),
+    /// Adds messages to a partition in a task, after the adds that were begun before. Returns as soon as its place among these is
+    /// certain.
+    ///
+    /// The task runs to its end even if the caller stops waiting. Otherwise a later add could overtake this one.
+    async fn add_in_turn(&self, lane: Arc<Lane>, messages: Vec<Placed>, only_existing: bool) -> Adding {
+        let mut turn = Box::pin(Arc::clone(&lane.turn).lock_owned());
+        // The first poll takes a place in the queue of the lock.
+        let now = poll_fn(|cx| Poll::Ready(turn.as_mut().poll(cx))).await;
+        let producer = self.clone();
+        tokio::spawn(async move {
+            let _turn = match now {
+                Poll::Ready(turn) => turn,
+                Poll::Pending => turn.await,
+            };
+            let entries: Vec<NewEntry> = messages.iter().map(|(_, message)| message.entry.clone()).collect();
+            let result = producer.add_to(&lane, &entries, only_existing).await;
+            (messages, result)
+        })
+    }
+
+    async fn add_to(
+        &self,
+        lane: &Lane,
+        entries: &[NewEntry],
+        only_existing: bool,
+    ) -> Result<Vec<StreamId>, Error> {
+        match &self.identity {
+            Some(_) if self.is_repeatable(&lane.stream).await? => {
+                let _turn = if lane.is_partition { None } else { Some(lane.turn.lock().await) };
+                self.add_idempotent(lane, entries, only_existing).await
+            }
+            _ => self.call(lane, entries, only_existing).await,
         }
+    }
+
+    fn call<'a>(
+        &'a self,
+        lane: &'a Lane,
+        entries: &'a [NewEntry],
+        only_existing: bool,
+    ) -> BackendFuture<'a, Vec<StreamId>> {
+        let options = AddOptions { due: self.due, trim: self.trim, only_existing };
+        self.backend.add_with(&lane.stream, entries, options)
     }
 
     /// Returns whether the store adds an entry only once.
-    async fn is_repeatable(&self) -> Result<bool, Error> {
-        self.retried(|| self.backend.supports(Capability::IdempotentAdds, &self.stream)).await
+    async fn is_repeatable(&self, stream: &str) -> Result<bool, Error> {
+        self.retried(|| self.backend.supports(Capability::IdempotentAdds, stream)).await
     }
 
+    /// Adds entries, and repeats adds that failed. The caller holds the turn of the lane.
     async fn add_idempotent(
         &self,
-        identity: &ProducerIdentity,
+        lane: &Lane,
         entries: &[NewEntry],
+        only_existing: bool,
     ) -> Result<Vec<StreamId>, Error> {
-        let _turn = identity.turn.lock().await;
         let mut ids = Vec::with_capacity(entries.len());
         for chunk in entries.chunks(REMEMBERED_IDS_MIN) {
             let mut known = vec![AddOutcome::NotAdded; chunk.len()];
-            let add = || self.call(chunk);
+            let add = || self.call(lane, chunk, only_existing);
             match self.retried_noting(add, |error| note_outcomes(&mut known, error.outcomes())).await {
                 Ok(added) => ids.extend(added),
                 Err(error) => {
@@ -297,6 +432,15 @@ impl Producer {
             }
         }
     }
+}
+
+/// An add to a partition that runs in a task. It returns its messages, with their places in the call.
+type Adding = JoinHandle<(Vec<Placed>, Result<Vec<StreamId>, Error>)>;
+
+/// Whether an add failed because the stream is gone, and added nothing.
+fn is_gone(error: &Error) -> bool {
+    error.kind() == ErrorKind::NoGroup
+        && error.outcomes().iter().all(|outcome| *outcome == AddOutcome::NotAdded)
 }
 
 /// Adds the outcomes of another attempt to what is known of the entries. If an earlier attempt may have added an entry,
@@ -365,6 +509,11 @@ impl IntoBytes for &[u8] {
     fn into_bytes(self) -> Bytes {
         Bytes::copy_from_slice(self)
     }
+}
+
+/// Returns the error of an add whose task did not end: the runtime shuts down.
+fn interrupted() -> Error {
+    Error::new(ErrorKind::Closed, "the runtime was shut down while entries were being added")
 }
 
 fn refused(message: &str) -> Error {

@@ -8,9 +8,8 @@ use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use indicatif::ProgressBar;
 use millstream_worker::Admin;
-use millstream_worker::backend::{
-    AddOutcome, Capability, Due, Fields, Idempotence, NewEntry, StreamId, Trim, TrimLimit,
-};
+use millstream_worker::backend::{AddOutcome, Capability, Due, Fields, StreamId, Trim, TrimLimit};
+use millstream_worker::partitions::Named;
 use millstream_worker::producer::Producer;
 use millstream_worker::trace::TraceContext;
 use serde_json::{Value, json};
@@ -20,6 +19,8 @@ use super::connection::CommonOptions;
 use super::failure::Failure;
 use super::lookup;
 use super::output::{note, print_json, print_line, progress_bar};
+use super::safe_text::printable;
+use super::shell::suggest;
 use super::time::{Position, parse_duration, parse_position, parse_time};
 use super::trace::{parse_trace, trace_of_environment};
 use super::until_ctrl_c;
@@ -37,18 +38,21 @@ Examples:
   millstream add orders item=book --maxlen 100000 --keep-unread
   millstream add orders item=book --producer shop-1 --iid order-17
   millstream add orders item=book --delay 10m
+  millstream add payments amount=3 --order-key ada
   millstream add orders 'item=book {i}' --count 1000 --rate 5000
   millstream add orders 'item=book {i}' --count 1000 --producer shop-1
   echo '{\"item\":\"book\"}' | millstream add orders -
 
 With -, every line of standard input becomes an entry. A JSON object becomes the fields of the entry; any other line \
-becomes the field 'data'.";
+becomes the field 'data'.
+If the stream has partitions (millstream partition), each message goes to the partition of its key: the value of the field \
+that 'partition create --order-by' named, or --order-key. Messages without the field are one key.";
 
 /// Add messages to a stream
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Add {
-    /// Stream name; the stream is created with its first entry
+    /// Stream name; the stream is created with its first entry. orders/3 is partition 3 of orders
     #[arg(value_parser = NonEmptyStringValueParser::new())]
     stream: String,
     /// Fields of the entry, or '-' to add an entry for each line of standard input
@@ -75,6 +79,9 @@ pub(crate) struct Add {
     /// Id of the message, unique per producer; if the stream already knows the id, it does not add the message again
     #[arg(long, value_name = "ID", requires = "producer")]
     iid: Option<String>,
+    /// Key of the messages, if the stream has partitions [default: the value of the field that the list of partitions names]
+    #[arg(long, value_name = "KEY")]
+    order_key: Option<String>,
     /// Add the message after this time; prints its ticket for 'millstream delayed' (only on Millstream)
     #[arg(long, value_name = "DURATION", value_parser = parse_duration, group = "due")]
     delay: Option<Duration>,
@@ -123,6 +130,14 @@ impl Add {
                 backend.location()
             )));
         }
+        if self.order_key.is_some() && self.is_one_stream(&*backend).await? {
+            return Err(Failure::Usage(format!(
+                "--order-key chooses a partition, but {} is one stream\nleave out --order-key, or create partitions under \
+                 another name with: {}",
+                printable(&self.stream),
+                suggest("partition create", &["STREAM", "COUNT"], "")
+            )));
+        }
         let mut run = AddRun::new(self, &backend);
         let result = match from_lines {
             true => until_ctrl_c(run.add_lines(&fields)).await,
@@ -132,6 +147,10 @@ impl Add {
             Ok(()) => run.print_result(from_lines),
             Err(failure) => Err(run.print_partial_result(failure)?),
         }
+    }
+
+    async fn is_one_stream(&self, backend: &dyn Admin) -> Result<bool, Failure> {
+        Ok(matches!(Named::find(backend, &self.stream).await?, Named::Stream(_)))
     }
 
     /// Returns the fields given on the command line, which every entry has.
@@ -166,9 +185,17 @@ impl Add {
         self.delay.map(|delay| Due::In(millis(delay))).or(self.at.map(Due::At))
     }
 
-    fn idempotence(&self) -> Option<Idempotence> {
-        let (producer, iid) = (self.producer.clone()?, self.iid.clone()?);
-        Some(Idempotence { producer, iid })
+    fn producer(&self, backend: &Arc<dyn Admin>) -> Producer {
+        let producer = Producer::new(backend.clone(), self.stream.as_str());
+        let producer = self.producer.iter().fold(producer, Producer::idempotent);
+        let producer = self.trim().into_iter().fold(producer, Producer::trim);
+        let producer = self.order_key.iter().fold(producer, |producer, key| producer.key(key.as_str()));
+        let producer = producer.trace(self.traceparent.clone().or_else(trace_of_environment));
+        match self.due() {
+            None => producer,
+            Some(Due::In(delay_ms)) => producer.delay(Duration::from_millis(delay_ms)),
+            Some(Due::At(due_ms)) => producer.delay_until(due_ms),
+        }
     }
 }
 
@@ -195,10 +222,7 @@ struct AddRun<'a> {
     unconfirmed: u64,
     /// Entries of the last call that the store did not add.
     not_added: u64,
-    /// The producer that sends each message once, if `--producer` names one without `--iid`.
-    producer: Option<Producer>,
-    /// The trace that the messages belong to.
-    trace: Option<TraceContext>,
+    producer: Producer,
     /// Messages that the stream already contained.
     duplicates: u64,
     first: Option<StreamId>,
@@ -207,15 +231,6 @@ struct AddRun<'a> {
 
 impl<'a> AddRun<'a> {
     fn new(add: &'a Add, backend: &'a Arc<dyn Admin>) -> AddRun<'a> {
-        let producer = add.producer.as_ref().filter(|_| add.iid.is_none()).map(|name| {
-            let producer = Producer::new(backend.clone(), add.stream.as_str()).idempotent(name);
-            let producer = add.trim().into_iter().fold(producer, Producer::trim);
-            match add.due() {
-                None => producer,
-                Some(Due::In(delay_ms)) => producer.delay(Duration::from_millis(delay_ms)),
-                Some(Due::At(due_ms)) => producer.delay_until(due_ms),
-            }
-        });
         AddRun {
             add,
             backend: &**backend,
@@ -223,8 +238,7 @@ impl<'a> AddRun<'a> {
             added: 0,
             unconfirmed: 0,
             not_added: 0,
-            producer,
-            trace: add.traceparent.clone().or_else(trace_of_environment),
+            producer: add.producer(backend),
             duplicates: 0,
             first: None,
             last: None,
@@ -239,13 +253,8 @@ impl<'a> AddRun<'a> {
         };
         while self.sent() < self.add.count {
             let chunk = self.chunk_size().min(self.add.count - self.sent());
-            let entries: Vec<NewEntry> = (1..=chunk)
-                .map(|n| NewEntry {
-                    fields: self.traced(numbered(fields, self.sent() + n)),
-                    idempotence: self.add.idempotence(),
-                })
-                .collect();
-            self.send(&entries).await?;
+            let entries: Vec<Fields> = (1..=chunk).map(|n| numbered(fields, self.sent() + n)).collect();
+            self.send(entries).await?;
             bar.set_position(self.added);
         }
         bar.finish_and_clear();
@@ -273,10 +282,10 @@ impl<'a> AddRun<'a> {
                     )));
                 }
                 if !all.is_empty() {
-                    entries.push(NewEntry { fields: self.traced(all), idempotence: None });
+                    entries.push(all);
                 }
             }
-            let ids = self.send(&entries).await?;
+            let ids = self.send(entries).await?;
             if !self.add.common.json {
                 ids.iter().try_for_each(|id| print_line(&id.to_string()))?;
             }
@@ -284,14 +293,7 @@ impl<'a> AddRun<'a> {
         Ok(())
     }
 
-    fn traced(&self, mut fields: Fields) -> Fields {
-        if let Some(trace) = &self.trace {
-            trace.add_to(&mut fields);
-        }
-        fields
-    }
-
-    async fn send(&mut self, entries: &[NewEntry]) -> Result<Vec<StreamId>, Failure> {
+    async fn send(&mut self, entries: Vec<Fields>) -> Result<Vec<StreamId>, Failure> {
         if entries.is_empty() {
             return Ok(Vec::new());
         }
@@ -299,25 +301,17 @@ impl<'a> AddRun<'a> {
             let due = self.began + Duration::from_secs_f64(self.added as f64 / rate);
             tokio::time::sleep_until(due.into()).await;
         }
-        let stream = &self.add.stream;
-        // A new entry gets an id greater than this one. If the store returns a smaller or equal id, the message is a
-        // duplicate.
-        let newest = match self.add.iid {
-            Some(_) => lookup::find_stream(self.backend, stream).await?.map(|info| info.last_id),
-            None => None,
-        };
-        self.unconfirmed = entries.len() as u64;
-        let added = match &self.producer {
-            Some(producer) => producer.send_all(entries.iter().map(|entry| entry.fields.clone())).await,
-            None => match self.add.due() {
-                None => self.backend.add(stream, entries, self.add.trim()).await,
-                Some(due) => self.backend.add_delayed(stream, entries, due, self.add.trim()).await,
-            },
+        let sent = entries.len();
+        let newest = self.newest(&entries).await?;
+        self.unconfirmed = sent as u64;
+        let added = match (&self.add.iid, entries.first()) {
+            (Some(iid), Some(entry)) => self.producer.send_once(iid, entry.clone()).await.map(|id| vec![id]),
+            _ => self.producer.send_all(entries).await,
         };
         self.unconfirmed = 0;
         let ids = added.map_err(|mut error| {
-            self.count_outcomes(entries.len(), &error.take_outcomes());
-            lookup::stream_error(stream, error)
+            self.count_outcomes(sent, &error.take_outcomes());
+            lookup::stream_error(&self.add.stream, error)
         })?;
         let duplicates = ids.iter().filter(|id| newest.is_some_and(|newest| **id <= newest)).count() as u64;
         self.duplicates += duplicates;
@@ -325,6 +319,15 @@ impl<'a> AddRun<'a> {
         self.first = self.first.or(ids.first().copied());
         self.last = ids.last().copied().or(self.last);
         Ok(ids)
+    }
+
+    /// Returns the last id of the stream or the partition to which the message of `--iid` goes.
+    ///
+    /// A new entry gets a greater id. If the store returns a smaller or equal id, the message is a duplicate.
+    async fn newest(&self, entries: &[Fields]) -> Result<Option<StreamId>, Failure> {
+        let (Some(iid), Some(entry)) = (&self.add.iid, entries.first()) else { return Ok(None) };
+        let stream = self.producer.stream_once(iid, entry.clone()).await?;
+        Ok(lookup::find_stream(self.backend, &stream).await?.map(|info| info.last_id))
     }
 
     /// Counts the outcomes of the entries of a failed call.

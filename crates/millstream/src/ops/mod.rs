@@ -21,6 +21,7 @@ pub(crate) mod log;
 pub(crate) mod lookup;
 pub(crate) mod metrics;
 pub(crate) mod output;
+pub(crate) mod partition;
 pub(crate) mod pending;
 pub(crate) mod policy;
 pub(crate) mod safe_text;

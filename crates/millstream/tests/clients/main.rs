@@ -5,6 +5,7 @@
 
 mod examples;
 mod newest;
+mod partitions;
 mod policies;
 mod program;
 mod recipes;
@@ -51,6 +52,7 @@ on_both_servers! {
     redis_rs_in_resp3 => crate::redis_rs::resp3;
     redis_rs_async => crate::redis_rs::asynchronous;
     redis_rs_newest => crate::newest::both_protocols;
+    producer_of_five_lines => crate::partitions::python_producer;
     examples_in_python => crate::examples::python;
     examples_in_node => crate::examples::node;
     examples_in_rust => crate::examples::rust;

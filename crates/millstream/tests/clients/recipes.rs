@@ -1,5 +1,5 @@
-//! Runs the shell blocks of docs/policies.md in a shell, with redis-py for its programs, and compares what they print with
-//! the text block after each of them. Only ports are replaced, and numbers of 13 or more digits are not compared: ids and
+//! Runs the shell blocks of two pages in a shell, with redis-py for their programs, and compares what they print with the
+//! text block after each of them. Only ports are replaced, and numbers of 13 or more digits are not compared: ids and
 //! times. Then runs the commands of `millstream` that the text of the section names.
 //!
 //! Each section is a shell session of its own. All of them run at the same time, on one server.
@@ -18,15 +18,23 @@ use crate::support::run::new_folder;
 const BETWEEN: &str = "===== next block =====";
 
 #[test]
-fn every_recipe_prints_what_the_page_shows() {
+fn every_recipe_of_policies_prints_what_the_page_shows() {
+    check("docs/policies.md", 13);
+}
+
+#[test]
+fn every_recipe_of_partitions_prints_what_the_page_shows() {
+    check("docs/partitions.md", 3);
+}
+
+/// Checks a page that has at least this number of sections with shell blocks.
+fn check(page: &str, sections_min: usize) {
     let server = Server::millstream(&[]);
-    let path = program::repository().join("docs/policies.md");
+    let path = program::repository().join(page);
     let page = fs::read_to_string(&path).expect("read the page");
     let sections = sections(&page);
-    assert!(
-        sections.iter().filter(|section| !section.scripts().is_empty()).count() >= 13,
-        "recipes are missing"
-    );
+    let with_scripts = sections.iter().filter(|section| !section.scripts().is_empty()).count();
+    assert!(with_scripts >= sections_min, "recipes are missing");
     let mut written = page.clone();
     thread::scope(|scope| {
         let with_scripts = sections.iter().filter(|section| !section.scripts().is_empty());

@@ -8,6 +8,7 @@ mod failures;
 mod foreign_dead_letters;
 mod groups;
 mod hostile;
+mod partitions;
 mod pending;
 mod policies;
 mod produce;

@@ -25,6 +25,13 @@ pub enum AddOutcome {
     Unknown,
 }
 
+impl AddOutcome {
+    /// Returns the id of an entry that was added.
+    pub fn id(self) -> Option<StreamId> {
+        if let AddOutcome::Added(id) = self { Some(id) } else { None }
+    }
+}
+
 /// The kind of an [`Error`], by what the caller can do about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]

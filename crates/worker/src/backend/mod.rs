@@ -34,9 +34,9 @@ pub use look::{GroupDetail, GroupLook, LookDetail, StreamCursor, StreamLook, Str
 pub use millstream_engine::{Due, StreamId, policy};
 pub use redis::{Redis, ServerOptions};
 pub use types::{
-    Acknowledgement, Capability, Claimant, Claimed, ClientInfo, Consumer, ConsumerInfo, Delivery, Entry,
-    Fields, GroupInfo, GroupMissed, IdOrder, Idempotence, NewDeadLetter, NewEntry, PendingFilter, PendingRow,
-    PendingSummary, PolicyInfo, Range, Read, ReadMany, Release, Retry, ServerInfo, SlowCommand,
+    Acknowledgement, AddOptions, Capability, Claimant, Claimed, ClientInfo, Consumer, ConsumerInfo, Delivery,
+    Entry, Fields, GroupInfo, GroupMissed, IdOrder, Idempotence, NewDeadLetter, NewEntry, PendingFilter,
+    PendingRow, PendingSummary, PolicyInfo, Range, Read, ReadMany, Release, Retry, ServerInfo, SlowCommand,
     SnapshotRequest, Start, StreamInfo, StreamOwner, StreamRead, Trim, TrimLimit, WorkerAccess,
 };
 
@@ -86,18 +86,26 @@ pub trait Backend: Send + Sync + 'static {
         trim: Option<Trim>,
     ) -> BackendFuture<'a, Vec<StreamId>>;
 
-    /// Delays entries: the store appends them to the stream when they are due. Returns their tickets in the same order, or
-    /// the ids of entries that are due already. Trims at once.
+    /// Adds entries as [`add`](Backend::add) does, with more options.
     ///
-    /// Fails on a store without [`Capability::DelayedEntries`]. Otherwise it fails as [`add`](Backend::add) does.
-    fn add_delayed<'a>(
+    /// With [`AddOptions::due`], the store appends the entries when they are due. It returns their tickets in the same order, or
+    /// the ids of entries that are due already, and trims at once. This fails on a store without
+    /// [`Capability::DelayedEntries`].
+    fn add_with<'a>(
         &'a self,
-        _stream: &'a str,
-        _entries: &'a [NewEntry],
-        _due: Due,
-        _trim: Option<Trim>,
+        stream: &'a str,
+        entries: &'a [NewEntry],
+        options: AddOptions,
     ) -> BackendFuture<'a, Vec<StreamId>> {
-        Box::pin(async { Err(no_delays(&self.location())) })
+        Box::pin(async move {
+            if options.due.is_some() {
+                return Err(no_delays(&self.location()));
+            }
+            if options.only_existing && self.stream(stream).await?.is_none() {
+                return Err(no_stream(stream));
+            }
+            self.add(stream, entries, options.trim).await
+        })
     }
 
     /// Creates the group, and the stream if it does not exist. Returns false, without any change, if the group exists.
@@ -318,6 +326,11 @@ pub trait Admin: Backend {
         Box::pin(async { Err(unsupported(&self.location(), "take snapshots")) })
     }
 
+    /// Returns the address of the node that has a stream, as far as it is known. `None` if the store is not a cluster.
+    fn node_of(&self, _stream: &str) -> Option<String> {
+        None
+    }
+
     // Streams
 
     /// Returns the names of all streams that match a glob pattern, sorted.
@@ -514,6 +527,11 @@ pub trait Admin: Backend {
 /// Returns the error of a store that cannot delay entries.
 fn no_delays(location: &str) -> Error {
     Error::new(ErrorKind::Refused, format!("{location} cannot delay messages: only Millstream can"))
+}
+
+/// Returns the error of an add to a stream that does not exist and must not be created.
+fn no_stream(stream: &str) -> Error {
+    Error::new(ErrorKind::NoGroup, format!("stream {stream} does not exist: nothing was added"))
 }
 
 /// Returns the error of a store that lacks an operation.

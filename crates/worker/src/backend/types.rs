@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::policy::{Policy, PolicyField};
-use super::{Error, StreamId};
+use super::{Due, Error, StreamId};
 use crate::retry_record::RetryRecord;
 
 /// The fields of an entry, as name and value, in order.
@@ -100,6 +100,18 @@ pub struct Idempotence {
     pub producer: String,
     /// The idempotent id: the producer's own id for the entry.
     pub iid: String,
+}
+
+/// The options of an add.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AddOptions {
+    /// When the store appends the entries. `None` means now.
+    pub due: Option<Due>,
+    /// How the add trims the stream.
+    pub trim: Option<Trim>,
+    /// Whether the add fails with [`ErrorKind::NoGroup`](super::ErrorKind::NoGroup) if the stream does not exist, instead of
+    /// creating it.
+    pub only_existing: bool,
 }
 
 /// How an add trims the stream. Trimming removes the oldest entries.

@@ -8,6 +8,7 @@
 //! * [`dead_letters`] and [`pending`] select and change dead letters and pending entries; [`idle_times`] and [`life`] describe
 //!   pending entries and what groups did with an entry.
 //! * [`groups`] and [`trim`] move and remove groups, and remove entries.
+//! * [`partitions`] describes and removes the partitions of a logical stream.
 //! * A [`plan`] says what an action would do, and whether that is still so when the action is executed.
 //! * [`redaction`] hides the values of fields, and [`fields`] turns fields into JSON.
 
@@ -20,6 +21,7 @@ pub mod fields;
 pub mod groups;
 pub mod idle_times;
 pub mod life;
+pub mod partitions;
 pub mod pending;
 pub mod plan;
 pub mod redaction;

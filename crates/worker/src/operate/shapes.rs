@@ -17,6 +17,7 @@ use super::fields::{self, FieldsView};
 use super::groups::{ConsumerRemoval, GroupRemoval};
 use super::idle_times::IdleTimes;
 use super::life::{EntryInGroup, EntryState};
+use super::partitions::{PartitionInfo, PartitionsRemoval};
 use super::pending::Changed;
 use super::redaction::HIDDEN;
 use super::trim::{Deletion, TrimEffect};
@@ -360,6 +361,42 @@ fn policy_field(field: PolicyField) -> &'static str {
         PolicyField::MaxBytes => "max_bytes",
         PolicyField::AckedAge => "acked_age_ms",
     }
+}
+
+/// Returns a partition. The owner of a group is null if nobody owns the partition now.
+pub fn partition(partition: &PartitionInfo) -> Value {
+    let owners = partition.owners.iter().map(|found| {
+        let current = found.current();
+        json!({
+            "group": found.group,
+            "owner": current.map(|owner| &owner.instance),
+            "consumer": current.and(found.consumer.as_ref()),
+            "lease_left_ms": current.map(|owner| millis(owner.lease_left)),
+            "fence": found.owner.as_ref().map(|owner| owner.fence),
+        })
+    });
+    json!({
+        "partition": partition.number,
+        "stream": partition.stream,
+        "slot": partition.slot,
+        "node": partition.node,
+        "length": partition.length,
+        "owners": owners.collect::<Value>(),
+    })
+}
+
+/// Returns the removal of all partitions of a stream, before or after it was executed.
+pub fn partitions_removal(removal: &PartitionsRemoval, removed: bool) -> Value {
+    json!({
+        "stream": removal.stream,
+        "partitions": removal.partitions,
+        "entries": removal.entries,
+        "dead_letters": removal.dead_letters,
+        "groups": removal.groups,
+        "active_consumers": removal.active_consumers,
+        "removed": removed,
+        "dry_run": !removed,
+    })
 }
 
 /// Returns the removal of a group, before or after it was executed.

@@ -15,8 +15,8 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout_at};
 
-use super::{IntoFields, Producer};
-use crate::backend::{AddOutcome, Error, ErrorKind, NewEntry, StreamId};
+use super::{IntoBytes, IntoFields, Outgoing, Producer};
+use crate::backend::{AddOutcome, Error, ErrorKind, StreamId};
 
 /// Limits of a pipeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +47,7 @@ pub struct Pipeline {
 }
 
 enum PipelineRequest {
-    Add(NewEntry, oneshot::Sender<Result<StreamId, Error>>),
+    Add(Outgoing, oneshot::Sender<Result<StreamId, Error>>),
     Flush(oneshot::Sender<Result<(), Error>>),
 }
 
@@ -82,9 +82,21 @@ impl Pipeline {
 
     /// Enqueues an entry. Waits only if too many entries are enqueued. The returned future has the id of the entry.
     pub async fn enqueue(&self, fields: impl IntoFields) -> Result<EntryIdFuture, Error> {
+        self.enqueue_message(self.producer.outgoing(fields.into_fields(), None)).await
+    }
+
+    /// Enqueues an entry with a key, which decides in which partition it is. See [`Producer::key`].
+    pub async fn enqueue_keyed(
+        &self,
+        key: impl IntoBytes,
+        fields: impl IntoFields,
+    ) -> Result<EntryIdFuture, Error> {
+        self.enqueue_message(self.producer.outgoing(fields.into_fields(), Some(key.into_bytes()))).await
+    }
+
+    async fn enqueue_message(&self, message: Outgoing) -> Result<EntryIdFuture, Error> {
         let (reply, id) = oneshot::channel();
-        let entry = self.producer.entry(fields.into_fields());
-        self.requests.send(PipelineRequest::Add(entry, reply)).await.map_err(|_| closed())?;
+        self.requests.send(PipelineRequest::Add(message, reply)).await.map_err(|_| closed())?;
         Ok(EntryIdFuture(id))
     }
 
@@ -137,26 +149,26 @@ impl PipelineTask {
     }
 
     async fn run_requests(&mut self, requests: impl Iterator<Item = PipelineRequest>) {
-        let mut entries = Vec::new();
+        let mut messages = Vec::new();
         let mut replies = Vec::new();
         for request in requests {
             match request {
-                PipelineRequest::Add(entry, reply) => {
-                    entries.push(entry);
+                PipelineRequest::Add(message, reply) => {
+                    messages.push(message);
                     replies.push(reply);
                 }
                 PipelineRequest::Flush(done) => {
-                    self.add(std::mem::take(&mut entries), std::mem::take(&mut replies)).await;
+                    self.add(std::mem::take(&mut messages), std::mem::take(&mut replies)).await;
                     // The caller of `flush` may no longer wait.
                     let _ = done.send(self.first_failure.take().map_or(Ok(()), Err));
                 }
             }
         }
-        self.add(entries, replies).await;
+        self.add(messages, replies).await;
     }
 
-    async fn add(&mut self, entries: Vec<NewEntry>, replies: Vec<oneshot::Sender<Result<StreamId, Error>>>) {
-        match self.producer.add(&entries).await {
+    async fn add(&mut self, messages: Vec<Outgoing>, replies: Vec<oneshot::Sender<Result<StreamId, Error>>>) {
+        match self.producer.add(messages).await {
             // A sender that dropped its future does not need the id.
             Ok(ids) => ids.into_iter().zip(replies).for_each(|(id, reply)| drop(reply.send(Ok(id)))),
             Err(mut error) => {

@@ -10,6 +10,7 @@ use millstream_worker::backend::{
 use millstream_worker::heartbeat::{self, Heartbeat};
 use millstream_worker::monitor::{Monitor, retry_records};
 use millstream_worker::names::{dead_letters_of, workers_key};
+use millstream_worker::partitions::Partitions;
 use millstream_worker::producer::Producer;
 use millstream_worker::redrive::{Destination, Redrive, redrive};
 use millstream_worker::{
@@ -80,6 +81,30 @@ async fn user_names_and_passwords_can_have_special_characters() {
 #[tokio::test(flavor = "multi_thread")]
 async fn documented_permissions_suffice_on_millstream() {
     all_roles(&Server::start(Program::Millstream, &[]), false, true).await;
+}
+
+/// A producer for partitions needs the keys that the page names. Without the list, it adds to a plain stream.
+#[tokio::test(flavor = "multi_thread")]
+async fn producers_for_partitions_need_the_list_and_the_partitions() {
+    const RULES: &str = "~{orders}:partitions ~orders:{* +hmget";
+    assert!(PAGE.contains(&format!("`{RULES}`")));
+    let servers = [Some(Server::start(Program::Millstream, &[])), Server::peer(&REDIS_7_0, &[])];
+    for server in servers.into_iter().flatten() {
+        let admin = connect(&server.url()).await.unwrap();
+        let partitions = Partitions::plan("orders", 2, Some("n")).unwrap();
+        partitions.create(&*admin).await.unwrap();
+        let url = format!("redis://producer:secret@127.0.0.1:{}", server.port);
+        let plain = ["ACL", "SETUSER", "producer", "reset", "on", ">secret", "~orders", "+ping", "+xadd"];
+        assert_eq!(server.cli(&plain), "OK");
+        let producer = Producer::new(connect(&url).await.unwrap(), "orders");
+        producer.send([("n", "1")]).await.unwrap();
+        assert_eq!(admin.stream("orders").await.unwrap().map(|info| info.length), Some(1));
+        let rules: Vec<&str> = ["ACL", "SETUSER", "producer"].into_iter().chain(RULES.split(' ')).collect();
+        assert_eq!(server.cli(&rules), "OK");
+        let producer = Producer::new(connect(&url).await.unwrap(), "orders");
+        producer.send_all((0..10).map(|n| [("n", n.to_string())])).await.unwrap();
+        assert_eq!(admin.stream("orders").await.unwrap().map(|info| info.length), Some(1));
+    }
 }
 
 /// A client of a cluster asks for its slots first.

@@ -1,12 +1,13 @@
 //! Actions on entries: add, delete, trim, and delayed entries.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::State;
-use bytes::Bytes;
-use millstream_worker::backend::{Capability, Due, Fields, Idempotence, NewEntry, StreamId, TrimLimit};
+use millstream_worker::backend::{Capability, Due, StreamId, TrimLimit};
 use millstream_worker::operate::shapes;
 use millstream_worker::operate::trim;
+use millstream_worker::producer::Producer;
 use serde::Deserialize;
 use serde_json::json;
 
@@ -39,24 +40,28 @@ pub(in crate::api) async fn add(
     action
         .run(async move {
             let due = due(body.delay_ms, body.at_ms)?;
-            let idempotence = match (body.producer, body.iid) {
+            let once = match (body.producer, body.iid) {
                 (None, None) => None,
-                (Some(producer), Some(iid)) => Some(Idempotence { producer, iid }),
+                (Some(producer), Some(iid)) => Some((producer, iid)),
                 _ => return Err(Problem::bad_request("producer and iid must be given together")),
             };
-            if idempotence.is_some() && !backend.supports(Capability::IdempotentAdds, &body.stream).await? {
+            if once.is_some() && !backend.supports(Capability::IdempotentAdds, &body.stream).await? {
                 return Err(Problem::bad_request("this store does not support idempotent adds")
                     .way_out("leave out producer and iid"));
             }
-            let bytes = |text: String| Bytes::from(text.into_bytes());
-            let fields: Fields =
-                body.fields.into_iter().map(|(name, value)| (bytes(name), bytes(value))).collect();
-            let entries = [NewEntry { fields, idempotence }];
-            let ids = match due {
-                None => backend.add(&body.stream, &entries, None).await?,
-                Some(due) => backend.add_delayed(&body.stream, &entries, due, None).await?,
+            let producer = Producer::new(backend, body.stream);
+            let producer = match due {
+                None => producer,
+                Some(Due::In(delay_ms)) => producer.delay(Duration::from_millis(delay_ms)),
+                Some(Due::At(at_ms)) => producer.delay_until(at_ms),
             };
-            let id = ids.first().map(StreamId::to_string);
+            let id = match once {
+                None => producer.send(body.fields).await?,
+                Some((name, iid)) => {
+                    producer.idempotent(name).retry_for(Duration::ZERO).send_once(&iid, body.fields).await?
+                }
+            };
+            let id = id.to_string();
             Ok(Outcome::new(json!({ "id": id, "delayed": due.is_some() })).with("id", id))
         })
         .await

@@ -23,9 +23,9 @@ use millstream_store::verbs::{
 };
 
 use super::{
-    Acknowledgement, Admin, Backend, BackendFuture, Capability, Claimant, Claimed, Consumer, Delivery, Due,
-    Entry, Error, ErrorKind, NewDeadLetter, NewEntry, PendingFilter, PendingRow, PolicyInfo, Range, Read,
-    ReadMany, Release, Start, StreamInfo, StreamOwner, StreamRead, Trim,
+    Acknowledgement, AddOptions, Admin, Backend, BackendFuture, Capability, Claimant, Claimed, Consumer,
+    Delivery, Entry, Error, ErrorKind, NewDeadLetter, NewEntry, PendingFilter, PendingRow, PolicyInfo, Range,
+    Read, ReadMany, Release, Start, StreamInfo, StreamOwner, StreamRead, Trim,
 };
 use crate::names::{fence_key, lease_key, retry_key};
 use values::{
@@ -89,28 +89,6 @@ impl Embedded {
     ) -> BackendFuture<'_, T> {
         let call = self.db.call(verb);
         Box::pin(async move { call.await.map(then).map_err(error) })
-    }
-
-    fn add_with_id<'a>(
-        &'a self,
-        stream: &'a str,
-        entries: &'a [NewEntry],
-        id: IdSpec,
-        trim: Option<Trim>,
-    ) -> BackendFuture<'a, Vec<StreamId>> {
-        if let Err(refused) = super::check_fields(entries.iter().map(|entry| &entry.fields)) {
-            return Box::pin(async { Err(refused) });
-        }
-        let stream = Bytes::copy_from_slice(stream.as_bytes());
-        let add = |entry: &NewEntry| Add { id, ..new_entry(stream.clone(), entry) };
-        let mut adds: Vec<Add<_>> = entries.iter().map(add).collect();
-        if let Some(last) = adds.last_mut() {
-            last.trim = trim.map(values::store_trim);
-            if trim.is_some_and(|trim| trim.keep_unread) {
-                last.references = References::Acked;
-            }
-        }
-        self.call(adds)
     }
 
     fn call<V: Callable>(&self, verb: V) -> BackendFuture<'_, V::Output> {
@@ -190,17 +168,30 @@ impl Backend for Embedded {
         entries: &'a [NewEntry],
         trim: Option<Trim>,
     ) -> BackendFuture<'a, Vec<StreamId>> {
-        self.add_with_id(stream, entries, IdSpec::Auto, trim)
+        self.add_with(stream, entries, AddOptions { trim, ..AddOptions::default() })
     }
 
-    fn add_delayed<'a>(
+    fn add_with<'a>(
         &'a self,
         stream: &'a str,
         entries: &'a [NewEntry],
-        due: Due,
-        trim: Option<Trim>,
+        AddOptions { due, trim, only_existing }: AddOptions,
     ) -> BackendFuture<'a, Vec<StreamId>> {
-        self.add_with_id(stream, entries, IdSpec::Delayed(due), trim)
+        if let Err(refused) = super::check_fields(entries.iter().map(|entry| &entry.fields)) {
+            return Box::pin(async { Err(refused) });
+        }
+        let key = Bytes::copy_from_slice(stream.as_bytes());
+        let id = due.map_or(IdSpec::Auto, IdSpec::Delayed);
+        let add = |entry: &NewEntry| Add { id, make_stream: !only_existing, ..new_entry(key.clone(), entry) };
+        let mut adds: Vec<Add<_>> = entries.iter().map(add).collect();
+        if let Some(last) = adds.last_mut() {
+            last.trim = trim.map(values::store_trim);
+            if trim.is_some_and(|trim| trim.keep_unread) {
+                last.references = References::Acked;
+            }
+        }
+        let added = self.call_unless(Refusal::NoSuchKey, adds, |ids| ids);
+        Box::pin(async move { added.await?.ok_or_else(|| super::no_stream(stream)) })
     }
 
     fn create_group<'a>(&'a self, stream: &'a str, group: &'a str, start: Start) -> BackendFuture<'a, bool> {

@@ -58,6 +58,10 @@ impl Admin for Redis {
         })
     }
 
+    fn node_of(&self, stream: &str) -> Option<String> {
+        self.connection.owner(stream)
+    }
+
     fn streams<'a>(&'a self, pattern: &'a str) -> BackendFuture<'a, Vec<String>> {
         Box::pin(async move {
             let (mut names, mut next) = (BTreeSet::new(), Some(StreamCursor::default()));

@@ -8,8 +8,8 @@ use redis::{Cmd, RedisWrite, ToRedisArgs, ToSingleRedisArg};
 use crate::names::retry_key;
 
 use super::super::{
-    Consumer, Fields, IdOrder, Idempotence, PendingFilter, PendingRow, Range, Read, ReadMany, Start,
-    StreamId, Trim, TrimLimit,
+    AddOptions, Consumer, Fields, IdOrder, Idempotence, PendingFilter, PendingRow, Range, Read, ReadMany,
+    Start, StreamId, Trim, TrimLimit,
 };
 
 /// Maximum value that [`idle_millis`] returns: about 30 years.
@@ -66,11 +66,14 @@ pub(super) fn add(
     id: &str,
     fields: &Fields,
     once: Option<&Idempotence>,
-    trim: Option<Trim>,
+    AddOptions { trim, only_existing, .. }: AddOptions,
 ) -> Cmd {
     let size = fields.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>();
-    let mut command = Cmd::with_capacity(11 + 2 * fields.len(), 64 + stream.len() + size);
+    let mut command = Cmd::with_capacity(12 + 2 * fields.len(), 72 + stream.len() + size);
     command.arg("XADD").arg(stream);
+    if only_existing {
+        command.arg("NOMKSTREAM");
+    }
     if trim.is_some_and(|trim| trim.keep_unread) {
         command.arg("ACKED");
     }

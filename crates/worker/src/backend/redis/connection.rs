@@ -11,6 +11,8 @@ use tokio::sync::Mutex;
 
 use super::super::Error;
 use super::dial::{OpenConnection, Target};
+use crate::slots::slot_of;
+
 use super::errors::from_redis;
 use super::nodes::Nodes;
 use super::permissions::denied;
@@ -81,6 +83,12 @@ impl NoReply {
 impl Connection {
     pub(super) fn is_cluster(&self) -> bool {
         matches!(self.link, Link::Cluster(_))
+    }
+
+    /// Returns the address of the node of a cluster that owns a key, if it is known.
+    pub(super) fn owner(&self, key: &str) -> Option<String> {
+        let Link::Cluster(nodes) = &self.link else { return None };
+        nodes.owner(slot_of(key)).map(|node| node.address.to_string())
     }
 
     /// Sends a command to the server, or to the node of the cluster that owns the key.

@@ -5,7 +5,9 @@ use redis::Value;
 
 use crate::names::retry_key;
 
-use super::super::{Admin, Backend, Consumer, Error, ErrorKind, NewDeadLetter, PendingFilter, StreamId};
+use super::super::{
+    AddOptions, Admin, Backend, Consumer, Error, ErrorKind, NewDeadLetter, PendingFilter, StreamId,
+};
 use super::commands::{self, Id, command};
 use super::probe::Feature;
 use super::reply::{array, count, entries, id, text};
@@ -84,7 +86,7 @@ impl Redis {
                 format!("cannot add dead letters to {}: the key exists and is not a stream", dead_letter.to);
             return Err(Error::new(ErrorKind::WrongType, message));
         }
-        let add = commands::add(&dead_letter.to, "*", &dead_letter.fields, None, None);
+        let add = commands::add(&dead_letter.to, "*", &dead_letter.fields, None, AddOptions::default());
         let acknowledge = commands::acknowledge(stream, group, &[dead_letter.origin]);
         let forget = commands::forget(stream, group, &[dead_letter.origin]);
         let mut replies =

@@ -1,30 +1,24 @@
 //! Delayed entries: XADD with a delay and XDELAY, on a server that has them.
 
+use std::borrow::Cow;
+
 use redis::{Cmd, Value};
 
-use super::super::{BackendFuture, Due, Entry, Error, NewEntry, StreamId, Trim, no_delays};
+use super::super::{BackendFuture, Due, Entry, Error, StreamId, no_delays};
 use super::Redis;
 use super::commands::{Id, Ids, command};
 use super::probe::Feature;
 use super::reply::{count, entries};
 
 impl Redis {
-    pub(super) fn delay<'a>(
-        &'a self,
-        stream: &'a str,
-        new_entries: &'a [NewEntry],
-        due: Due,
-        trim: Option<Trim>,
-    ) -> BackendFuture<'a, Vec<StreamId>> {
-        Box::pin(async move {
-            if !self.has(Feature::Delays, stream).await? {
-                return Err(no_delays(&self.location));
-            }
-            let id = match due {
-                Due::In(delay_ms) => format!("*+{delay_ms}"),
-                Due::At(due_ms) => format!("*@{due_ms}"),
-            };
-            self.add_with_id(stream, new_entries, &id, trim).await
+    /// Returns the id with which XADD delays an entry. Fails if the server cannot delay entries.
+    pub(super) async fn delayed_id(&self, stream: &str, due: Due) -> Result<Cow<'static, str>, Error> {
+        if !self.has(Feature::Delays, stream).await? {
+            return Err(no_delays(&self.location));
+        }
+        Ok(match due {
+            Due::In(delay_ms) => format!("*+{delay_ms}").into(),
+            Due::At(due_ms) => format!("*@{due_ms}").into(),
         })
     }
 

@@ -1,5 +1,6 @@
 //! Implements [`Backend`]: the operations of producers and workers on a server.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,9 +11,10 @@ use crate::names::retry_key;
 use crate::slots::slot_of;
 
 use super::super::{
-    Acknowledgement, AddOutcome, Admin, Backend, BackendFuture, Capability, Claimant, Claimed, Consumer,
-    Delivery, Due, Entry, Error, ErrorKind, NewDeadLetter, NewEntry, PendingFilter, PolicyInfo, Read,
+    Acknowledgement, AddOptions, AddOutcome, Admin, Backend, BackendFuture, Capability, Claimant, Claimed,
+    Consumer, Delivery, Entry, Error, ErrorKind, NewDeadLetter, NewEntry, PendingFilter, PolicyInfo, Read,
     ReadMany, Release, Retry, Start, StreamId, StreamInfo, StreamOwner, StreamRead, Trim, WorkerAccess,
+    no_stream,
 };
 use super::commands::{self, Id, Ids, command, millis};
 use super::connection::Outcome;
@@ -71,17 +73,33 @@ impl Backend for Redis {
         entries: &'a [NewEntry],
         trim: Option<Trim>,
     ) -> BackendFuture<'a, Vec<StreamId>> {
-        Box::pin(self.add_with_id(stream, entries, "*", trim))
+        self.add_with(stream, entries, AddOptions { trim, ..AddOptions::default() })
     }
 
-    fn add_delayed<'a>(
+    fn add_with<'a>(
         &'a self,
         stream: &'a str,
         entries: &'a [NewEntry],
-        due: Due,
-        trim: Option<Trim>,
+        options: AddOptions,
     ) -> BackendFuture<'a, Vec<StreamId>> {
-        self.delay(stream, entries, due, trim)
+        Box::pin(async move {
+            let id = match options.due {
+                None => Cow::Borrowed("*"),
+                Some(due) => self.delayed_id(stream, due).await?,
+            };
+            super::super::check_fields(entries.iter().map(|entry| &entry.fields))?;
+            let once_only = entries.iter().any(|entry| entry.idempotence.is_some())
+                && self.has(Feature::Idempotence, stream).await?;
+            let trim = self.trim_before_adding(stream, entries.len(), options.trim).await?;
+            let add = |(at, entry): (usize, &NewEntry)| {
+                let once = entry.idempotence.as_ref().filter(|_| once_only);
+                let options = AddOptions { trim: trim.filter(|_| at + 1 == entries.len()), ..options };
+                commands::add(stream, &id, &entry.fields, once, options)
+            };
+            let adds: Vec<Cmd> = entries.iter().enumerate().map(add).collect();
+            let (outcomes, error) = self.connection.in_order(stream, adds).await;
+            added_ids(stream, outcomes, error)
+        })
     }
 
     fn create_group<'a>(&'a self, stream: &'a str, group: &'a str, start: Start) -> BackendFuture<'a, bool> {
@@ -413,12 +431,18 @@ impl Backend for Redis {
 }
 
 /// Returns the ids of added entries. If some were not added, the error says which. `error` is the error of the call.
-fn added_ids(outcomes: Vec<Outcome>, error: Option<Error>) -> Result<Vec<StreamId>, Error> {
+///
+/// The server replies with nil if the stream does not exist and must not be created.
+fn added_ids(stream: &str, outcomes: Vec<Outcome>, error: Option<Error>) -> Result<Vec<StreamId>, Error> {
     let (mut ids, mut added, mut first) = (Vec::with_capacity(outcomes.len()), Vec::new(), error);
     for outcome in outcomes {
         added.push(match outcome {
             Outcome::NotExecuted => AddOutcome::NotAdded,
             Outcome::Unknown => AddOutcome::Unknown,
+            Outcome::Replied(Value::Nil) => {
+                first.get_or_insert_with(|| no_stream(stream));
+                AddOutcome::NotAdded
+            }
             Outcome::Replied(reply) => match id(reply) {
                 Ok(id) => {
                     ids.push(id);
@@ -441,27 +465,6 @@ fn added_ids(outcomes: Vec<Outcome>, error: Option<Error>) -> Result<Vec<StreamI
 }
 
 impl Redis {
-    /// Adds entries with this id, `*` or a delay, in one round trip.
-    pub(super) async fn add_with_id(
-        &self,
-        stream: &str,
-        entries: &[NewEntry],
-        id: &str,
-        trim: Option<Trim>,
-    ) -> Result<Vec<StreamId>, Error> {
-        super::super::check_fields(entries.iter().map(|entry| &entry.fields))?;
-        let once_only = entries.iter().any(|entry| entry.idempotence.is_some())
-            && self.has(Feature::Idempotence, stream).await?;
-        let trim = self.trim_before_adding(stream, entries.len(), trim).await?;
-        let add = |(at, entry): (usize, &NewEntry)| {
-            let once = entry.idempotence.as_ref().filter(|_| once_only);
-            commands::add(stream, id, &entry.fields, once, trim.filter(|_| at + 1 == entries.len()))
-        };
-        let adds: Vec<Cmd> = entries.iter().enumerate().map(add).collect();
-        let (outcomes, error) = self.connection.in_order(stream, adds).await;
-        added_ids(outcomes, error)
-    }
-
     /// Whether reads claim idle entries. If the server cannot make released entries wait, they must not: a read would
     /// claim an entry that waits.
     pub(super) async fn read_claims(&self, stream: &str) -> Result<bool, Error> {

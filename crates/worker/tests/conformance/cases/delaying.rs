@@ -4,16 +4,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_worker::Admin;
-use millstream_worker::backend::{Capability, Due, Idempotence, NewEntry, StreamId, Trim};
+use millstream_worker::backend::{AddOptions, Capability, Due, Idempotence, NewEntry, StreamId, Trim};
 use millstream_worker::producer::Producer;
 
 use super::{entry, wait_until};
+
+/// The options of an add that delays its entries.
+fn due(due: Due, trim: Option<Trim>) -> AddOptions {
+    AddOptions { due: Some(due), trim, ..AddOptions::default() }
+}
 
 const HOUR_MS: u64 = 3_600_000;
 
 pub(crate) async fn all(backend: &dyn Admin) {
     let stream = "delaying";
-    let later = backend.add_delayed(stream, &[entry("n", "1")], Due::In(HOUR_MS), None).await;
+    let later = backend.add_with(stream, &[entry("n", "1")], due(Due::In(HOUR_MS), None)).await;
     if !backend.supports(Capability::DelayedEntries, stream).await.unwrap() {
         assert!(later.unwrap_err().to_string().contains("cannot delay messages"));
         for refused in [
@@ -30,7 +35,7 @@ pub(crate) async fn all(backend: &dyn Admin) {
     // Entries of one call get tickets in order.
     let at_ms = later.ms - HOUR_MS / 2;
     let more = [entry("n", "2"), entry("n", "3")];
-    let tickets = backend.add_delayed(stream, &more, Due::At(at_ms), None).await.unwrap();
+    let tickets = backend.add_with(stream, &more, due(Due::At(at_ms), None)).await.unwrap();
     assert_eq!(tickets, [StreamId::new(at_ms, later.seq + 1), StreamId::new(at_ms, later.seq + 2)]);
     let listed = backend.delayed(stream, StreamId::MIN, 9).await.unwrap();
     assert_eq!(listed.iter().map(|entry| entry.id).collect::<Vec<_>>(), [tickets[0], tickets[1], later]);
@@ -45,7 +50,7 @@ pub(crate) async fn all(backend: &dyn Admin) {
 
     // A time that has come: the entry is added at once. The trim applies now.
     let now =
-        backend.add_delayed(stream, &[entry("n", "4")], Due::At(1), Some(Trim::exactly(2))).await.unwrap();
+        backend.add_with(stream, &[entry("n", "4")], due(Due::At(1), Some(Trim::exactly(2)))).await.unwrap();
     assert_eq!(
         backend.stream(stream).await.unwrap().map(|info| (info.length, info.last_id)),
         Some((2, now[0]))
@@ -54,8 +59,8 @@ pub(crate) async fn all(backend: &dyn Admin) {
     // The store adds it when it is due, and remembers the ticket of an idempotent entry.
     let once = Idempotence { producer: "p".to_owned(), iid: "i".to_owned() };
     let soon = [NewEntry { idempotence: Some(once), ..entry("n", "5") }];
-    let ticket = backend.add_delayed(stream, &soon, Due::In(30), None).await.unwrap();
-    assert_eq!(backend.add_delayed(stream, &soon, Due::In(30), None).await.unwrap(), ticket);
+    let ticket = backend.add_with(stream, &soon, due(Due::In(30), None)).await.unwrap();
+    assert_eq!(backend.add_with(stream, &soon, due(Due::In(30), None)).await.unwrap(), ticket);
     wait_until(|| async { backend.stream(stream).await.unwrap().unwrap().length == 3 }).await;
     let last = backend.all_entries(stream).await.unwrap().pop().unwrap();
     assert!(last.id.ms >= ticket[0].ms, "{} was added before {}", last.id, ticket[0]);

@@ -3,13 +3,14 @@
 use bytes::Bytes;
 use millstream_worker::Admin;
 use millstream_worker::backend::{
-    Capability, ErrorKind, IdOrder, Idempotence, NewEntry, Range, Start, StreamId, Trim,
+    AddOptions, Capability, ErrorKind, IdOrder, Idempotence, NewEntry, Range, Start, StreamId, Trim,
 };
 
 use super::{done, entry, fields, ids_of, kind, make_a_string, pending, reader};
 
 pub(crate) async fn all(backend: &dyn Admin) {
     batches(backend).await;
+    only_to_a_stream_that_exists(backend).await;
     add_arbitrary_bytes(backend).await;
     add_with_trim(backend).await;
     add_with_trim_that_keeps_unread_entries(backend).await;
@@ -41,6 +42,20 @@ async fn batches(backend: &dyn Admin) {
     let listed = backend.range(stream, all).await.unwrap();
     assert!(listed.iter().map(|entry| entry.id).eq(ids));
     assert!(listed.into_iter().map(|entry| entry.fields).eq(batch.into_iter().map(|entry| entry.fields)));
+    assert!(backend.delete_stream(stream).await.unwrap());
+}
+
+/// An add that must not create its stream.
+async fn only_to_a_stream_that_exists(backend: &dyn Admin) {
+    let (stream, two) = ("producing:existing", [entry("n", "1"), entry("n", "2")]);
+    let only_existing = AddOptions { only_existing: true, ..AddOptions::default() };
+    let error = backend.add_with(stream, &two, only_existing).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NoGroup, "{error}");
+    assert!(error.outcomes().iter().all(|outcome| outcome.id().is_none()), "{error:?}");
+    assert_eq!(backend.stream(stream).await.unwrap(), None);
+    backend.add_with(stream, &two, AddOptions::default()).await.unwrap();
+    backend.add_with(stream, &two, only_existing).await.unwrap();
+    assert_eq!(backend.stream(stream).await.unwrap().unwrap().length, 4);
     assert!(backend.delete_stream(stream).await.unwrap());
 }
 
