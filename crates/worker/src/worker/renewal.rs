@@ -12,7 +12,7 @@ use super::tenure::{LEASE, Tenure};
 use crate::backend::{Claimant, ErrorKind};
 
 /// How often an owner renews its lease.
-const RENEW_INTERVAL: Duration = Duration::from_millis(450);
+pub(crate) const RENEW_INTERVAL: Duration = Duration::from_millis(450);
 /// How long a renewal may take before it is tried again.
 const PATIENCE: Duration = Duration::from_millis(500);
 /// Pause before a renewal that failed is tried again.

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 /// How long a stream belongs to its owner after a renewal.
 pub(crate) const LEASE: Duration = Duration::from_millis(1_800);
 /// How much earlier than the store a worker regards its lease as expired.
-const MARGIN: Duration = Duration::from_millis(300);
+pub(crate) const MARGIN: Duration = Duration::from_millis(300);
 
 /// The time in which this worker owns a stream.
 #[derive(Debug)]

@@ -17,7 +17,7 @@ use crate::backend::{Backend, Error};
 /// How often a worker says what it owns.
 pub(crate) const INTERVAL: Duration = Duration::from_millis(450);
 /// A worker that has said nothing for this long gets no partitions.
-const SILENT_AFTER_MS: u64 = 1_000;
+pub(super) const SILENT_AFTER_MS: u64 = 1_000;
 /// A worker that has said nothing for this long is forgotten.
 const FORGOTTEN_AFTER_MS: u64 = 60_000;
 
