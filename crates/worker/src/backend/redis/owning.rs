@@ -302,9 +302,8 @@ impl Redis {
         lease: Duration,
     ) -> Result<bool, Error> {
         let key = &lease_key(claimant.stream, claimant.group);
-        let commands = vec![command!("PEXPIRE", key, millis(lease)), command!("GET", key)];
-        let mut replies = self.connection.pipeline(key, commands).await?;
-        let held = checked(replies.pop().unwrap_or(Value::Nil))?;
+        let renew = command!("GETEX", key, "PX", millis(lease));
+        let held = self.connection.command(key, renew).await?;
         Ok(mark(&held).is_some_and(|held| held == (fence, claimant.instance.to_owned())))
     }
 

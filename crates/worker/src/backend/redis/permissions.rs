@@ -207,7 +207,7 @@ fn worker_commands(access: &WorkerAccess<'_>) -> Vec<Cmd> {
         commands.push(command!("SET", lease, 1, "PX", 1));
         commands.push(command!("SET", fence, 1));
         commands.push(command!("PTTL", lease));
-        commands.push(command!("PEXPIRE", lease, 1));
+        commands.push(command!("GETEX", lease, "PX", 1));
         commands.push(command!("DEL", lease));
         commands.push(redis::cmd("UNWATCH"));
         commands.push(command!("XADD", control, "*", "f", "v"));
