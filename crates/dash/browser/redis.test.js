@@ -2,7 +2,7 @@
 import { after, before } from 'node:test';
 import { fill } from './data.js';
 import * as scenarios from './scenarios.js';
-import { startRedis, stopAll } from './store.js';
+import { restart, startRedis, stopAll } from './store.js';
 import { Visitor, startBrowser, visit } from './visitor.js';
 
 /** @type {import('playwright-core').Browser} */
@@ -25,3 +25,4 @@ task('4 who holds the entry that has waited longest', scenarios.whoHoldsIt);
 task('7 why messages died', scenarios.whyDead);
 task('5 release what is stuck', scenarios.release);
 task('8 redrive what timed out, and stop', scenarios.redriveAndStop);
+task('20 the store goes away and comes back', (visitor) => scenarios.plugPulled(visitor, 'store', () => store.server.stop(), () => restart(store)));

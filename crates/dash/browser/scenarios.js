@@ -24,6 +24,18 @@ export async function anythingWrong(visitor) {
   visitor.took(0);
 }
 
+/** 2, with keys: find a group among thousands, and see its lag over the last hour. */
+export async function findGroup(visitor) {
+  await visitor.sees(/[\d,]{5,} rows/, '.filter-bar');
+  assert.ok(await visitor.find('tbody tr').count() <= 200, 'only some rows are in the page');
+  await visitor.keys('/');
+  await visitor.page.keyboard.type('billing');
+  await visitor.keys('Enter');
+  await visitor.sees(/billing/, 'h1');
+  await visitor.sees(/Lag, last 1h: [\d,]+ at first, [\d,]+ now/, '.chart');
+  visitor.took(1);
+}
+
 /** 3: when will the group have caught up? */
 export async function whenCaughtUp(visitor) {
   await visitor.press(visitor.find(row('orders', 'billing')).getByRole('link', { name: 'billing' }));
@@ -285,4 +297,103 @@ export async function onThePhone(visitor, /** @type {Store} */ store) {
   const held = /** @type {any[]} */ (await store.client.call('XPENDING', 'orders', 'billing', '-', '+', '100', 'worker-1'));
   assert.equal(held.length, 15);
   visitor.took(4);
+}
+
+/** 17: since when are fsyncs slow, and which command was slow? */
+export async function slowServer(visitor, /** @type {Store} */ store) {
+  await store.client.config('SET', 'slowlog-log-slower-than', '0');
+  await store.client.call('XRANGE', 'orders', '-', '+', 'COUNT', '7');
+  await store.client.config('SET', 'slowlog-log-slower-than', '10000');
+  await visitor.pressNamed('link', 'Server');
+  await visitor.sees(/XRANGE orders - \+ COUNT 7/, '#slow');
+  await visitor.sees(/Fsync, last .*: .* at first, .* now/, '.chart');
+  visitor.took(1);
+}
+
+/** Pages that show data, with the texts that each must show. */
+const SHOWING = [
+  ['', /orders/], ['stream?s=cards', /api_token/], ['group?s=orders&g=billing', /worker-1/], ['pending?s=orders&g=billing', /worker-1/], ['dlq?s=orders', /no answer from bank/],
+  ['workers', /worker-2/], ['server', /Slow log/], ['stream?s=cards&find=4111', /Looked at 1 entry, 0 found|1 .*0 found/],
+];
+
+/** 19: no page of a read-only dashboard has an action, and none shows a hidden value. */
+export async function readOnly(visitor) {
+  const secrets = /4111-1111|token-of-nobody|a@example\.org/;
+  for (const [path, shown] of SHOWING) {
+    await visitor.goto(path);
+    await visitor.sees(shown, 'main');
+    const actions = await visitor.page.getByRole('button', { name: /^(Add|Create|Trim|Reset|Remove|Claim|Release|Extend|Acknowledge|Redrive|Delete|Snapshot|Change|Empty)\b/ }).allInnerTexts();
+    assert.deepEqual(actions, [], `actions on /${path}`);
+    assert.doesNotMatch(await visitor.text('body'), secrets, `/${path}`);
+  }
+  await visitor.goto('stream?s=cards');
+  await visitor.press(visitor.find('tbody tr').getByRole('link'));
+  await visitor.sees(/hidden/, '.fields-view');
+  await visitor.sees(/Ann/, '.fields-view');
+  const id = new URL(visitor.page.url()).searchParams.get('id');
+  const answers = await visitor.page.evaluate(async (paths) => {
+    const found = [];
+    for (const path of paths) found.push(await (await fetch(path)).text());
+    return found.join('\n');
+  }, ['stream=cards', `stream=cards&id=${id}`].flatMap((query) => ['entries', 'entry', ...['card', 'api_token', 'data'].map((field) => `entry/raw?field=${field}&`)].map((path) => `api/v1/${path.includes('?') ? path : `${path}?`}${query}`)));
+  assert.match(answers, /Ann/);
+  assert.doesNotMatch(answers, secrets);
+  visitor.expected.push(/status of 40/);
+  visitor.offences = visitor.offences.filter((text) => !/status of 40/.test(text));
+}
+
+/** 20: the page says since when nothing answers, keeps its picture, and is live again by itself. @param {Visitor} visitor @param {'dashboard' | 'store'} what @param {() => Promise<any>} stop @param {() => Promise<any>} start */
+export async function plugPulled(visitor, what, stop, start) {
+  visitor.expected.push(/ERR_CONNECTION_REFUSED|ERR_INCOMPLETE_CHUNKED_ENCODING|ERR_EMPTY_RESPONSE|ERR_CONNECTION_RESET|status of 503/);
+  await visitor.sees(/1,9\d\d|2,\d\d\d/, row('orders', 'billing'));
+  await stop();
+  await visitor.sees(new RegExp(`No answer from the ${what} for \\d+`), '.banner');
+  await visitor.find('main.stale').waitFor();
+  await visitor.sees(/1,9\d\d|2,\d\d\d/, row('orders', 'billing'));
+  await start();
+  await visitor.find('main:not(.stale)').waitFor();
+  await visitor.find('.banner').waitFor({ state: 'detached' });
+  await visitor.find('button.live.live').waitFor();
+  visitor.took(0);
+}
+
+/** A dialog takes the focus, keeps it, and gives it back to the control that opened it. */
+export async function focus(visitor) {
+  await visitor.goto('group?s=orders&g=billing');
+  const opener = visitor.find('.page-head').getByRole('button', { name: /^Remove/ });
+  await visitor.tabTo(opener);
+  await visitor.keys('Enter');
+  await visitor.find('dialog[open]').waitFor();
+  const isInside = () => visitor.page.evaluate(() => document.activeElement?.closest('dialog') !== null);
+  for (let at = 0; at < 12; at += 1) {
+    // The browser itself has one place in the round.
+    assert.ok(await isInside() || await visitor.page.evaluate(() => document.activeElement === document.body), 'the focus left the dialog');
+    await visitor.keys('Tab');
+  }
+  await visitor.keys('Escape');
+  await visitor.find('dialog[open]').waitFor({ state: 'detached' });
+  await eventually(async () => assert.ok(await opener.evaluate((element) => element === document.activeElement), 'the focus is not back'));
+}
+
+/** Browsers allow six connections to a host, and each visible tab has one for its events. So a hidden tab has none, and gets it back. */
+export async function sevenTabs(visitor) {
+  const live = (/** @type {import('playwright-core').Page} */ page) => page.locator('button.live.live').waitFor();
+  // A browser without windows hides no tab.
+  const show = (/** @type {import('playwright-core').Page} */ page, /** @type {string} */ state) => page.evaluate((value) => {
+    Object.defineProperty(document, 'visibilityState', { value, configurable: true });
+    document.dispatchEvent(new Event('visibilitychange'));
+  }, state);
+  let last = visitor.page;
+  for (let tab = 2; tab <= 7; tab += 1) {
+    await live(last);
+    await show(last, 'hidden');
+    last = await visitor.page.context().newPage();
+    await last.goto(visitor.base);
+  }
+  await live(last);
+  await show(last, 'hidden');
+  const events = visitor.page.waitForRequest(/api\/v1\/events/);
+  await show(visitor.page, 'visible');
+  await events;
+  await live(visitor.page);
 }

@@ -99,10 +99,10 @@ export async function freePort() {
  * @property {Process | null} dash null if the server itself serves the dashboard
  */
 
-/** Starts `millstream serve --http`. @param {string[]} [args] @param {{ port?: number, http?: string, cwd?: string }} [where] @returns {Promise<Store>} */
-export async function startMillstream(args = [], { port = 0, http = '127.0.0.1:0', cwd } = {}) {
+/** Starts `millstream serve --http`. @param {string[]} [args] @returns {Promise<Store>} */
+export async function startMillstream(args = []) {
   const memory = args.includes('--appendonly') ? [] : ['--appendonly', 'no'];
-  const server = new Process(BINARY, ['serve', '--port', String(port), '--http', http, ...memory, ...args], cwd ? { cwd } : {});
+  const server = new Process(BINARY, ['serve', '--port', '0', '--http', '127.0.0.1:0', ...memory, ...args]);
   const [, listening] = await server.says(/listening\s+127\.0\.0\.1:(\d+)/);
   const [, base] = await server.says(/dashboard\s+(http:\S+\/)/);
   return { kind: 'millstream', port: Number(listening), base, client: connect(Number(listening)), server, dash: null };
@@ -113,6 +113,16 @@ export async function startRedis(args = []) {
   const { port, server } = await redisServer();
   const { dash, base } = await startDash(port, args);
   return { kind: 'redis', port, base, client: connect(port), server, dash };
+}
+
+/** Starts the server of a store again, on the same ports and with the same data. @param {Store} store */
+export async function restart(store) {
+  const [program, ...args] = store.server.child.spawnargs;
+  const value = (/** @type {string} */ option, /** @type {string} */ to) => { args[args.indexOf(option) + 1] = to; };
+  value('--port', String(store.port));
+  if (store.dash === null) value('--http', new URL(store.base).host);
+  store.server = new Process(program, args);
+  await store.server.says(/Ready to accept connections|dashboard\s+http:/);
 }
 
 /** Starts `redis-server` on a free port. Another process can take the port first. Then it tries another one. */

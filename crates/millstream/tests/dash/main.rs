@@ -128,6 +128,11 @@ fn tasks_of_an_operator_on_redis() {
 }
 
 #[test]
+fn tasks_on_special_stores() {
+    run("stores.test.js");
+}
+
+#[test]
 fn every_page_is_safe_and_accessible() {
     run("pages.test.js");
 }
