@@ -77,6 +77,12 @@ function ChartTable({ fromMs, stepMs, series, show, points, title }) {
       ${series.map((/** @type {Series} */ { values }) => html`<td class="number">${show(values[at])}</td>`)}</tr>`)}</tbody></table></div>`;
 }
 
+/** Formats times that are less than a minute apart with their seconds. @param {number[]} splits in seconds */
+function timeLabels(splits) {
+  const withSeconds = splits.length > 1 && splits[1] - splits[0] < 60;
+  return splits.map((at) => (withSeconds ? time(at * 1000) : time(at * 1000).slice(0, 5)));
+}
+
 /** @param {HTMLElement} element @param {Series[]} series @param {(value: number) => string} show @param {number} floor @param {(at: number | null) => void} onCursor */
 function options(element, series, show, floor, onCursor) {
   const style = getComputedStyle(element);
@@ -89,7 +95,7 @@ function options(element, series, show, floor, onCursor) {
     hooks: { setCursor: [(/** @type {any} */ plot) => onCursor(plot.cursor.idx ?? null)] },
     scales: { y: { range: (/** @type {any} */ _plot, /** @type {number} */ _low, /** @type {number} */ high) => [0, Math.max(floor, (high ?? 0) * 1.1)] } },
     axes: [
-      { ...axis, size: 22, space: 70, values: (/** @type {any} */ _plot, /** @type {number[]} */ splits) => splits.map((at) => time(at * 1000).slice(0, 5)) },
+      { ...axis, size: 22, space: 70, values: (/** @type {any} */ _plot, /** @type {number[]} */ splits) => timeLabels(splits) },
       { ...axis, size: 56, space: 34, values: (/** @type {any} */ _plot, /** @type {number[]} */ splits) => splits.map(show) },
     ],
     series: [{}, ...series.map(({ label, tone }, at) => ({
