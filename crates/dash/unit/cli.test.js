@@ -31,7 +31,7 @@ function all() {
     make.overview(), make.streamInfo('s'), make.groupDescribe('s', 'g'), make.entries('s'), make.tail('s', 'g'),
     make.add('s', [['a', 'b']], { producer: 'p', iid: '1', delay_ms: 1000, at_ms: 1.7e12 }), make.groupCreate('s', 'g', 'latest'), make.groupRemove('s', 'g', true),
     ...[{ earliest: true }, { latest: true }, { id: '1-1' }, { time_ms: 1.7e12 }, { ago_ms: 7_200_000 }, { shift: -2 }, { group: 'h' }].map((to) => make.groupReset('s', 'g', to, true)),
-    make.consumerRemove('s', 'g', 'c', 'h'), make.pendingList('s', 'g', { consumer: 'c', idle_ms_min: 300_000, count: 10 }), make.pendingClaim('s', 'g', 'c', 300_000, 5),
+    make.consumerRemove('s', 'g', 'c', 'h'), make.pendingList('s', 'g', { consumer: 'c', idle_ms_min: 300_000, stuck: true, count: 10 }), make.pendingClaim('s', 'g', 'c', 300_000, 5), make.pendingClaimIds('s', 'g', 'c', ['1-1']),
     make.pending('ack', 's', 'g', ['1-1']), make.pending('nack', 's', 'g', ['1-1']), make.pending('extend', 's', 'g', ['1-1']),
     make.dlqList('s'), make.dlqList(null), make.dlqShow('s', '1-1', 'd'), make.redrive('s', { ...filter, rate: 50, limit: 5, all_groups: true }), make.purge('s', filter),
     make.delayedList('s'), make.delayed('rm', 's', ['1']), make.delayed('now', 's', ['1']), make.doctor(), make.top(), make.streamPolicy('s'), make.groupPolicy('s', 'g'),

@@ -10,7 +10,7 @@ test('each finding leads to the page where it can be mended', () => {
     const { page, query } = placeOf(finding);
     return [page, Object.fromEntries(Object.entries(query).filter(([, value]) => value !== null && value !== undefined))];
   };
-  assert.deepEqual(place(about('stuck')), ['pending', { s: 'orders', g: 'billing', idle: '5m' }]);
+  assert.deepEqual(place(about('stuck')), ['pending', { s: 'orders', g: 'billing', stuck: '1' }]);
   assert.deepEqual(place(about('consumer_idle', { consumer: 'c-1' })), ['pending', { s: 'orders', g: 'billing', c: 'c-1' }]);
   assert.deepEqual(place(about('worker_dead', { consumer: 'c-1' })), ['workers', { q: 'c-1' }]);
   assert.deepEqual(place(about('no_reader')), ['group', { s: 'orders', g: 'billing' }]);

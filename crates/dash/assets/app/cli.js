@@ -113,12 +113,14 @@ export function commands(place) {
     },
     /** @param {string} stream @param {string} group @param {string} consumer @param {string | null} heir */
     consumerRemove: (stream, group, consumer, heir) => make('consumer rm', [stream, group, consumer], [['--heir', heir || null]]),
-    /** @param {string} stream @param {string} group @param {{ consumer?: string | null, idle_ms_min?: number | null, count?: number | null }} [filter] */
-    pendingList: (stream, group, { consumer, idle_ms_min, count } = {}) =>
-      make('pending ls', [stream, group], [['--consumer', consumer || null], ['--min-idle', span(idle_ms_min)], ['--count', count ?? null]]),
+    /** @param {string} stream @param {string} group @param {{ consumer?: string | null, idle_ms_min?: number | null, stuck?: boolean | null, count?: number | null }} [filter] */
+    pendingList: (stream, group, { consumer, idle_ms_min, stuck, count } = {}) =>
+      make('pending ls', [stream, group], [['--consumer', consumer || null], ['--min-idle', span(idle_ms_min)], stuck ? ['--stuck'] : ['--stuck', null], ['--count', count ?? null]]),
     /** @param {string} stream @param {string} group @param {string} consumer @param {number} idle_ms_min @param {number} count */
     pendingClaim: (stream, group, consumer, idle_ms_min, count) =>
       make('pending claim', [stream, group, consumer], [['--min-idle', span(idle_ms_min)], ['--count', count]]),
+    /** @param {string} stream @param {string} group @param {string} consumer @param {string[]} ids */
+    pendingClaimIds: (stream, group, consumer, ids) => (ids.length > 100 ? null : make('pending claim', [stream, group, consumer, ...ids])),
     /** @param {'ack' | 'nack' | 'extend'} verb @param {string} stream @param {string} group @param {string[]} ids */
     pending: (verb, stream, group, ids) => (ids.length > 100 ? null : make(`pending ${verb}`, [stream, group, ...ids])),
     dlqList: (/** @type {string | null} */ stream) => make('dlq ls', stream ? [stream] : []),

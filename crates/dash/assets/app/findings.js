@@ -19,7 +19,7 @@ export function placeOf({ stream, group, code, consumer }) {
   if (typeof group !== 'string') return { page: 'stream', query: { s: stream }, label: text.toStream };
   const here = { s: stream, g: group };
   switch (code) {
-    case 'pending_idle': case 'stuck': return { page: 'pending', query: { ...here, idle: '5m' }, label: text.toPending };
+    case 'pending_idle': case 'stuck': return { page: 'pending', query: { ...here, stuck: '1' }, label: text.toPending };
     case 'consumer_idle': return { page: 'pending', query: { ...here, c: consumer }, label: text.toPending };
     case 'worker_dead': case 'circuit_open': case 'name_in_use': return { page: 'workers', query: { q: consumer }, label: text.toWorkers };
     default: return { page: 'group', query: here, label: text.toGroup };

@@ -200,6 +200,7 @@ export const words = {
   pending: {
     title: 'Pending entries', of: 'of', id: 'Id', consumer: 'Consumer', idle: 'Idle', idleHint: 'Time since the last delivery of the entry', deliveries: 'Deliveries', age: 'Age', ageHint: 'Time since the entry was added', fields: 'Fields',
     released: '(released)', releasedHint: 'Nobody holds the entry. Any consumer can claim it at once.', gone: '(gone)', goneHint: 'The entry was deleted or trimmed from the stream. Only the pending list still names it.', due: 'next attempt',
+    stuckOnly: 'Only stuck ones', stuckHint: 'Delivered five times, or idle for five minutes',
     idleMin: 'Idle for at least', anyConsumer: 'any', deliveriesMin: 'Deliveries at least', match: 'match', noMatch: 'No pending entry matches.', none: 'Nothing is pending.', first: 'To the first',
     all: (/** @type {number} */ n, /** @type {boolean} */ exact) => `All that match (${exact ? '' : '≥'}${n.toLocaleString()})`, with: (/** @type {string} */ n) => `With ${n}:`,
     claimant: 'The entries go to the consumer', claimantHint: 'A consumer of the group, or a new name. Consumers that asked last come first.',

@@ -23,6 +23,8 @@ pub(super) struct ListQuery {
     idle_ms_min: Option<u64>,
     consumer: Option<String>,
     deliveries_min: Option<u64>,
+    #[serde(default, deserialize_with = "query::flag")]
+    stuck: bool,
     after: Option<String>,
     count: Option<usize>,
 }
@@ -38,6 +40,7 @@ pub(super) async fn pending(
         consumer: query.consumer,
         idle_min: query.idle_ms_min.filter(|ms| *ms > 0).map(Duration::from_millis),
         deliveries_min: query.deliveries_min,
+        stuck: query.stuck,
     };
     let backend = &*visitor.backend;
     let page = pending::list(backend, &query.stream, &query.group, &filter, after, count, SCAN_MAX).await?;

@@ -77,6 +77,28 @@ fn pending_claim_moves_idle_entries() {
         assert_eq!(output.as_array().unwrap().len(), 2);
         assert_eq!((&output[1]["id"], &output[1]["payload_gone"]), (&json!(SECOND), &json!(false)));
         claim(&[]).exits(2).stderr_contains("--min-idle");
+        let by_id = store.run(&["pending", "claim", "orders", "billing", "worker-4", SECOND, "--json"]);
+        assert_eq!(by_id.ok().json(), json!({"claimed": 1, "asked": 1}));
+        claim(&["9-9"]).exits(4).stderr_contains("none of these entries is pending");
+        claim(&[SECOND, "--min-idle", "1h"]).exits(2).stderr_contains("cannot be used with");
+    }
+}
+
+#[test]
+fn pending_ls_lists_what_is_stuck() {
+    for store in TestStore::servers() {
+        let stuck = |more: &[&str]| {
+            let listed =
+                store.run(&[&["pending", "ls", "orders", "billing", "--stuck", "--json"], more].concat());
+            listed.ok().json().as_array().unwrap().clone()
+        };
+        assert_eq!(stuck(&[]).len(), 0);
+        let stale = ["XCLAIM", "orders", "billing", "worker-9", "0", SECOND, "IDLE", "600000"];
+        store.call(&stale);
+        // A released entry has no idle time, so it is not stuck.
+        store.run(&["pending", "nack", "orders", "billing", FIRST]).ok();
+        assert_eq!((stuck(&[]).len(), &stuck(&[])[0]["id"]), (1, &json!(SECOND)));
+        assert_eq!(stuck(&["--consumer", "worker-9"]).len(), 1);
     }
 }
 

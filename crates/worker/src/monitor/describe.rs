@@ -26,6 +26,13 @@ impl Default for StuckRule {
     }
 }
 
+impl StuckRule {
+    /// Returns whether an entry counts as stuck.
+    pub(crate) fn is_stuck(&self, row: &PendingRow) -> bool {
+        row.deliveries >= self.deliveries || row.idle.is_some_and(|idle| idle >= self.idle)
+    }
+}
+
 impl PendingScan {
     /// Adds a pending entry to the scan.
     pub(crate) fn add(&mut self, row: PendingRow, stuck: &StuckRule) {
@@ -33,7 +40,7 @@ impl PendingScan {
         self.released += u64::from(row.consumer.is_none());
         self.longest_idle = self.longest_idle.max(row.idle);
         self.most_deliveries = self.most_deliveries.max(row.deliveries);
-        if row.deliveries >= stuck.deliveries || row.idle.is_some_and(|idle| idle >= stuck.idle) {
+        if stuck.is_stuck(&row) {
             self.stuck += 1;
             if self.stuck_rows.len() < STUCK_LISTED_MAX {
                 self.stuck_rows.push(row);

@@ -12,7 +12,7 @@ use super::plan::Plan;
 use crate::backend::{
     Acknowledgement, Admin, Consumer, Error, Fields, PendingFilter, PendingRow, Range, Release, StreamId,
 };
-use crate::monitor::known_records;
+use crate::monitor::{StuckRule, known_records};
 use crate::retry_record::RetryRecord;
 
 /// Number of pending entries per call.
@@ -31,11 +31,15 @@ pub struct PendingQuery {
     pub idle_min: Option<Duration>,
     /// Only entries that were delivered at least this often.
     pub deliveries_min: Option<u64>,
+    /// Only entries that count as stuck in the health of the group: delivered five times, or idle for five minutes. A released
+    /// entry has no idle time.
+    pub stuck: bool,
 }
 
 impl PendingQuery {
     fn matches(&self, row: &PendingRow) -> bool {
         self.deliveries_min.is_none_or(|least| row.deliveries >= least)
+            && (!self.stuck || StuckRule::default().is_stuck(row))
     }
 
     fn filter(&self, first: StreamId) -> PendingFilter {

@@ -169,6 +169,22 @@ async fn pending_entries_are_listed_in_pages_with_their_fields() {
     let (often, _) =
         pending::select(&*backend, "orders", "billing", &often, StreamId::MIN, 100).await.unwrap();
     assert_eq!(often, []);
+    // An entry that was released has no idle time. So it is idle for five minutes, and it is not stuck.
+    let released = pending::rows_of(&*backend, "orders", "billing", &ids[4..]).await.unwrap();
+    pending::change(&*backend, "orders", "billing", &PendingChange::Release, &released).await.unwrap();
+    for _ in 0..4 {
+        let listed = pending::rows_of(&*backend, "orders", "billing", &ids[..1]).await.unwrap();
+        let claim = PendingChange::Claim { consumer: "two".to_owned() };
+        pending::change(&*backend, "orders", "billing", &claim, &listed).await.unwrap();
+    }
+    let selected = async |query: PendingQuery| {
+        let (rows, _) =
+            pending::select(&*backend, "orders", "billing", &query, StreamId::MIN, 100).await.unwrap();
+        rows.into_iter().map(|row| row.id).collect::<Vec<_>>()
+    };
+    let idle = PendingQuery { idle_min: Some(Duration::from_secs(300)), ..PendingQuery::default() };
+    let stuck = PendingQuery { stuck: true, ..PendingQuery::default() };
+    assert_eq!((selected(idle).await, selected(stuck).await), (ids[4..].to_vec(), ids[..1].to_vec()));
 }
 
 #[tokio::test]

@@ -67,10 +67,11 @@ function etaSentence(data) {
   }
 }
 
-/** Where somebody can act on a finding, by its code. @param {string} code @param {any} here @returns {[page: string, query: any, label: string] | null} */
-function placeOf(code, here) {
+/** Where somebody can act on a finding. @param {any} finding @param {any} here @returns {[page: string, query: any, label: string] | null} */
+function placeOf({ code, consumer }, here) {
   switch (code) {
-    case 'pending_idle': case 'stuck': case 'consumer_idle': return ['pending', { ...here, idle: '5m' }, text.toPending];
+    case 'consumer_idle': return ['pending', { ...here, c: consumer }, text.toPending];
+    case 'pending_idle': case 'stuck': return ['pending', { ...here, stuck: '1' }, text.toPending];
     case 'dead_letters': return ['dlq', { s: here.s, group: here.g }, text.toDead];
     case 'consumers': case 'worker_late': return ['workers', {}, text.toWorkers];
     default: return null;
@@ -88,7 +89,7 @@ function Verdict({ data, here }) {
   return html`<section class=${`answer ${data.health}`}>
     <p class="verdict">${etaSentence(data)}</p>
     ${findings.length > 0 && html`<ul class="reasons">${findings.map((finding, at) => {
-      const place = placeOf(finding.code, here);
+      const place = placeOf(finding, here);
       return html`<li key=${at}>${finding.health === 'ok' ? html`<span class="health" aria-hidden="true"><span class="sign">·</span></span>` : html`<${Health} health=${finding.health} brief=${true} />`}
         <span><${Text} text=${finding.text} />${finding.since_ms && html` <span class="soft">${text.since} <${Moment} ms=${finding.since_ms} /></span>`}</span>
         ${place && html`<${Link} page=${place[0]} query=${place[1]}>${place[2]}<//>`}</li>`;
@@ -106,7 +107,7 @@ function GroupFacts({ data, here }) {
     <${Fact} label=${words.overview.in}><${Rate} value=${data.rates?.in} unit=${true} /><//>
     <${Fact} label=${words.overview.out}><${Rate} value=${data.rates?.out} unit=${true} /><//>
     <${Fact} label=${words.overview.pending} page="pending" query=${here} title=${words.overview.pendingHint}><${Count} value=${data.pending} short=${true} /><//>
-    <${Fact} label=${words.overview.stuck} tone=${data.stuck > 0 ? 'bad' : ''} page="pending" query=${{ ...here, idle: '5m' }} title=${words.overview.stuckHint}><${Count} value=${data.stuck} short=${true} /><//>
+    <${Fact} label=${words.overview.stuck} tone=${data.stuck > 0 ? 'bad' : ''} page="pending" query=${{ ...here, stuck: '1' }} title=${words.overview.stuckHint}><${Count} value=${data.stuck} short=${true} /><//>
     <${Fact} label=${text.waiting} title=${text.waitingHint}><${Count} value=${data.waiting} short=${true} /><//>
     <${Fact} label=${words.overview.dead} tone=${data.dead_letters > 0 ? 'warn' : ''} page="dlq" query=${{ s: here.s, group: here.g }}><${Count} value=${data.dead_letters} short=${true} /><//>
     <${Fact} label=${text.missed} tone=${data.missed > 0 ? 'bad' : ''} title=${text.missedHint}><${Count} value=${data.missed} exact=${data.missed_exact} short=${true} why=${text.missedUnknown} /><//>

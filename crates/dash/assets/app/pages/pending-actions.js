@@ -25,9 +25,10 @@ export function PendingDialog({ verb, stream, group, ids, filter, matched, named
   const what = ids === null ? { filter } : { ids };
   const body = verb === 'claim' && consumer === '' ? null : { stream, group, ...what, ...(verb === 'claim' ? { consumer } : {}) };
   const run = commands(status.value?.place ?? '');
-  // `pending claim` chooses entries by their idle time alone, and the other commands take ids.
-  const all = verb === 'claim' && ids === null && consumer !== '' && !filter.consumer && !filter.deliveries_min;
-  const cli = all ? run.pendingClaim(stream, group, consumer, filter.idle_ms_min ?? 0, matched) : verb !== 'claim' && named.length > 0 ? run.pending(verb, stream, group, named) : null;
+  // The commands take ids. If these are too many, `pending claim` can choose entries by their idle time alone.
+  const byIds = named.length === 0 ? null : verb === 'claim' ? run.pendingClaimIds(stream, group, consumer, named) : run.pending(verb, stream, group, named);
+  const byIdleTime = verb === 'claim' && ids === null && !filter.consumer && !filter.deliveries_min && !filter.stuck;
+  const cli = verb === 'claim' && consumer === '' ? null : byIdleTime ? run.pendingClaim(stream, group, consumer, filter.idle_ms_min ?? 0, matched) : byIds;
   const form = verb === 'claim' ? html`<${Claimant} stream=${stream} group=${group} from=${filter.consumer} value=${consumer} onChange=${setConsumer} />` : undefined;
   return html`<${ActionDialog} title=${html`${said.title} <${Name} name=${group} max=${40} />`} path=${`/pending/${verb}`} body=${body} form=${form} eager=${verb === 'claim'} cli=${cli} onClose=${onClose} onDone=${onDone}
     describe=${(/** @type {any} */ plan) => ({

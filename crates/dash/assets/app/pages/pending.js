@@ -18,7 +18,7 @@ import { PendingDialog } from './pending-actions.js';
 
 const text = words.pending;
 const PAGE = 100;
-/** From these values on, the doctor calls an entry stuck. */
+/** From these values on, the health of a group counts an entry as stuck. */
 const STUCK_IDLE_MS = 300_000;
 const STUCK_DELIVERIES = 5;
 
@@ -75,7 +75,7 @@ export function Pending({ query }) {
       ${!page.data && !page.problem && html`<p class="loading pad">${words.parts.loading}</p>`}
       ${page.data && html`
         <${DataTable} caption=${text.title} columns=${columns(stream)} rows=${rows} rowKey=${(/** @type {any} */ row) => row.id} rowClass=${(/** @type {any} */ row) => (isStuck(row) ? 'critical' : '')}
-          selection=${mayAct ? { selected: all ? new Set(rows.map((row) => row.id)) : selected, onSelect: (/** @type {Set<string>} */ next) => { setAll(false); setSelected(next); } } : undefined} empty=${filter.idle_ms_min || filter.consumer || filter.deliveries_min ? text.noMatch : text.none} />
+          selection=${mayAct ? { selected: all ? new Set(rows.map((row) => row.id)) : selected, onSelect: (/** @type {Set<string>} */ next) => { setAll(false); setSelected(next); } } : undefined} empty=${Object.values(filter).some(Boolean) ? text.noMatch : text.none} />
         <div class="pager acts">
           ${mayAct && rows.length > 0 && html`<label class="check"><input type="checkbox" checked=${all} onChange=${() => setAll(!all)} /> ${text.all(matched, page.data.exact)}</label>
             <span class="with">${text.with(counted(chosen, words.entry.one, words.entry.many))}</span>
@@ -83,7 +83,7 @@ export function Pending({ query }) {
           ${after && html`<button type="button" class="small" onClick=${() => setQuery({ after: null })}>${text.first}</button>`}
           ${page.data.next && html`<button type="button" class="small" onClick=${() => setQuery({ after: page.data.next })}>${words.table.next} →</button>`}
         </div>`}
-      <div class="cli-foot"><${CliLine} line=${filter.deliveries_min ? null : commands(status.value?.place ?? '').pendingList(stream, group, { consumer: filter.consumer, idle_ms_min: filter.idle_ms_min })} /></div>
+      <div class="cli-foot"><${CliLine} line=${filter.deliveries_min ? null : commands(status.value?.place ?? '').pendingList(stream, group, filter)} /></div>
     <//>
     ${dialog && html`<${PendingDialog} verb=${dialog} stream=${stream} group=${group} ids=${all ? null : ids} filter=${filter} matched=${matched} named=${all && rows.length === matched ? rows.map((row) => row.id) : ids} onClose=${() => setDialog(null)} onDone=${done} />`}`;
 }
@@ -92,7 +92,7 @@ export function Pending({ query }) {
 function filterOf(query) {
   const idle = parseDuration(query.get('idle') ?? '');
   const deliveries = Number(query.get('deliveries') ?? '');
-  return { idle_ms_min: idle, consumer: query.get('c'), deliveries_min: deliveries > 1 ? Math.floor(deliveries) : null };
+  return { idle_ms_min: idle, consumer: query.get('c'), deliveries_min: deliveries > 1 ? Math.floor(deliveries) : null, stuck: query.get('stuck') === '1' || null };
 }
 
 /** Which rows to show, and how many match. @param {{ query: URLSearchParams, matched: { matched: number, exact: boolean } | null }} props */
@@ -105,6 +105,7 @@ function Controls({ query, matched }) {
     <datalist id="idles"><option value="30s" /><option value="5m" /><option value="30m" /><option value="1d" /></datalist>
     <label>${text.consumer} <${Draft} value=${query.get('c') ?? ''} placeholder=${text.anyConsumer} onChange=${set('c')} /></label>
     <label>${text.deliveriesMin} <${Draft} class="short" inputmode="numeric" value=${query.get('deliveries') ?? ''} placeholder="1" onChange=${set('deliveries')} /></label>
+    <label class="check" title=${text.stuckHint}><input type="checkbox" checked=${query.get('stuck') === '1'} onChange=${(/** @type {any} */ event) => setQuery({ stuck: event.target.checked ? '1' : null, after: null }, { replace: true })} /> ${text.stuckOnly}</label>
     ${bad && html`<span class="field-error" role="alert">${words.streamActions.badDuration}</span>`}
     ${matched && html`<span class="matched"><${Count} value=${matched.matched} exact=${matched.exact} /> ${text.match}</span>`}
   </form>`;

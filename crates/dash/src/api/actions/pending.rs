@@ -41,6 +41,7 @@ struct FilterBody {
     idle_ms_min: Option<u64>,
     consumer: Option<String>,
     deliveries_min: Option<u64>,
+    stuck: Option<bool>,
 }
 
 pub(in crate::api) async fn claim(
@@ -158,6 +159,7 @@ impl Body {
                     consumer: filter.consumer.clone(),
                     idle_min: filter.idle_ms_min.filter(|ms| *ms > 0).map(Duration::from_millis),
                     deliveries_min: filter.deliveries_min,
+                    stuck: filter.stuck.unwrap_or_default(),
                 };
                 Ok(select(backend, &self.stream, &self.group, &query, StreamId::MIN, ROWS_MAX).await?)
             }

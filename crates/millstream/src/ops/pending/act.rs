@@ -17,7 +17,14 @@ use crate::ops::table::{Table, row};
 use crate::ops::value::{count, counted};
 
 pub(super) async fn claim(common: &CommonOptions, claim: &ClaimArgs) -> Result<(), Failure> {
-    let ClaimArgs { group_args: GroupArgs { stream, group }, consumer, min_idle, count: limit } = claim;
+    let ClaimArgs { group_args: GroupArgs { stream, group }, consumer, ids, min_idle, count: limit } = claim;
+    let Some(min_idle) = min_idle else {
+        if ids.is_empty() {
+            return Err(no_entries("--min-idle for all that have been idle for so long", stream, group));
+        }
+        let to_consumer = PendingChange::Claim { consumer: consumer.clone() };
+        return change(common, &claim.group_args, ids, to_consumer, "claimed").await;
+    };
     let backend = common.connect().await?;
     lookup::group(&*backend, stream, group).await?;
     let (mut found, mut from) = (Vec::new(), StreamId::MIN);
@@ -72,6 +79,14 @@ pub(super) async fn claim(common: &CommonOptions, claim: &ClaimArgs) -> Result<(
     Ok(())
 }
 
+/// Returns the error for a command line without entries.
+fn no_entries(option: &str, stream: &str, group: &str) -> Failure {
+    Failure::Usage(format!(
+        "no entries given: pass their ids, or {option}\nlist them with: {}",
+        suggest("pending ls", &[stream, group], "")
+    ))
+}
+
 /// Returns the consumer of a pending entry. `None` if the entry was released.
 async fn owner(
     backend: &dyn Admin,
@@ -85,10 +100,7 @@ async fn owner(
 pub(super) async fn acknowledge(common: &CommonOptions, ack: &AckArgs) -> Result<(), Failure> {
     let GroupArgs { stream, group } = &ack.group_args;
     if ack.ids.is_empty() && !ack.all {
-        return Err(Failure::Usage(format!(
-            "no entries given: pass their ids, or --all for all pending entries\nlist them with: {}",
-            suggest("pending ls", &[stream, group], "")
-        )));
+        return Err(no_entries("--all for all pending entries", stream, group));
     }
     let backend = common.connect().await?;
     let info = lookup::group(&*backend, stream, group).await?;
@@ -129,26 +141,27 @@ async fn print_dry_run(
 }
 
 pub(super) async fn release(common: &CommonOptions, entries: &EntryArgs) -> Result<(), Failure> {
-    change(common, entries, PendingChange::Release, "released").await
+    change(common, &entries.group_args, &entries.ids, PendingChange::Release, "released").await
 }
 
 pub(super) async fn extend(common: &CommonOptions, entries: &EntryArgs) -> Result<(), Failure> {
-    change(common, entries, PendingChange::Extend, "extended").await
+    change(common, &entries.group_args, &entries.ids, PendingChange::Extend, "extended").await
 }
 
-/// Changes those of the entries that are pending for a consumer.
+/// Changes those of the entries that are pending and can be changed so.
 async fn change(
     common: &CommonOptions,
-    entries: &EntryArgs,
+    group_args: &GroupArgs,
+    ids: &[StreamId],
     change: PendingChange,
     verb: &str,
 ) -> Result<(), Failure> {
-    let GroupArgs { stream, group } = &entries.group_args;
+    let GroupArgs { stream, group } = group_args;
     let backend = common.connect().await?;
     lookup::group(&*backend, stream, group).await?;
-    let rows = pending::rows_of(&*backend, stream, group, &entries.ids).await?;
+    let rows = pending::rows_of(&*backend, stream, group, ids).await?;
     let changed = pending::change(&*backend, stream, group, &change, &rows).await?;
-    print_count(common, verb, changed.done, entries.ids.len() as u64, &entries.group_args)
+    print_count(common, verb, changed.done, ids.len() as u64, group_args)
 }
 
 /// Prints the number of changed entries. Returns an error if none of the entries was pending.

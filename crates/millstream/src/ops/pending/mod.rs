@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
-use millstream_worker::backend::{PendingFilter, PendingRow, StreamId};
+use millstream_worker::Admin;
+use millstream_worker::backend::{PendingRow, StreamId};
 use millstream_worker::monitor::known_records;
 use millstream_worker::retry_record::RetryRecord;
 
@@ -21,6 +22,7 @@ use super::safe_text::printable;
 use super::table::{Table, row};
 use super::time::{parse_duration, parse_id};
 use super::value::{ABSENT, age, age_of, age_or_absent, clipped, count};
+use millstream_worker::operate::pending::{self, PendingQuery};
 use millstream_worker::operate::shapes;
 
 pub(crate) const EXAMPLES: &str = "\
@@ -33,11 +35,13 @@ const LS_EXAMPLES: &str = "\
 Examples:
   millstream pending ls orders billing
   millstream pending ls orders billing --min-idle 5m --json
+  millstream pending ls orders billing --stuck
   millstream pending ls orders billing --consumer worker-1 --count 20";
 
 const CLAIM_EXAMPLES: &str = "\
 Examples:
   millstream pending claim orders billing worker-1 --min-idle 5m
+  millstream pending claim orders billing worker-1 1731664200000-0
 
 The consumer gets the claimed entries when it reads its own pending entries. Claiming counts as a delivery.
 Entries that were deleted from the stream are listed, but not claimed.";
@@ -94,6 +98,9 @@ pub(crate) struct PendingListArgs {
     /// Only entries that have been idle for at least this long
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     min_idle: Option<Duration>,
+    /// Only entries that look stuck: delivered five times, or idle for five minutes
+    #[arg(long)]
+    stuck: bool,
     /// Maximum number of entries
     #[arg(long, value_name = "N", default_value_t = 100)]
     count: usize,
@@ -106,10 +113,13 @@ pub(crate) struct ClaimArgs {
     /// Consumer that takes over the entries
     #[arg(value_parser = NonEmptyStringValueParser::new())]
     consumer: String,
-    /// Claim entries that have been idle for at least this long
+    /// Ids of the entries; required without --min-idle
+    #[arg(value_name = "ID", value_parser = parse_id, conflicts_with = "min_idle")]
+    ids: Vec<StreamId>,
+    /// Claim entries that have been idle for at least this long, or were released
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
-    min_idle: Duration,
-    /// Maximum number of entries
+    min_idle: Option<Duration>,
+    /// Maximum number of entries, with --min-idle
     #[arg(long, value_name = "N", default_value_t = 100)]
     count: usize,
 }
@@ -160,12 +170,13 @@ impl PendingListArgs {
         if let Some(consumer) = &self.consumer {
             lookup::consumer(&*backend, stream, group, consumer).await?;
         }
-        let filter = PendingFilter {
+        let query = PendingQuery {
             consumer: self.consumer.clone(),
-            min_idle: self.min_idle,
-            ..PendingFilter::starting_at(StreamId::MIN, self.count)
+            idle_min: self.min_idle,
+            stuck: self.stuck,
+            ..PendingQuery::default()
         };
-        let rows = backend.pending(stream, group, &filter).await?;
+        let rows = first_rows(&*backend, &self.group_args, &query, self.count).await?;
         let ids: Vec<StreamId> = rows.iter().map(|row| row.id).collect();
         let (records, now_ms) = known_records(&*backend, stream, group, &ids).await?;
         let listed: Vec<(PendingRow, RetryRecord)> =
@@ -179,6 +190,20 @@ impl PendingListArgs {
         }
         Ok(())
     }
+}
+
+/// Returns the first pending entries that match.
+async fn first_rows(
+    backend: &dyn Admin,
+    GroupArgs { stream, group }: &GroupArgs,
+    query: &PendingQuery,
+    count: usize,
+) -> Result<Vec<PendingRow>, Failure> {
+    // Without the condition that the store cannot check, it need not list more entries than these.
+    let scan = if query.stuck { usize::MAX } else { count };
+    let (mut rows, _) = pending::select(backend, stream, group, query, StreamId::MIN, scan).await?;
+    rows.truncate(count);
+    Ok(rows)
 }
 
 /// `now_ms` is the time of the store.
