@@ -112,7 +112,8 @@ fn run(file: &str) {
     match status {
         None => panic!("{file} was stopped because it did not end within {limit:?}. Its output:\n{text}"),
         Some(status) => {
-            assert!(status.success() && !text.contains("# pass 0"), "{file} failed ({status}):\n{text}")
+            assert!(status.success() && !text.contains("# pass 0"), "{file} failed ({status}):\n{text}");
+            println!("{text}");
         }
     }
 }
