@@ -239,9 +239,9 @@ impl InFlight {
 
     /// Cancels and removes all messages, because they belong to another worker now. Returns how many leases were lost.
     pub(crate) fn lose_all(&self) -> usize {
-        let mut state = self.state.lock();
-        let lost = state.by_id.drain().map(|(_, row)| row.cancelled.cancel());
-        lost.count()
+        let lost = self.state.lock().by_id.drain().map(|(_, row)| row.cancelled.cancel()).count();
+        self.settled.notify_waiters();
+        lost
     }
 
     /// Whether no message is in flight.

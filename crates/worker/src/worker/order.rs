@@ -142,7 +142,9 @@ pub(crate) fn return_to_store(job: Job) -> FinishedJob {
         AtHead::WaitUntil(due) => due.saturating_duration_since(Instant::now()),
         _ => Duration::ZERO,
     };
-    FinishedJob::without_handler(Job { place: Place::Free, ..job }, JobResult::BackingOff(left))
+    // A message that is out of its lane leaves it when it is released.
+    let place = if let Place::Out(_) = job.place { job.place } else { Place::Free };
+    FinishedJob::without_handler(Job { place, ..job }, JobResult::BackingOff(left))
 }
 
 /// A message that keeps its place in its lane.

@@ -250,6 +250,8 @@ impl Sharing {
         let view: BTreeMap<&str, BTreeSet<usize>> =
             members.iter().map(|(worker, held)| (&**worker, held.clone())).collect();
         let Deal { acquire, surplus } = deal(self.stream.len(), &view, &self.core.instance);
+        // Others leave alone what this worker tries to acquire, but it may belong to one of them.
+        let surplus = surplus.saturating_sub(self.in_progress.len());
         let mut next = now + members::INTERVAL;
         for number in acquire {
             match self.retry_at.get(&number) {
@@ -464,6 +466,9 @@ async fn leave(core: &Arc<Core>, subscription: &Arc<Subscription>) {
     }
     subscription.left.cancel();
     subscription.outbox.close();
+    // A task that is still in a call to the store could read once more, and create the consumer again.
+    subscription.tasks.close();
+    subscription.tasks.wait().await;
     core.subscriptions.remove(subscription);
     core.queue.forget(id);
     if subscription.origin.tenure.as_ref().is_some_and(|tenure| !tenure.lost.is_cancelled()) {

@@ -69,16 +69,18 @@ const LEAVE_ALL_TIMEOUT: Duration = Duration::from_secs(10);
 macro_rules! spawn {
     ($tasks:expr, $core:expr, $subscription:expr, settle) => {{
         let (core, subscription) = (Arc::clone($core), Arc::clone($subscription));
-        $tasks.spawn(async move { settle(&core, &subscription).await });
+        let tasks = subscription.tasks.clone();
+        $tasks.spawn(tasks.track_future(async move { settle(&core, &subscription).await }));
     }};
     ($tasks:expr, $core:expr, $subscription:expr, $task:expr) => {{
         let (core, subscription) = (Arc::clone($core), Arc::clone($subscription));
-        $tasks.spawn(async move {
+        let tasks = subscription.tasks.clone();
+        $tasks.spawn(tasks.track_future(async move {
             tokio::select! {
                 () = async { $task(&core, &subscription).await } => {}
                 () = subscription.left.cancelled() => {}
             }
-        });
+        }));
     }};
 }
 

@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use super::delayed::{Delayed, DelayedJob};
 use super::in_flight::InFlight;
@@ -74,6 +75,8 @@ pub(crate) struct Subscription {
     pub(crate) stopping: CancellationToken,
     /// Cancelled when the worker leaves the stream.
     pub(crate) left: CancellationToken,
+    /// The tasks of the stream. They end when the worker leaves it.
+    pub(crate) tasks: TaskTracker,
 }
 
 /// Why a stream that a pattern has found is not read.
@@ -171,6 +174,7 @@ impl Subscription {
             trouble: Mutex::default(),
             stopping: CancellationToken::new(),
             left: CancellationToken::new(),
+            tasks: TaskTracker::new(),
         }
     }
 

@@ -1,14 +1,15 @@
 //! Workers that share the partitions of a stream, and workers of which one owns a stream.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use millstream_worker::backend::{Admin, Claimant, NewEntry, StreamOwner};
 use millstream_worker::handler::Data;
-use millstream_worker::names::{members_key, workers_key};
+use millstream_worker::names::{control_stream, members_key, workers_key};
 use millstream_worker::partitions::Partitions;
-use millstream_worker::{Message, WorkerBuilder};
+use millstream_worker::{Backoff, Message, WorkerBuilder};
 
 use crate::support::*;
 
@@ -30,6 +31,41 @@ async fn add_to(backend: &Arc<dyn Admin>, partitions: &Partitions, numbers: std:
         let name = partitions.name(partitions.of_key(key.as_bytes())).unwrap();
         backend.add(name, &[NewEntry { fields, idempotence: None }], None).await.unwrap();
     }
+}
+
+/// The longest time in which the tasks of a test did not run. If it is long, workers lose their leases, and others take over.
+#[derive(Clone, Default)]
+struct Stall(Arc<AtomicU64>);
+
+impl Stall {
+    fn watch() -> Stall {
+        let stall = Stall::default();
+        let longest = Arc::downgrade(&stall.0);
+        tokio::spawn(async move {
+            while let Some(longest) = longest.upgrade() {
+                let began = Instant::now();
+                tokio::time::sleep(ms(10)).await;
+                longest.fetch_max(began.elapsed().as_millis() as u64, Ordering::Relaxed);
+            }
+        });
+        stall
+    }
+
+    /// Whether the machine was too slow to say which worker should own what. Heartbeats and renewals are 450 ms apart, and a
+    /// worker without a heartbeat for a second seems to be dead.
+    fn is_too_long(&self) -> bool {
+        let longest = self.0.load(Ordering::Relaxed);
+        if longest > 250 {
+            println!("the machine was too slow for a part of this test: nothing ran for {longest} ms");
+        }
+        longest > 250
+    }
+}
+
+/// Returns how often a worker gave up a partition, or lost one.
+async fn releases(backend: &Arc<dyn Admin>) -> usize {
+    let entries = backend.all_entries(&control_stream(STREAM, GROUP)).await.unwrap();
+    entries.iter().filter(|entry| entry.fields.iter().any(|(_, value)| value == "released")).count()
 }
 
 /// What handlers saw: the number of each message, its key, and the worker that handled it.
@@ -88,6 +124,7 @@ async fn shares(backend: &Arc<dyn Admin>, partitions: &Partitions) -> Option<Vec
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn workers_share_partitions_evenly_and_keep_the_order() {
     let ((backend, partitions), seen) = (partitioned(PARTITIONS).await, Seen::default());
+    let stall = Stall::watch();
     let first = run(sharing(&backend, &seen));
     wait_until("the first owns all", async || shares(&backend, &partitions).await == Some(vec![6])).await;
     let fences = owners(&backend, &partitions).await.unwrap();
@@ -103,12 +140,16 @@ async fn workers_share_partitions_evenly_and_keep_the_order() {
     for running in [&first, &second, &third] {
         assert!(running.handle.stats().acknowledged > 0, "{}", running.handle.stats());
     }
-    assert_eq!(seen.out_of_order(), []);
-    assert_eq!(seen.len(), 900, "a message ran twice although no worker died");
-    // The fence of a partition that moved is greater; the others kept theirs.
+    // As few as possible moved: three to the second worker, then one of the first and one of the second to the third. The
+    // fence of a partition that moved is greater; the others kept theirs.
     let now = owners(&backend, &partitions).await.unwrap();
     let grown = fences.iter().zip(&now).filter(|(before, after)| after.fence > before.fence).count();
-    assert_eq!(grown, 4);
+    let released = releases(&backend).await;
+    if !stall.is_too_long() {
+        assert_eq!((released, grown), (3 + 1 + 1, 4));
+        assert_eq!(seen.out_of_order(), []);
+        assert_eq!(seen.len(), 900, "a message ran twice although no worker died");
+    }
     for (_, key, message) in seen.0.lock().unwrap().iter() {
         let number = partitions.of_key(key.as_bytes());
         assert_eq!(
@@ -134,6 +175,30 @@ async fn workers_share_partitions_evenly_and_keep_the_order() {
         assert_eq!(backend.pending_summary(name, GROUP).await.unwrap().total, 0);
         assert_eq!(backend.consumers(name, GROUP).await.unwrap(), []);
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_partition_moves_although_a_message_of_it_backs_off() {
+    let ((backend, partitions), seen) = (partitioned(2).await, Seen::default());
+    let handler = async |message: Message, seen: Data<Seen>| {
+        seen.add(message);
+        Err::<(), _>(std::io::Error::other("down"))
+    };
+    let start = || {
+        let worker = worker(&backend).retry(Backoff::fixed(Duration::from_secs(600))).breaker(None);
+        run(worker.handler(handler).state(seen.clone()))
+    };
+    let first = start();
+    add_to(&backend, &partitions, 0..20, 20).await;
+    wait_until("all back off", async || first.handle.stats().retried == 20).await;
+    let second = start();
+    wait_until("both share", async || shares(&backend, &partitions).await == Some(vec![1, 1])).await;
+    // The next owner knows when their next attempts are due.
+    let moved = second.handle.clone();
+    wait_until("taken over", async || moved.stats().received > 0).await;
+    assert_eq!(second.drain().await.retried, 0);
+    first.drain().await;
+    assert_eq!(seen.len(), 20);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -192,7 +257,7 @@ async fn a_worker_that_loses_its_stream_stops_its_handlers_and_begins_none() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_standby_takes_over_soon_after_a_drain_and_after_a_crash() {
-    let (backend, seen) = (store().await, Seen::default());
+    let (backend, seen, stall) = (store().await, Seen::default(), Stall::watch());
     let start = || run(sharing(&backend, &seen).exclusive());
     let first = start();
     wait_until("the first owns the stream", async || backend.owner(STREAM, GROUP).await.unwrap().is_some())
@@ -201,6 +266,10 @@ async fn a_standby_takes_over_soon_after_a_drain_and_after_a_crash() {
     tokio::time::sleep(ms(600)).await;
     add(&backend, 0..10).await;
     wait_until("handled", async || seen.len() == 10).await;
+    if stall.is_too_long() {
+        // The first may have lost the stream.
+        return;
+    }
     assert_eq!(second.handle.stats().received, 0);
     first.drain().await;
     let drained_at = Instant::now();
