@@ -47,6 +47,8 @@ pub struct Owner {
 }
 
 /// Acquires ownership, if nobody owns the stream or this owner does. Returns the owner after the call.
+///
+/// The fence grows even if this owner owns the stream already: it has begun anew, and reads that it sent before are refused.
 #[derive(Clone, Debug)]
 pub struct Acquire<B = Vec<u8>> {
     /// The lease.
@@ -69,12 +71,10 @@ impl<B: AsRef<[u8]>> Verb for Acquire<B> {
     fn run(&mut self, txn: &mut Txn<'_>) -> Result<Owner, Refusal> {
         let (lease, name) = (self.lease.as_ref(), self.owner.as_ref());
         let last = mark_at(txn, self.fence.as_ref())?;
-        if let Some(held) = mark_at(txn, lease)? {
-            if held.owner != name || last.as_ref() != Some(&held) {
-                return Ok(Owner { mark: held, lease_left_ms: left_ms(txn, lease) });
-            }
-            set_lease(txn, lease, &held, self.lease_ms);
-            return Ok(Owner { mark: held, lease_left_ms: self.lease_ms });
+        if let Some(held) = mark_at(txn, lease)?
+            && held.owner != name
+        {
+            return Ok(Owner { mark: held, lease_left_ms: left_ms(txn, lease) });
         }
         // The time as a minimum: the fence grows even if the store has lost the last one.
         let fence = last.map_or(0, |last| last.fence).saturating_add(1).max(txn.now_ms());

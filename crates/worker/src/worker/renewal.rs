@@ -28,7 +28,8 @@ pub(crate) async fn renew(core: &Core, subscription: &Arc<Subscription>) {
     loop {
         sleep(pause).await;
         let sent_at = Instant::now();
-        match timeout(PATIENCE, core.backend.renew(claimant, tenure.fence, LEASE)).await {
+        let patience = PATIENCE.min(tenure.valid_for());
+        match timeout(patience, core.backend.renew(claimant, tenure.fence, LEASE)).await {
             Ok(Ok(true)) => {
                 tenure.extend(sent_at);
                 pause = RENEW_INTERVAL;

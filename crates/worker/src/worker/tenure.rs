@@ -51,8 +51,13 @@ impl Tenure {
 
     /// Whether a handler may begin: the worker owns the stream for certain.
     pub(crate) fn may_begin(&self) -> bool {
-        micros(self.began_at.elapsed()) < self.valid_for_us.load(Ordering::Relaxed)
-            && !self.lost.is_cancelled()
+        !self.valid_for().is_zero() && !self.lost.is_cancelled()
+    }
+
+    /// Returns how long the worker owns the stream for certain from now on.
+    pub(crate) fn valid_for(&self) -> Duration {
+        let valid_for = Duration::from_micros(self.valid_for_us.load(Ordering::Relaxed));
+        valid_for.saturating_sub(self.began_at.elapsed())
     }
 }
 

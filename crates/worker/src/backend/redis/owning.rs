@@ -136,6 +136,9 @@ trait OwnerTask {
 }
 
 /// Acquires a stream, if nobody owns it or this worker does. Returns the owner after it.
+///
+/// The fence grows even if this worker owns the stream already. Its last tenure has ended by then, but a server that was slow
+/// may still execute a read of it, and would deliver messages that nobody expects.
 struct Acquire<'a> {
     instance: &'a str,
     lease_key: &'a str,
@@ -159,17 +162,11 @@ impl OwnerTask for Acquire<'_> {
             ];
             let [_, held, left, last, time] = five(connection.send(look).await?)?;
             let last = mark(&last);
-            if let Some((fence, holder)) = mark(&held) {
-                if holder != instance || last != Some((fence, holder.clone())) {
-                    connection.send(vec![redis::cmd("UNWATCH")]).await?;
-                    return Ok(StreamOwner { fence, instance: holder, lease_left: lease_left(left)? });
-                }
-                // The worker owned the stream before, and nobody else has acquired it since.
-                let renew = command!("SET", lease_key, value(fence, instance), "PX", millis(lease));
-                if connection.execute(vec![renew]).await? {
-                    return Ok(StreamOwner { fence, instance: holder, lease_left: lease });
-                }
-                continue;
+            if let Some((fence, holder)) = mark(&held)
+                && holder != instance
+            {
+                connection.send(vec![redis::cmd("UNWATCH")]).await?;
+                return Ok(StreamOwner { fence, instance: holder, lease_left: lease_left(left)? });
             }
             // The time as a minimum: the fence grows even if a failover has lost the last one.
             let fence = last.map_or(0, |(fence, _)| fence).saturating_add(1).max(time_ms(time)?);

@@ -41,9 +41,12 @@ async fn one_worker_owns_a_stream_at_a_time(backend: &dyn Admin) {
     let refused = backend.acquire(claimant(stream, "b"), LONG).await.unwrap();
     assert_eq!((&*refused.instance, refused.fence), ("a", first.fence));
     assert!(refused.lease_left > LONG / 2 && refused.lease_left <= LONG, "{refused:?}");
-    // The owner itself gets the same tenure again.
+    // The owner itself begins anew: a read that it sent before is refused.
     let again = backend.acquire(claimant(stream, "a"), LONG).await.unwrap();
-    assert_eq!((&*again.instance, again.fence), ("a", first.fence));
+    assert!(again.instance == "a" && again.fence > first.fence, "{again:?} {first:?}");
+    assert!(!backend.renew(claimant(stream, "a"), first.fence, LONG).await.unwrap());
+    assert_eq!(read(backend, stream, &first).await, None);
+    let first = again;
     let found = backend.owner(stream, "g").await.unwrap().unwrap();
     assert_eq!((&*found.instance, found.fence), ("a", first.fence));
     assert!(found.lease_left > LONG / 2);
