@@ -259,7 +259,7 @@ pub trait Backend: Send + Sync + 'static {
     ) -> BackendFuture<'a, Option<Vec<Delivery>>>;
 
     /// Tells the store how many entries a group has read, if the store does not know: some servers forget it in a failover, and
-    /// then they report no lag. Returns whether the store knows it now because of this call.
+    /// then they report no lag, or one that is too large. Returns whether the store knows it now because of this call.
     ///
     /// Only for the owner of the stream. Does nothing while the group has many unread entries.
     fn repair_lag<'a>(&'a self, _claimant: Claimant<'a>, _fence: u64) -> BackendFuture<'a, bool> {

@@ -84,8 +84,9 @@ impl OwnedReader<'_> {
     /// Waits until the queue has room. `None` if the worker reads no more of the stream.
     async fn room(&self) -> Option<Room> {
         tokio::select! {
-            room = wait_for_room(self.core, self.subscription) => room,
+            biased;
             () = self.subscription.stopping.cancelled() => None,
+            room = wait_for_room(self.core, self.subscription) => room,
         }
     }
 
@@ -145,7 +146,7 @@ impl OwnedReader<'_> {
         Ok(())
     }
 
-    /// Lets the store report the lag of the group again, if it has forgotten it in a failover.
+    /// Lets the store report the right lag of the group again, if it has forgotten what the group has read in a failover.
     async fn repair_lag(&self) {
         let Self { core, subscription, tenure, .. } = *self;
         match core.backend.repair_lag(claimant(core, subscription), tenure.fence).await {

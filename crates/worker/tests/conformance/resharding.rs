@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use millstream_worker::backend::{Acknowledgement, AddOutcome, ErrorKind, NewEntry, Read, Start};
+use millstream_worker::backend::{Acknowledgement, AddOutcome, Claimant, ErrorKind, NewEntry, Read, Start};
 use millstream_worker::{Admin, connect};
 
 use super::cases::{self, consumer, dead_letter, entry, reader};
@@ -142,6 +142,41 @@ async fn a_failover_repeats_no_add_that_may_have_happened() {
     }
     assert!(unknown > 0, "the master was killed between two adds of each producer");
     println!("failover: {unknown} entries reported as unknown");
+}
+
+/// A replica does not learn how many entries a group has read. When it has become a primary, the owner tells it.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_owner_repairs_the_lag_that_a_failover_lost() {
+    let Some(mut cluster) = Cluster::start(&REDIS_7_0) else { return };
+    let backend = connect(&cluster.url()).await.unwrap();
+    let streams: Vec<String> = (0..9).map(|n| format!("lag:{n}")).collect();
+    for stream in &streams {
+        cases::reading::make_stream(&*backend, stream, 6).await;
+        // The replica gets a copy of this number of reads, and learns nothing of later ones.
+        cases::blocking::read_one(&*backend, stream).await;
+    }
+    cluster.add_replica();
+    cluster.wait_for_replica();
+    for stream in &streams {
+        cases::blocking::read_one(&*backend, stream).await;
+    }
+    cluster.wait_for_replica();
+    cluster.kill_first();
+    let mut wrong = 0;
+    for stream in &streams {
+        cases::wait_until(|| async { backend.add(stream, &[entry("last", "1")], None).await.is_ok() }).await;
+        let claimant = Claimant { stream, group: "g", instance: "owner" };
+        let owner = backend.acquire(claimant, Duration::from_secs(600)).await.unwrap();
+        let read = reader(stream, "owner", 100);
+        let rest = backend.read_owned(&read, claimant, owner.fence).await.unwrap().unwrap();
+        assert!(rest.len() >= 4, "{stream}: {rest:?}");
+        let lag = async || backend.groups(stream).await.unwrap()[0].lag;
+        wrong += usize::from(lag().await != Some(0));
+        backend.repair_lag(claimant, owner.fence).await.unwrap();
+        assert_eq!(lag().await, Some(0), "{stream}");
+    }
+    println!("failover: {wrong} groups whose lag was wrong or not known");
+    assert!(wrong > 0, "the replica knew every lag");
 }
 
 /// Adds numbered entries in batches of two until the end. Returns the outcome of each.

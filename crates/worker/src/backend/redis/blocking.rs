@@ -110,15 +110,17 @@ impl BlockingConnections {
             let message = format!("the server did not reply within {} s", limit.as_secs());
             Err(std::io::Error::new(std::io::ErrorKind::TimedOut, message).into())
         });
+        // A primary that becomes a replica wakes its blocked clients, and then closes their connections.
+        let is_closing = matches!(&reply, Ok(Value::ServerError(error)) if error.code() == "UNBLOCKED");
         match reply {
-            Ok(reply) => {
+            Ok(reply) if !is_closing => {
                 self.idle.lock().push((node.cloned(), connection));
                 Ok(reply)
             }
-            Err(error) => {
+            reply => {
                 // The unused connections to this node are broken too.
                 self.idle.lock().retain(|(to, _)| to.as_ref() != node);
-                Err(NoReply::Broken(error))
+                reply.map_err(NoReply::Broken)
             }
         }
     }

@@ -339,6 +339,9 @@ impl Redis {
     }
 
     /// Counts the unread entries of a group whose lag the server does not know, and tells the server.
+    ///
+    /// A replica does not learn how many entries a group has read. When it becomes a primary, it reports no lag, or, if it once
+    /// learned the number with a copy of all data, one that is too large.
     pub(super) async fn repair_lag_as_owner(
         &self,
         claimant: Claimant<'_>,
@@ -347,12 +350,19 @@ impl Redis {
         let Claimant { stream, group, instance } = claimant;
         let groups = self.groups(stream).await?;
         let Some(found) = groups.into_iter().find(|found| found.name == group) else { return Ok(false) };
-        if found.lag.is_some() {
+        if found.lag == Some(0) {
             return Ok(false);
         }
         // Servers before 7.0 know no lag of any group.
         let Some(info) = self.stream(stream).await? else { return Ok(false) };
         let Some(added) = info.entries_added else { return Ok(false) };
+        let has_read_all = info.last_entry.is_none_or(|last| last <= found.last_delivered);
+        if let Some(lag) = found.lag
+            && lag <= info.length
+            && !has_read_all
+        {
+            return Ok(false);
+        }
         let mut unread = 0;
         if let (Some(last), Some(mut first)) = (info.last_entry, found.last_delivered.next()) {
             while first <= last {
