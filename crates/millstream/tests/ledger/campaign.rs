@@ -153,10 +153,11 @@ impl Campaign {
             max_deliveries: MAX_DELIVERIES,
             max_attempts: MAX_ATTEMPTS,
             death: None,
-            acknowledges_early: *program == Program::AcknowledgesEarly,
+            mistake: if let Program::Mistaken(mistake) = program { Some(*mistake) } else { None },
             watches: false,
             is_plain,
             delays: false,
+            ownership: None,
         };
         if !self.store.has_server() {
             let workers = vec![("worker-1".to_owned(), true), ("worker-2".to_owned(), false)];

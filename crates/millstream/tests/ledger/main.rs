@@ -13,7 +13,9 @@
 //!            └──> runs, cause ──> account <──────┘
 //! ```
 //!
-//! One campaign has no workers, but plain clients that only read and acknowledge: see [plain].
+//! One campaign has no workers, but plain clients that only read and acknowledge: see [plain]. Other campaigns have workers that
+//! own their streams and handle messages in order: see [order]. `MILLSTREAM_ORDER_SECONDS` sets their length, and includes those
+//! that take minutes. `MILLSTREAM_ORDER_MISTAKES` includes campaigns of workers with mistakes, which the account must find.
 //!
 //! `MILLSTREAM_LEDGER_PEER=valkey-9.1` uses this server instead of Redis 7.0 (`support/peers.rs` has the names).
 //! `MILLSTREAM_LEDGER_MESSAGES` and `MILLSTREAM_LEDGER_SECONDS` set the length, `MILLSTREAM_SEED` the seed, and
@@ -23,10 +25,12 @@
 mod account;
 mod campaign;
 mod cause;
+mod cluster;
 mod faults;
 mod journal;
 mod kind;
 mod managed;
+mod order;
 mod plain;
 mod process;
 mod proxy;
@@ -54,8 +58,12 @@ use serde_json::{Value, json};
 use account::Account;
 use campaign::{Campaign, Size};
 use managed::Program;
+use order::account::OrderAccount;
+use order::{OrderPlan, Ownership};
+use recording::Mistake;
 use role::Role;
-use support::peers::{PEERS, REDIS_7_0};
+use store::StoreKind;
+use support::peers::{PEERS, REDIS_7_0, VALKEY_9_1};
 use support::process::Server;
 
 /// Number of messages of an ordinary run.
@@ -65,6 +73,10 @@ const SECONDS: u64 = 8;
 /// The same of an ordinary run with plain clients.
 const PLAIN_MESSAGES: u64 = 120;
 const PLAIN_SECONDS: u64 = 3;
+/// Time in which an ordinary run of workers that own their streams injects faults.
+const ORDER_TIME: Duration = Duration::from_secs(11);
+/// Number of messages per second for them.
+const ORDER_RATE: u64 = 400;
 /// Seed of an ordinary run.
 const SEED: u64 = 1;
 
@@ -88,7 +100,7 @@ record done
 
 #[test]
 fn no_message_is_lost_on_millstream() {
-    check("millstream", store::StoreKind::Millstream, Program::Crate);
+    check("millstream", StoreKind::Millstream, Program::Crate);
 }
 
 #[test]
@@ -97,20 +109,20 @@ fn no_message_is_lost_on_redis() {
         let name = std::env::var("MILLSTREAM_LEDGER_PEER").unwrap_or(REDIS_7_0.name.to_owned());
         let peer = PEERS.into_iter().find(|peer| peer.name == name);
         let peer = peer.unwrap_or_else(|| panic!("MILLSTREAM_LEDGER_PEER: unknown server {name}"));
-        check(peer.title, store::StoreKind::Peer(peer), Program::Crate);
+        check(peer.title, StoreKind::Peer(peer), Program::Crate);
     }
 }
 
 #[test]
 fn no_message_is_lost_on_a_cluster() {
     if Server::compares_with_real_servers() {
-        check("cluster", store::StoreKind::Cluster(&REDIS_7_0), Program::Crate);
+        check("cluster", StoreKind::Cluster(&REDIS_7_0), Program::Crate);
     }
 }
 
 #[test]
 fn no_message_is_lost_in_an_embedded_store() {
-    check("embedded", store::StoreKind::Embedded, Program::Crate);
+    check("embedded", StoreKind::Embedded, Program::Crate);
 }
 
 /// The same with `millstream work --exec` as the worker.
@@ -118,7 +130,7 @@ fn no_message_is_lost_in_an_embedded_store() {
 fn no_message_is_lost_with_exec_commands() {
     let script = std::env::temp_dir().join(format!("millstream-ledger-{}.sh", std::process::id()));
     std::fs::write(&script, SCRIPT).expect("write the script");
-    check("work --exec", store::StoreKind::Millstream, Program::Command(script.clone()));
+    check("work --exec", StoreKind::Millstream, Program::Command(script.clone()));
     // An error is ignored: the file is in the temporary folder.
     let _ = std::fs::remove_file(script);
 }
@@ -147,12 +159,77 @@ fn no_message_is_lost_with_plain_clients() {
     let _ = std::fs::remove_dir_all(&folder);
 }
 
+/// Workers share the partitions of a stream on a cluster, while workers are killed, frozen and drained.
+#[test]
+fn order_holds_on_a_cluster() {
+    if Server::compares_with_real_servers() {
+        let plan = order_plan(StoreKind::Cluster(&REDIS_7_0), Ownership::Partitions);
+        check_order("cluster", OrderPlan { time: long_order().unwrap_or(ORDER_TIME), ..plan });
+    }
+}
+
+/// The same while slots move, replicas take over, and primaries die.
+#[test]
+fn order_holds_on_a_cluster_that_changes() {
+    check_long_order(
+        "Redis 7.0.15, cluster that changes",
+        StoreKind::Replicated(&REDIS_7_0),
+        Ownership::Partitions,
+    );
+}
+
+#[test]
+fn order_holds_on_a_valkey_cluster_that_changes() {
+    check_long_order(
+        "Valkey 9.1.2, cluster that changes",
+        StoreKind::Replicated(&VALKEY_9_1),
+        Ownership::Partitions,
+    );
+}
+
+/// One worker owns a plain stream, and the others stand by.
+#[test]
+fn order_holds_with_one_owner_on_redis() {
+    check_long_order("Redis 7.0.15, one stream", StoreKind::Peer(&REDIS_7_0), Ownership::ByKey);
+}
+
+#[test]
+fn order_holds_with_one_owner_on_valkey() {
+    check_long_order("Valkey 9.1.2, one stream", StoreKind::Peer(&VALKEY_9_1), Ownership::ByKey);
+}
+
+#[test]
+fn order_holds_with_one_owner_on_millstream() {
+    check_long_order("millstream, one stream", StoreKind::Millstream, Ownership::ByKey);
+}
+
+#[test]
+fn order_holds_with_one_owner_without_keys() {
+    check_long_order("millstream, one stream without keys", StoreKind::Millstream, Ownership::Exclusive);
+}
+
+/// Shows that the account detects owners that do not learn that they have lost their stream.
+#[test]
+fn the_ledger_detects_reads_without_a_fence() {
+    detect(Mistake::ReadsWithoutFence, |account| account.too_early + account.twice > 0);
+}
+
+/// Shows that the account detects good messages that die because their workers were killed.
+#[test]
+fn the_ledger_detects_counted_take_overs() {
+    detect(Mistake::CountsTakeOvers, |account| account.good_dead > 0);
+}
+
 /// Shows that the ledger detects losses: workers that acknowledge too early lose messages.
 #[test]
 fn the_ledger_detects_early_acknowledgements() {
     let size = Size { messages: 120, time: Duration::from_secs(4) };
-    let (account, _, folder) =
-        run("early acknowledgements", store::StoreKind::Millstream, Program::AcknowledgesEarly, size);
+    let (account, _, folder) = run(
+        "early acknowledgements",
+        StoreKind::Millstream,
+        Program::Mistaken(Mistake::AcknowledgesEarly),
+        size,
+    );
     assert!(account.lost > 0, "{account}see {}", folder.display());
     // A failed test keeps its folder for the investigation.
     let _ = std::fs::remove_dir_all(&folder);
@@ -167,7 +244,74 @@ fn run_role_of_a_campaign() {
     }
 }
 
-fn check(title: &str, kind: store::StoreKind, program: Program) {
+/// How long campaigns inject faults that take minutes. `None` if they are left out.
+fn long_order() -> Option<Duration> {
+    let seconds = setting("MILLSTREAM_ORDER_SECONDS", 0);
+    (seconds > 0).then(|| Duration::from_secs(seconds))
+}
+
+fn order_plan(kind: StoreKind, ownership: Ownership) -> OrderPlan {
+    OrderPlan {
+        kind,
+        ownership,
+        mistake: None,
+        seed: seed(),
+        time: ORDER_TIME,
+        // Without keys, one handler runs at a time.
+        rate: if ownership == Ownership::Exclusive { ORDER_RATE / 4 } else { ORDER_RATE },
+        // While a cluster changes, its pauses are measured.
+        has_step_deaths: !matches!(kind, StoreKind::Replicated(_)),
+    }
+}
+
+fn check_long_order(title: &str, kind: StoreKind, ownership: Ownership) {
+    if let Some(time) = long_order() {
+        check_order(title, OrderPlan { time, ..order_plan(kind, ownership) });
+    }
+}
+
+fn check_order(title: &str, plan: OrderPlan) {
+    let (account, folder) = run_order(title, plan);
+    let folder = folder.display();
+    assert!(account.violations.is_empty(), "{account}see {folder}");
+    assert!(account.warnings.is_empty(), "{account}see {folder}");
+    assert_eq!((account.lost, account.good_dead), (0, 0), "{account}see {folder}");
+    let figures = &account.figures;
+    assert!(
+        account.done > 0 && account.dead > 0 && figures.crash.count() > 0 && figures.drain.count() > 0,
+        "the campaign did too little: {account}see {folder}"
+    );
+    // A failed test keeps its folder for the investigation.
+    let _ = std::fs::remove_dir_all(folder.to_string());
+}
+
+fn run_order(title: &str, plan: OrderPlan) -> (OrderAccount, PathBuf) {
+    let folder = new_folder(&format!("order {title}"));
+    let began = Instant::now();
+    let account = order::run(plan, &folder);
+    let took = began.elapsed();
+    // Written to stderr directly, so that the test harness does not capture the numbers.
+    let _ = writeln!(std::io::stderr(), "order, {title}, seed {}, {took:.0?}: {account}", plan.seed);
+    publish(&format!("order: {title}"), took, account.to_json());
+    (account, folder)
+}
+
+/// Runs workers with a mistake until the account finds it.
+fn detect(mistake: Mistake, is_found: impl Fn(&OrderAccount) -> bool) {
+    if std::env::var_os("MILLSTREAM_ORDER_MISTAKES").is_none() {
+        return;
+    }
+    let plan = order_plan(StoreKind::Millstream, Ownership::ByKey);
+    let found = (1..=5).any(|seed| {
+        let plan = OrderPlan { mistake: Some(mistake), seed, time: Duration::from_secs(40), ..plan };
+        let (account, folder) = run_order(mistake.name(), plan);
+        let _ = std::fs::remove_dir_all(folder);
+        is_found(&account)
+    });
+    assert!(found, "{mistake:?} was not found");
+}
+
+fn check(title: &str, kind: StoreKind, program: Program) {
     let size = Size {
         messages: setting("MILLSTREAM_LEDGER_MESSAGES", MESSAGES),
         time: Duration::from_secs(setting("MILLSTREAM_LEDGER_SECONDS", SECONDS)),
@@ -187,7 +331,7 @@ fn check(title: &str, kind: store::StoreKind, program: Program) {
     let _ = std::fs::remove_dir_all(&folder);
 }
 
-fn run(title: &str, kind: store::StoreKind, program: Program, size: Size) -> (Account, Duration, PathBuf) {
+fn run(title: &str, kind: StoreKind, program: Program, size: Size) -> (Account, Duration, PathBuf) {
     let folder = new_folder(title);
     let began = Instant::now();
     let account = Campaign::run(kind, program, seed(), size, &folder);

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::journal::Journal;
+use crate::recording::Mistake;
 use crate::role::{GROUP, Role, STREAM, VARIABLE};
 
 /// Name of the test in this binary that runs a role.
@@ -21,8 +22,8 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(60);
 pub(crate) enum Program {
     /// This test binary, with the worker crate.
     Crate,
-    /// The same with a bug: it acknowledges messages as soon as it has read them.
-    AcknowledgesEarly,
+    /// The same with a bug.
+    Mistaken(Mistake),
     /// This test binary, with plain clients on a group that has a policy.
     PlainClient,
     /// `millstream work --exec` with this script.
@@ -141,6 +142,19 @@ impl ManagedProcess {
     /// Whether its log reports lost leases.
     pub(crate) fn has_lost_leases(&self) -> bool {
         std::fs::read(&self.log).is_ok_and(|log| String::from_utf8_lossy(&log).contains("leases lost"))
+    }
+
+    /// Returns the warnings and errors in its log that no handler has caused, and when they were written.
+    pub(crate) fn warnings(&self) -> Vec<(u64, String)> {
+        let log = std::fs::read(&self.log).unwrap_or_default();
+        let log = String::from_utf8_lossy(&log);
+        let is_of_handler = |line: &str| {
+            ["attempt failed", "attempts failed", "dead-lettered"].iter().any(|text| line.contains(text))
+        };
+        let lines = log.lines().filter(|line| line.contains(" WARN ") || line.contains(" ERROR "));
+        let lines = lines.filter(|line| !is_of_handler(line));
+        let time_of = |line: &str| line.split(' ').find_map(|word| word.parse().ok()).unwrap_or_default();
+        lines.map(|line| (time_of(line), format!("{}: {line}", self.role.name))).collect()
     }
 
     /// Returns the end of its log.

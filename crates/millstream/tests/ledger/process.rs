@@ -14,9 +14,12 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::time::FormatTime;
 
 use crate::journal::{self, Journal};
 use crate::kind::MessageKind;
+use crate::order;
 use crate::plain;
 use crate::random::Random;
 use crate::recording::Recording;
@@ -41,8 +44,20 @@ pub(crate) fn run(role: &Role) {
     if role.is_plain {
         return plain::client::run(role);
     }
+    // The output of the process is in its log.
+    let log = tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).with_timer(Millis);
+    log.with_max_level(tracing::Level::DEBUG).init();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(run_role(role));
+}
+
+/// The time in the log is that of the journal.
+struct Millis;
+
+impl FormatTime for Millis {
+    fn format_time(&self, w: &mut Writer<'_>) -> std::fmt::Result {
+        write!(w, "{}", journal::now_ms())
+    }
 }
 
 async fn run_role(role: &Role) {
@@ -101,13 +116,14 @@ fn start_workers(role: &Role, backend: &Arc<dyn Admin>, draining: &CancellationT
             inner: Arc::clone(backend),
             journal: Arc::clone(&journal),
             plan: Arc::clone(&plan),
-            acknowledges_early: role.acknowledges_early,
+            mistake: role.mistake,
         };
-        let worker = Worker::builder(Arc::new(recording))
-            .stream(STREAM)
-            .group(GROUP)
-            .handler(handle)
-            .state(context)
+        let builder = Worker::builder(Arc::new(recording)).stream(STREAM).group(GROUP);
+        let builder = match role.ownership {
+            None => builder.handler(handle).state(context),
+            Some(ownership) => order::process::complete(builder, ownership, &journal, &plan),
+        };
+        let worker = builder
             .consumer_name(name)
             .concurrency(4)
             .retry(Backoff::exponential(Duration::from_millis(50)..Duration::from_millis(500)))

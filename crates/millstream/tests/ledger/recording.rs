@@ -21,8 +21,35 @@ pub(crate) struct Recording {
     pub inner: Arc<dyn Admin>,
     pub journal: Arc<Journal>,
     pub plan: Arc<Plan>,
-    /// A bug for the ledger to find: every message is acknowledged as soon as it is read.
-    pub acknowledges_early: bool,
+    /// A bug for the ledger to find.
+    pub mistake: Option<Mistake>,
+}
+
+/// A bug that a backend adds to its worker, for the ledger to find.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mistake {
+    /// Every message is acknowledged as soon as it is read.
+    AcknowledgesEarly,
+    /// The store does not check the fence of an owner that reads, and the owner never learns that it has lost its lease.
+    ReadsWithoutFence,
+    /// A take-over counts as a delivery of each message.
+    CountsTakeOvers,
+}
+
+impl Mistake {
+    const ALL: [(Mistake, &'static str); 3] = [
+        (Mistake::AcknowledgesEarly, "acknowledges-early"),
+        (Mistake::ReadsWithoutFence, "reads-without-fence"),
+        (Mistake::CountsTakeOvers, "counts-take-overs"),
+    ];
+
+    pub(crate) fn name(self) -> &'static str {
+        Mistake::ALL.into_iter().find_map(|(is, name)| (is == self).then_some(name)).unwrap_or_default()
+    }
+
+    pub(crate) fn parse(name: &str) -> Option<Mistake> {
+        Mistake::ALL.into_iter().find_map(|(is, other)| (other == name).then_some(is))
+    }
 }
 
 impl Recording {
@@ -42,7 +69,7 @@ impl Recording {
     }
 
     async fn acknowledge_early(&self, read: &Read<'_>, deliveries: &[Delivery]) {
-        if self.acknowledges_early {
+        if self.mistake == Some(Mistake::AcknowledgesEarly) {
             let ids = deliveries.iter().map(|delivery| delivery.id).collect();
             let done = Acknowledgement { ids, ..Acknowledgement::default() };
             // A failure does not matter here.
@@ -154,6 +181,9 @@ impl Backend for Recording {
     ) -> BackendFuture<'a, Option<Vec<Delivery>>> {
         Box::pin(async move {
             let requested_ms = now_ms();
+            if self.mistake == Some(Mistake::ReadsWithoutFence) {
+                return self.read(read).await.map(Some);
+            }
             let Some(deliveries) = self.inner.read_owned(read, claimant, fence).await? else {
                 return Ok(None);
             };
@@ -197,7 +227,12 @@ impl Backend for Recording {
     ) -> BackendFuture<'a, Claimed> {
         Box::pin(async move {
             let requested_ms = now_ms();
-            let claimed = self.inner.take_over(consumer, from, count).await?;
+            let claimed = match self.mistake {
+                Some(Mistake::CountsTakeOvers) => {
+                    self.inner.autoclaim(consumer, Duration::ZERO, from, count).await?
+                }
+                _ => self.inner.take_over(consumer, from, count).await?,
+            };
             self.record_deliveries(requested_ms, &claimed.deliveries);
             Ok(claimed)
         })
@@ -224,6 +259,31 @@ impl Backend for Recording {
         Box::pin(self.extend_recorded(consumer, ids))
     }
 
+    fn acquire<'a>(&'a self, claimant: Claimant<'a>, lease: Duration) -> BackendFuture<'a, StreamOwner> {
+        Box::pin(async move {
+            let owner = self.inner.acquire(claimant, lease).await?;
+            if owner.instance == claimant.instance {
+                self.journal.record("acquired", [claimant.stream.to_owned(), owner.fence.to_string()]);
+            }
+            Ok(owner)
+        })
+    }
+
+    fn renew<'a>(&'a self, claimant: Claimant<'a>, fence: u64, lease: Duration) -> BackendFuture<'a, bool> {
+        if self.mistake == Some(Mistake::ReadsWithoutFence) {
+            return Box::pin(async move {
+                self.inner.renew(claimant, fence, lease).await?;
+                Ok(true)
+            });
+        }
+        self.inner.renew(claimant, fence, lease)
+    }
+
+    fn give_up<'a>(&'a self, claimant: Claimant<'a>, fence: u64) -> BackendFuture<'a, bool> {
+        self.journal.record("gave-up", [claimant.stream.to_owned(), fence.to_string()]);
+        self.inner.give_up(claimant, fence)
+    }
+
     fn release<'a>(&'a self, consumer: Consumer<'a>, rows: &'a [Release]) -> BackendFuture<'a, u64> {
         let words = rows.iter().map(|row| format!("{}:{}", row.id, row.deliveries));
         self.journal.record("releasing", words);
@@ -242,9 +302,7 @@ impl Backend for Recording {
         hash_delete(key: &'a str, fields: &'a [String]) -> u64;
         create_group(stream: &'a str, group: &'a str, start: Start) -> bool;
         join_group(stream: &'a str, group: &'a str, start: Start) -> bool;
-        acquire(claimant: Claimant<'a>, lease: Duration) -> StreamOwner;
-        renew(claimant: Claimant<'a>, fence: u64, lease: Duration) -> bool;
-        give_up(claimant: Claimant<'a>, fence: u64) -> bool;
+        repair_lag(claimant: Claimant<'a>, fence: u64) -> bool;
         owner(stream: &'a str, group: &'a str) -> Option<StreamOwner>;
         follow(stream: &'a str, after: StreamId, count: usize, block: Duration) -> Vec<Entry>;
         own_pending(consumer: Consumer<'a>, after: StreamId, count: usize) -> Vec<Delivery>;

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::order::Ownership;
+use crate::recording::Mistake;
 use crate::steps::Step;
 
 /// The environment variable that gives a process of this test binary a role.
@@ -36,14 +38,16 @@ pub(crate) struct Role {
     pub max_attempts: u64,
     /// The step at which it kills itself, and at which occurrence of the step.
     pub death: Option<(Step, u64)>,
-    /// Whether its workers have a bug for the ledger to find.
-    pub acknowledges_early: bool,
+    /// The bug of its workers for the ledger to find.
+    pub mistake: Option<Mistake>,
     /// Whether it records the lag, because the supervisor cannot open the store.
     pub watches: bool,
     /// Whether it is a plain client, without the worker crate.
     pub is_plain: bool,
     /// Whether this producer delays its messages.
     pub delays: bool,
+    /// How its workers own the stream, if they do.
+    pub ownership: Option<Ownership>,
 }
 
 impl Role {
@@ -68,10 +72,11 @@ impl Role {
             "max_deliveries": self.max_deliveries,
             "max_attempts": self.max_attempts,
             "death": self.death.map(|(step, times)| (step.name(), times)),
-            "acknowledges_early": self.acknowledges_early,
+            "mistake": self.mistake.map(Mistake::name),
             "watches": self.watches,
             "is_plain": self.is_plain,
             "delays": self.delays,
+            "ownership": self.ownership.map(Ownership::name),
         })
     }
 
@@ -93,10 +98,11 @@ impl Role {
             max_deliveries: value["max_deliveries"].as_u64()?,
             max_attempts: value["max_attempts"].as_u64()?,
             death: death[0].as_str().and_then(Step::parse).zip(death[1].as_u64()),
-            acknowledges_early: value["acknowledges_early"].as_bool()?,
+            mistake: value["mistake"].as_str().and_then(Mistake::parse),
             watches: value["watches"].as_bool()?,
             is_plain: value["is_plain"].as_bool()?,
             delays: value["delays"].as_bool()?,
+            ownership: value["ownership"].as_str().and_then(Ownership::parse),
         })
     }
 }
@@ -116,12 +122,13 @@ fn a_role_survives_json() {
         max_deliveries: 6,
         max_attempts: 12,
         death: Some((Step::AckSent, 2)),
-        acknowledges_early: true,
+        mistake: Some(Mistake::ReadsWithoutFence),
         watches: true,
         is_plain: false,
         delays: true,
+        ownership: Some(Ownership::ByKey),
     };
     assert_eq!(Role::from_json(&role.to_json()), Some(role.clone()));
-    let idle = Role { numbers: None, death: None, ..role };
+    let idle = Role { numbers: None, death: None, mistake: None, ownership: None, ..role };
     assert_eq!(Role::from_json(&idle.to_json()), Some(idle));
 }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::cluster::Cluster;
 use crate::support::peers::Peer;
 use crate::support::resp::Value;
 use crate::support::wire::{Client, Outcome};
@@ -15,6 +16,11 @@ use crate::support::wire::{Client, Outcome};
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 /// Number of nodes of a cluster.
 const CLUSTER_NODES: u64 = 3;
+/// Number of nodes of a cluster with replicas: three primaries, three replicas, and one without slots.
+const REPLICATED_NODES: u64 = 7;
+
+/// Options of a server that loses nothing when it is killed.
+const DURABLE: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
 
 /// The kind of store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +29,8 @@ pub(crate) enum StoreKind {
     Peer(&'static Peer),
     /// Three nodes of this server that share the slots.
     Cluster(&'static Peer),
+    /// Three nodes of this server that share the slots, a replica of each, and a node without slots.
+    Replicated(&'static Peer),
     Embedded,
 }
 
@@ -56,6 +64,9 @@ impl Store {
             StoreKind::Cluster(_) => {
                 (1..=CLUSTER_NODES).map(|number| node(number, free_cluster_port())).collect()
             }
+            StoreKind::Replicated(_) => {
+                (1..=REPLICATED_NODES).map(|number| node(number, free_cluster_port())).collect()
+            }
             StoreKind::Millstream | StoreKind::Peer(_) => vec![node(1, free_port())],
         };
         std::fs::create_dir_all(&folder).expect("create a folder for the store");
@@ -63,6 +74,9 @@ impl Store {
         store.start_servers();
         if let StoreKind::Cluster(_) = kind {
             store.form_cluster();
+        }
+        if let Some(cluster) = store.replicated() {
+            cluster.form();
         }
         store
     }
@@ -92,15 +106,33 @@ impl Store {
         }
     }
 
-    /// Kills the server with SIGKILL, or all nodes of the cluster.
-    pub(crate) fn kill_servers(&mut self) {
-        for node in &mut self.nodes {
-            if let Some(mut process) = node.process.take() {
-                // Both fail only if the process has already ended.
-                let _ = process.kill();
-                let _ = process.wait();
+    /// Returns the nodes of a cluster with replicas.
+    pub(crate) fn replicated(&self) -> Option<Cluster> {
+        let StoreKind::Replicated(peer) = self.kind else { return None };
+        Some(Cluster::new(peer, self.nodes.iter().map(|node| node.port).collect()))
+    }
+
+    /// Kills a node of a cluster with SIGKILL.
+    pub(crate) fn kill_node(&mut self, at: usize) {
+        if let Some(mut process) = self.nodes[at].process.take() {
+            // Both fail only if the process has already ended.
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+    }
+
+    /// Starts the nodes that were killed.
+    pub(crate) fn start_dead_nodes(&mut self) {
+        for at in 0..self.nodes.len() {
+            if self.nodes[at].process.is_none() {
+                self.nodes[at].process = Some(self.launch(&self.nodes[at]));
             }
         }
+    }
+
+    /// Kills the server with SIGKILL, or all nodes of the cluster.
+    pub(crate) fn kill_servers(&mut self) {
+        (0..self.nodes.len()).for_each(|at| self.kill_node(at));
     }
 
     /// Starts the servers on their folders, and waits until they reply.
@@ -146,18 +178,36 @@ impl Store {
         let port = node.port.to_string();
         let log = OpenOptions::new().create(true).append(true).open(self.log_file()).expect("open the log");
         let mut command = match self.kind {
-            StoreKind::Peer(peer) | StoreKind::Cluster(peer) => Command::new(peer.program()),
+            StoreKind::Peer(peer) | StoreKind::Cluster(peer) | StoreKind::Replicated(peer) => {
+                Command::new(peer.program())
+            }
             _ => Command::new(env!("CARGO_BIN_EXE_millstream")),
         };
         match self.kind {
-            StoreKind::Peer(_) | StoreKind::Cluster(_) => command.args(["--bind", "127.0.0.1", "--save", ""]),
-            _ => command.arg("serve"),
+            StoreKind::Embedded | StoreKind::Millstream => command.arg("serve"),
+            _ => command.args(["--bind", "127.0.0.1", "--save", ""]),
         };
-        if let StoreKind::Cluster(_) = self.kind {
-            command.args(["--cluster-enabled", "yes", "--cluster-node-timeout", "10000"]);
-        }
+        match self.kind {
+            StoreKind::Cluster(_) => {
+                command.args(["--cluster-enabled", "yes", "--cluster-node-timeout", "10000"]);
+                command.args(DURABLE)
+            }
+            StoreKind::Replicated(_) => {
+                command.args(["--cluster-enabled", "yes", "--cluster-node-timeout", "2000"]);
+                // The part of a dead primary is down, and the others serve theirs. A node without slots stays a primary.
+                command.args([
+                    "--cluster-require-full-coverage",
+                    "no",
+                    "--cluster-allow-replica-migration",
+                    "no",
+                ]);
+                // A killed primary has no data when it starts again: its replica has taken over by then.
+                command.args(["--repl-diskless-sync-delay", "0", "--appendonly", "no"])
+            }
+            _ => command.args(DURABLE),
+        };
         command
-            .args(["--port", &port, "--appendonly", "yes", "--appendfsync", "always", "--dir"])
+            .args(["--port", &port, "--dir"])
             .arg(&node.folder)
             .stdin(Stdio::null())
             .stdout(File::try_clone(&log).expect("share the log"))
