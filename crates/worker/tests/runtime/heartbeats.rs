@@ -52,7 +52,10 @@ async fn a_worker_publishes_heartbeats_until_it_has_drained() {
     add(&backend, 0..2).await;
     let builder = short(&backend).drain(LEASE).heartbeat(Some(INTERVAL)).listen("127.0.0.1:0");
     let running = run(with_gate(builder, &gate, &handled).handler_name("charge"));
-    wait_until("two busy slots", async || beats(&backend).await.iter().any(|w| w.heartbeat.busy == 2)).await;
+    wait_until("two busy slots", async || {
+        beats(&backend).await.iter().any(|w| (w.heartbeat.busy, w.heartbeat.received) == (2, 2))
+    })
+    .await;
     let first = beats(&backend).await.remove(0);
     let Heartbeat { pid, slots, slots_max, received, ref handler, .. } = first.heartbeat;
     assert_eq!((pid, slots, slots_max, received, &**handler), (std::process::id(), 4, 4, 2, "charge"));
@@ -231,7 +234,13 @@ async fn a_worker_whose_name_was_taken_over_ends_without_its_messages() {
         "beat_at_ms": now, "interval_ms": 3_600_000});
     publish(&backend, "other", other).await;
     let own = beats(&backend).await.into_iter().find(|worker| worker.heartbeat.instance != "other").unwrap();
-    backend.hash_delete(&workers_key(STREAM, GROUP), &[own.heartbeat.instance]).await.unwrap();
+    let instance = [own.heartbeat.instance];
+    wait_until("the worker ends", async || {
+        // A heartbeat that the worker was just sending brings it back.
+        backend.hash_delete(&workers_key(STREAM, GROUP), &instance).await.unwrap();
+        running.is_finished()
+    })
+    .await;
     let error = running.await.unwrap().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NameInUse, "{error}");
     assert!(error.to_string().contains("host web-3, pid 412"), "{error}");
