@@ -25,7 +25,7 @@ after(async () => {
 
 const query = (values) => new URLSearchParams(values).toString();
 
-/** The pages with ordinary and with hostile texts. */
+/** The pages with ordinary and with hostile texts: name, address, and what to open on the page. */
 async function pages() {
   const entry = async (stream) => /** @type {any} */ ((await store.client.call('XRANGE', stream, '-', '+', 'COUNT', '1')))[0][0];
   const plain = { s: 'orders', g: 'billing' };
@@ -37,6 +37,22 @@ async function pages() {
     ['pending', `pending?${query(plain)}`], ['pending-hostile', `pending?${query(hostile)}`],
     ['dlq', 'dlq'], ['letters', `dlq?${query({ s: 'orders' })}`], ['letters-hostile', `dlq?${query({ s: HOSTILE[1] })}`],
     ['entry', `entry?${query({ s: 'orders', id: await entry('orders') })}`], ['entry-hostile', `entry?${query({ s: HOSTILE[0], id: await entry(HOSTILE[0]) })}`],
+    ['delayed', `stream?${query({ s: 'orders', tab: 'delayed' })}`],
+    ['claim', `pending?${query({ ...plain, stuck: 1 })}`, async (visitor) => {
+      await visitor.press(visitor.page.getByLabel(/All that match/));
+      await visitor.pressNamed('button', /^Claim/);
+      await visitor.sees(/will move to this consumer/, 'dialog');
+    }],
+    ['redrive', `dlq?${query({ s: 'orders', reason: 'timeout' })}`, async (visitor) => {
+      await visitor.pressNamed('button', /^Redrive 200/);
+      await visitor.pressNamed('button', 'Preview');
+      await visitor.sees(/200 dead letters will go back/, 'dialog');
+    }],
+    ['palette', '', async (visitor) => {
+      await visitor.keys('Control+k');
+      await visitor.page.keyboard.type('bill');
+      await visitor.sees(/billing/, 'dialog');
+    }],
     ['tail', `tail?${query({ s: 'orders' })}`], ['workers', 'workers'], ['doctor', 'doctor'], ['server', 'server'], ['audit', 'audit'], ['help', 'help'],
   ];
 }
@@ -45,9 +61,10 @@ async function pages() {
 const look = (name, options, each) => test(name, async () => {
   const visitor = await Visitor.open(browser, store.base, options);
   const failures = [];
-  for (const [page, path] of await pages()) {
+  for (const [page, path, open] of /** @type {[string, string, ((visitor: Visitor) => Promise<void>)?][]} */ (await pages())) {
     try {
       await visitor.goto(path);
+      await open?.(visitor);
       await each(visitor, page);
       await visitor.behaves();
     } catch (error) {
@@ -66,6 +83,7 @@ for (const [theme, dark] of [['light', false], ['dark', true]]) {
     if (!LONG && dark !== (viewport === PHONE)) continue;
     look(`pages are safe and accessible, ${theme} ${size}`, { viewport, dark }, async (visitor, page) => {
       await visitor.isAccessible();
+      assert.deepEqual(await visitor.tooWide(), [], 'wider than its window');
       await visitor.shot(`${page}-${theme}-${size}`);
     });
   }

@@ -401,3 +401,20 @@ export async function sevenTabs(visitor) {
   await events;
   await live(visitor.page);
 }
+
+/** A wrong password is refused with a reason; the right one shows the page that the address names. Without a name, the user is `default`. */
+export async function login(visitor) {
+  visitor.expected.push(/status of 401/);
+  visitor.offences = visitor.offences.filter((text) => !/status of 401/.test(text));
+  await visitor.page.goto(`${visitor.base}server`);
+  await visitor.isAccessible();
+  for (const [password, shown, within] of [['wrong', /wrong|invalid/i, '.login'], ['secret', /Slow log/, 'main']]) {
+    await visitor.type(visitor.page.getByLabel('Password'), password);
+    await visitor.keys('Enter');
+    await visitor.sees(shown, within);
+  }
+  await visitor.find('.menu summary').click();
+  await visitor.page.getByRole('button', { name: /^Log out/ }).click();
+  await visitor.find('form.login').waitFor();
+  assert.equal(await visitor.page.evaluate(async () => (await fetch('api/v1/overview')).status), 401, 'the session goes on');
+}

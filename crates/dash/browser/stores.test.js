@@ -14,6 +14,8 @@ let browser;
 let durable;
 /** @type {import('./store.js').Store} */
 let many;
+/** With a password. @type {import('./store.js').Store} */
+let locked;
 /** Address of a dashboard of `durable` that is read-only and hides fields. */
 let readOnly = '';
 /** @type {ReturnType<typeof setInterval>} */
@@ -25,6 +27,7 @@ before(async () => {
   adding = setInterval(() => durable.client.call('XADD', 'orders', '*', 'item', 'late').catch(() => {}), 500);
   many = await startMillstream();
   await fillGroups(many, LONG ? 10_000 : 2_000);
+  locked = await startMillstream(['--requirepass', 'secret']);
   readOnly = (await startDash(durable.port, ['--read-only', '--redact', 'card*', '--redact', 'data.user.email'])).base;
   browser = await startBrowser();
 });
@@ -37,6 +40,7 @@ const task = (name, base, run) => visit(name, () => Visitor.open(browser, base()
 
 task('2 find a group among thousands', () => many.base, scenarios.findGroup);
 task('19 read-only, with hidden fields', () => readOnly, scenarios.readOnly);
+task('log in and out', () => locked.base, scenarios.login);
 task('a dialog keeps the focus, and gives it back', () => durable.base, scenarios.focus);
 task('seven tabs are live', () => durable.base, scenarios.sevenTabs);
 task('17 when did fsync become slow, and which command was slow', () => durable.base, (visitor) => scenarios.slowServer(visitor, durable));

@@ -173,6 +173,14 @@ export class Visitor {
     assert.deepEqual(found, [], `${this.page.url()} is not accessible:\n${found.join('\n')}`);
   }
 
+  /** Returns what is wider than the place that it has: the page, or parts of a dialog. */
+  tooWide() {
+    return this.page.evaluate(() => [document.documentElement, ...document.querySelectorAll('dialog[open], dialog[open] *')]
+      .filter((element) => !['auto', 'scroll', 'hidden', 'clip'].includes(getComputedStyle(element).overflowX) || element.tagName === 'DIALOG')
+      .filter((element) => element.clientWidth > 0 && element.scrollWidth > element.clientWidth + 1)
+      .map((element) => `${element.tagName} ${element.className}: ${element.scrollWidth} px in ${element.clientWidth} px`));
+  }
+
   close() {
     return this.page.context().close();
   }

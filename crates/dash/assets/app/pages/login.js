@@ -17,7 +17,7 @@ export function LoginPage({ status, onLogin }) {
     setBusy(true);
     setProblem(null);
     try {
-      await post('/session', { user: withUser ? form.get('user') : undefined, password: form.get('password') });
+      await post('/session', { user: (withUser && form.get('user')) || undefined, password: form.get('password') });
       onLogin();
     } catch (error) {
       setProblem(/** @type {Problem} */ (error));
@@ -28,7 +28,7 @@ export function LoginPage({ status, onLogin }) {
     <form class="panel login" onSubmit=${submit}>
       <h1>millstream</h1>
       <p>${withUser ? words.login.user : words.login.password}</p>
-      ${withUser && html`<${Field} label=${words.login.userLabel}><input name="user" autocomplete="username" required autofocus /><//>`}
+      ${withUser && html`<${Field} label=${words.login.userLabel}><input name="user" autocomplete="username" placeholder="default" autofocus /><//>`}
       <${Field} label=${words.login.passwordLabel}><input name="password" type="password" autocomplete="current-password" required autofocus=${!withUser} /><//>
       ${problem && html`<${ProblemNote} problem=${problem} />`}
       <button type="submit" class="primary" disabled=${busy}>${words.login.submit}</button>
