@@ -119,6 +119,24 @@ impl Progress {
         self.gone + self.no_group + self.unknown_group + self.other_stream
     }
 
+    /// Returns the sum of the progress of two redrives.
+    #[must_use]
+    pub fn plus(&self, other: &Progress) -> Progress {
+        Progress {
+            total: self.total + other.total,
+            scanned: self.scanned + other.scanned,
+            matched: self.matched + other.matched,
+            redriven: self.redriven + other.redriven,
+            added: self.added + other.added,
+            gone: self.gone + other.gone,
+            payload_gone: self.payload_gone + other.payload_gone,
+            no_group: self.no_group + other.no_group,
+            unknown_group: self.unknown_group + other.unknown_group,
+            other_stream: self.other_stream + other.other_stream,
+            foreign: self.foreign + other.foreign,
+        }
+    }
+
     fn count_skipped(&mut self, reason: SkipReason) {
         match reason {
             SkipReason::EntryGone => self.gone += 1,

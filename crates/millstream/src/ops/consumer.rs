@@ -1,12 +1,16 @@
 //! `millstream consumer`: lists the consumers of a group, and removes one without losing its pending entries.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
+use millstream_worker::Admin;
 use millstream_worker::backend::ConsumerInfo;
-use millstream_worker::group_manager::GroupManager;
+use millstream_worker::group_manager::{GroupManager, RemovedConsumer};
 use millstream_worker::heartbeat::known_workers;
 use millstream_worker::operate::consumers::rows;
-use millstream_worker::operate::groups;
+use millstream_worker::operate::groups::{self, ConsumerRemoval};
 use millstream_worker::operate::shapes;
 
 use super::confirm::Confirm;
@@ -18,6 +22,7 @@ use super::output::{note, print, print_json, print_line};
 use super::safe_text::printable;
 use super::shell;
 use super::table::{Table, row};
+use super::target::Target;
 use super::value::{age_or_absent, count, counted};
 use super::workers;
 
@@ -78,8 +83,10 @@ impl ConsumerAction {
 
 async fn list(common: &CommonOptions, GroupArgs { stream, group }: &GroupArgs) -> Result<(), Failure> {
     let backend = common.connect().await?;
-    lookup::group(&*backend, stream, group).await?;
-    let consumers = backend.consumers(stream, group).await?;
+    let target = Target::with_group(&*backend, stream, group).await?;
+    let consumers = all_consumers(&*backend, &target, group).await?;
+    // The workers of a logical stream send heartbeats under its name.
+    let stream = if target.has_partitions() { stream } else { &target.parts[0].stream };
     let workers = known_workers(&*backend, stream, group).await?;
     if common.json {
         return print_json(&shapes::consumers(&consumers, &workers));
@@ -107,13 +114,47 @@ async fn list(common: &CommonOptions, GroupArgs { stream, group }: &GroupArgs) -
     print(Table::new(&titles, rows))
 }
 
+/// Returns the consumers of a group, sorted by name. Those of several partitions are merged by name.
+pub(super) async fn all_consumers(
+    backend: &dyn Admin,
+    target: &Target,
+    group: &str,
+) -> Result<Vec<ConsumerInfo>, Failure> {
+    let mut merged: BTreeMap<String, ConsumerInfo> = BTreeMap::new();
+    for part in &target.parts {
+        for consumer in backend.consumers(&part.stream, group).await? {
+            match merged.entry(consumer.name.clone()) {
+                Entry::Vacant(entry) => drop(entry.insert(consumer)),
+                Entry::Occupied(mut entry) => {
+                    let known = entry.get_mut();
+                    known.pending += consumer.pending;
+                    known.idle = known.idle.min(consumer.idle);
+                    known.inactive = known.inactive.into_iter().chain(consumer.inactive).min();
+                }
+            }
+        }
+    }
+    Ok(merged.into_values().collect())
+}
+
 impl RemoveConsumer {
     async fn run(&self, common: &CommonOptions) -> Result<(), Failure> {
         let RemoveConsumer { group_args: GroupArgs { stream, group }, consumer, heir, dry_run, confirm } =
             self;
         let backend = common.connect().await?;
-        let found = lookup::consumer(&*backend, stream, group, consumer).await?;
-        let consumers = backend.consumers(stream, group).await?;
+        let mut target = Target::with_group(&*backend, stream, group).await?;
+        let consumers = all_consumers(&*backend, &target, group).await?;
+        let Some(found) = consumers.iter().find(|found| found.name == *consumer) else {
+            return Err(lookup::no_consumer(stream, group, consumer, &consumers));
+        };
+        let mut with_consumer = Vec::new();
+        for part in target.parts {
+            let here = backend.consumers(&part.stream, group).await?;
+            if here.iter().any(|found| found.name == *consumer) {
+                with_consumer.push(part);
+            }
+        }
+        target.parts = with_consumer;
         let entries = |number| counted(number, "pending entry", "pending entries");
         let heir_is_new =
             heir.as_ref().is_some_and(|heir| !consumers.iter().any(|other| other.name == *heir));
@@ -138,15 +179,34 @@ impl RemoveConsumer {
                 )));
             }
         };
-        let plan =
-            groups::plan_consumer_removal(&*backend, stream, group, consumer, heir.as_deref()).await?.effect;
-        let removed = if *dry_run {
-            None
-        } else {
+        let mut plan: Option<ConsumerRemoval> = None;
+        let mut removed: Option<RemovedConsumer> = None;
+        for part in &target.parts {
+            let heir = heir.as_deref();
+            let of_part =
+                groups::plan_consumer_removal(&*backend, &part.stream, group, consumer, heir).await?;
+            match &mut plan {
+                None => plan = Some(of_part.effect),
+                Some(plan) => plan.pending += of_part.effect.pending,
+            }
+        }
+        let Some(mut plan) = plan else { return Ok(()) };
+        plan.stream.clone_from(stream);
+        plan.heir_is_new = heir_is_new;
+        if !*dry_run {
             confirm.ask(&action).await?;
             let groups = GroupManager::new(backend);
-            Some(groups.remove_consumer(stream, group, consumer, heir.as_deref()).await?)
-        };
+            for part in &target.parts {
+                let of_part = groups.remove_consumer(&part.stream, group, consumer, heir.as_deref()).await?;
+                match &mut removed {
+                    None => removed = Some(of_part),
+                    Some(removed) => {
+                        removed.adopted += of_part.adopted;
+                        removed.left += of_part.left;
+                    }
+                }
+            }
+        }
         if common.json {
             print_json(&shapes::consumer_removal(&plan, removed.as_ref()))?;
             let left = removed.map_or(0, |removed| removed.left);

@@ -12,11 +12,11 @@ use serde_json::json;
 use super::confirm::Confirm;
 use super::connection::CommonOptions;
 use super::failure::Failure;
-use super::lookup;
 use super::output::{note, print, print_json, print_line};
 use super::safe_text::printable;
 use super::shell::suggest;
-use super::table::{Table, row};
+use super::table::row;
+use super::target::{Part, Target};
 use super::time::{format_time, now_ms, parse_id};
 use super::value::{age, clipped, counted, fields_line};
 
@@ -129,32 +129,39 @@ impl DelayedAction {
 
 async fn list_delayed(common: &CommonOptions, list: &DelayedListArgs) -> Result<(), Failure> {
     let backend = common.connect().await?;
-    lookup::stream(&*backend, &list.stream).await?;
-    let (mut found, mut next) = (Vec::new(), Some(StreamId::MIN));
-    while let Some(first) = next
-        && found.len() < list.count
-    {
-        let page = backend.delayed(&list.stream, first, PAGE_SIZE.min(list.count - found.len())).await?;
-        next = page.last().and_then(|entry| entry.id.next());
-        found.extend(page);
+    let target = Target::existing(&*backend, &list.stream).await?;
+    let mut found = Vec::new();
+    for part in &target.parts {
+        let (mut listed, mut next) = (0, Some(StreamId::MIN));
+        while let Some(first) = next
+            && listed < list.count
+        {
+            let page = backend.delayed(&part.stream, first, PAGE_SIZE.min(list.count - listed)).await?;
+            next = page.last().and_then(|entry| entry.id.next());
+            listed += page.len();
+            found.extend(page.into_iter().map(|entry| (part, entry)));
+        }
     }
+    found.sort_by_key(|(_, entry)| entry.id);
+    found.truncate(list.count);
     if common.json {
-        return print_json(&found.iter().map(shapes::delayed).collect());
+        return print_json(&found.iter().map(|(part, entry)| part.mark(shapes::delayed(entry))).collect());
     }
     if found.is_empty() {
         note(&format!("stream {} has no delayed messages", printable(&list.stream)));
     }
     let now_ms = now_ms();
-    let rows = found.iter().map(|entry| {
+    let rows = found.iter().map(|(part, entry)| {
         let due_in = Duration::from_millis(entry.id.ms.saturating_sub(now_ms));
-        row![
+        let cells = row![
             entry.id.to_string(),
             format_time(entry.id.ms),
             age(due_in),
             clipped(&fields_line(&entry.fields), FIELDS_CHARS_MAX),
-        ]
+        ];
+        (*part, cells)
     });
-    print(Table::new(&["TICKET", "DUE", ">IN", "FIELDS"], rows))
+    print(target.table(&["TICKET", "DUE", ">IN", "FIELDS"], rows))
 }
 
 async fn change(common: &CommonOptions, args: &TicketArgs, change: Change) -> Result<(), Failure> {
@@ -166,14 +173,23 @@ async fn change(common: &CommonOptions, args: &TicketArgs, change: Change) -> Re
         )));
     }
     let backend = common.connect().await?;
-    lookup::stream(&*backend, stream).await?;
-    let tickets = match args.all {
-        true => all_tickets(&*backend, stream).await?,
-        false => args.tickets.clone(),
-    };
-    let asked = tickets.len() as u64;
+    let target = Target::existing(&*backend, stream).await?;
+    let mut by_part = Vec::new();
+    if args.all {
+        for part in &target.parts {
+            by_part.push((part, all_tickets(&*backend, &part.stream).await?));
+        }
+    } else {
+        let find = async |part: &Part| existing(&*backend, &part.stream, &args.tickets).await;
+        by_part = target.by_part(&args.tickets, find).await?;
+    }
+    let all: usize = by_part.iter().map(|(_, tickets)| tickets.len()).sum();
+    let asked = if args.all { all } else { args.tickets.len() } as u64;
     if args.dry_run {
-        let matched = count_existing(&*backend, stream, &tickets).await?;
+        let mut matched = 0;
+        for (part, tickets) in &by_part {
+            matched += existing(&*backend, &part.stream, tickets).await?.len() as u64;
+        }
         if common.json {
             return print_json(
                 &json!({ change.done(): 0, "matched": matched, "asked": asked, "dry_run": true }),
@@ -186,11 +202,13 @@ async fn change(common: &CommonOptions, args: &TicketArgs, change: Change) -> Re
         args.confirm.ask(&question).await?;
     }
     let mut changed = 0;
-    for page in tickets.chunks(PAGE_SIZE) {
-        changed += match change {
-            Change::Cancel => backend.cancel_delayed(stream, page).await?,
-            Change::Add => backend.promote_delayed(stream, page).await?,
-        };
+    for (part, tickets) in &by_part {
+        for page in tickets.chunks(PAGE_SIZE) {
+            changed += match change {
+                Change::Cancel => backend.cancel_delayed(&part.stream, page).await?,
+                Change::Add => backend.promote_delayed(&part.stream, page).await?,
+            };
+        }
     }
     if common.json {
         print_json(&json!({ change.done(): changed, "asked": asked }))?;
@@ -222,11 +240,12 @@ async fn all_tickets(backend: &dyn Admin, stream: &str) -> Result<Vec<StreamId>,
     Ok(tickets)
 }
 
-async fn count_existing(backend: &dyn Admin, stream: &str, tickets: &[StreamId]) -> Result<u64, Failure> {
-    let mut found = 0;
+/// Returns those of the tickets whose messages are still delayed.
+async fn existing(backend: &dyn Admin, stream: &str, tickets: &[StreamId]) -> Result<Vec<StreamId>, Failure> {
+    let mut found = Vec::new();
     for ticket in tickets {
         let first = backend.delayed(stream, *ticket, 1).await?;
-        found += u64::from(first.first().is_some_and(|entry| entry.id == *ticket));
+        found.extend(first.first().map(|entry| entry.id).filter(|id| id == ticket));
     }
     Ok(found)
 }

@@ -80,26 +80,16 @@ pub(crate) async fn group(backend: &dyn Admin, stream: &str, name: &str) -> Resu
     ))
 }
 
-/// Returns a consumer that must exist.
-pub(crate) async fn consumer(
-    backend: &dyn Admin,
-    stream: &str,
-    group: &str,
-    name: &str,
-) -> Result<ConsumerInfo, Failure> {
-    self::group(backend, stream, group).await?;
-    let mut consumers = backend.consumers(stream, group).await?;
-    if let Some(at) = consumers.iter().position(|consumer| consumer.name == name) {
-        return Ok(consumers.swap_remove(at));
-    }
-    let others: Vec<String> = consumers.into_iter().map(|consumer| consumer.name).collect();
+/// Returns the error for a consumer that does not exist.
+pub(crate) fn no_consumer(stream: &str, group: &str, name: &str, others: &[ConsumerInfo]) -> Failure {
+    let others: Vec<String> = others.iter().map(|consumer| consumer.name.clone()).collect();
     let [stream, group, name] = [stream, group, name].map(printable);
-    Err(not_found(
+    not_found(
         &format!("group {group} of stream {stream} has no consumer {name}"),
         "consumers",
         &others,
         "a consumer is created by its first read",
-    ))
+    )
 }
 
 /// Returns the error for something that does not exist.

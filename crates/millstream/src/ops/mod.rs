@@ -29,6 +29,7 @@ pub(crate) mod shell;
 pub(crate) mod stream;
 mod table;
 pub(crate) mod tail;
+mod target;
 pub(crate) mod time;
 pub(crate) mod trace;
 pub(crate) mod value;

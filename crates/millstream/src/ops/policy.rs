@@ -6,7 +6,7 @@ use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use millstream_worker::Admin;
 use millstream_worker::backend::policy::{Backoff, Policy, PolicyField, PolicyValue};
-use millstream_worker::backend::{Capability, Range, StreamId};
+use millstream_worker::backend::{Capability, PolicyInfo, Range, StreamId};
 use millstream_worker::names::dead_letters_of;
 use millstream_worker::operate::shapes;
 
@@ -14,10 +14,10 @@ use super::confirm::Confirm;
 use super::connection::CommonOptions;
 use super::failure::Failure;
 use super::group_args::GroupArgs;
-use super::lookup;
 use super::output::{note, print, print_json};
 use super::safe_text::printable;
 use super::table::Properties;
+use super::target::Target;
 use super::time::{now_ms, parse_duration};
 use super::value::{ABSENT, age, count, counted, millis};
 
@@ -201,10 +201,11 @@ impl GroupPolicyCommand {
         let GroupArgs { stream, group } = &self.group_args;
         let change = self.fields.change()?;
         let backend = common.connect().await?;
-        lookup::group(&*backend, stream, group).await?;
-        require_policies(&*backend, stream).await?;
-        apply(&*backend, stream, Some(group), &change, self.fields.default).await?;
-        show(common, &*backend, stream, Some(group)).await
+        let target = Target::with_group(&*backend, stream, group).await?;
+        refuse_lease(&target, &change)?;
+        require_policies(&*backend, &target.parts[0].stream).await?;
+        apply(&*backend, &target, Some(group), &change, self.fields.default).await?;
+        show(common, &*backend, &target, Some(group)).await
     }
 }
 
@@ -216,9 +217,14 @@ impl StreamPolicyCommand {
         change.add(PolicyField::MaxBytes, self.max_bytes.as_ref())?;
         change.add(PolicyField::AckedAge, self.acked_age.as_ref())?;
         let (backend, stream) = (common.connect().await?, &self.stream);
-        let length = lookup::stream(&*backend, stream).await?.length;
-        require_policies(&*backend, stream).await?;
-        let removals = removals(&*backend, stream, length, &change.policy).await?;
+        let target = Target::existing(&*backend, stream).await?;
+        refuse_lease(&target, &change)?;
+        require_policies(&*backend, &target.parts[0].stream).await?;
+        let mut removals = Removals::default();
+        for part in &target.parts {
+            removals.add(&*backend, &part.stream, &change.policy).await?;
+        }
+        let removals = removals.described(&change.policy);
         if self.dry_run {
             removals.iter().for_each(|what| note(&format!("would remove {what}")));
             if removals.is_empty() {
@@ -231,9 +237,19 @@ impl StreamPolicyCommand {
                 format!("set a policy on {} that removes {}", printable(stream), removals.join(", and "));
             self.confirm.ask(&what).await?;
         }
-        apply(&*backend, stream, None, &change, self.fields.default).await?;
-        show(common, &*backend, stream, None).await
+        apply(&*backend, &target, None, &change, self.fields.default).await?;
+        show(common, &*backend, &target, None).await
     }
+}
+
+/// Refuses a lease for the groups of a logical stream: workers own its partitions, and refuse to read from such a group.
+fn refuse_lease(target: &Target, change: &PolicyChange) -> Result<(), Failure> {
+    if change.policy.get(PolicyField::Lease).is_none() {
+        return Ok(());
+    }
+    target.refuse_partitions(
+        "--lease lets the server redeliver messages, which workers that own partitions refuse",
+    )
 }
 
 async fn require_policies(backend: &dyn Admin, stream: &str) -> Result<(), Failure> {
@@ -247,60 +263,82 @@ async fn require_policies(backend: &dyn Admin, stream: &str) -> Result<(), Failu
     }
 }
 
+/// Changes the policy of all streams that a name stands for, or of a group on them.
 async fn apply(
     backend: &dyn Admin,
-    stream: &str,
+    target: &Target,
     group: Option<&str>,
     change: &PolicyChange,
     resets: bool,
 ) -> Result<(), Failure> {
-    if resets {
-        backend.reset_policy(stream, group).await?;
-    } else if !change.is_empty() {
-        let set = backend.set_policy(stream, group, &change.policy, &change.off).await;
-        set.map_err(|error| match error.to_string() {
-            refusal if refusal.contains("needs LEASE") => Failure::Other(format!(
-                "{refusal}\npass --lease too, for example --lease 30s, or switch the other options off"
-            )),
-            _ => error.into(),
-        })?;
+    for part in &target.parts {
+        if resets {
+            backend.reset_policy(&part.stream, group).await?;
+        } else if !change.is_empty() {
+            let set = backend.set_policy(&part.stream, group, &change.policy, &change.off).await;
+            set.map_err(|error| match error.to_string() {
+                refusal if !refusal.contains("needs LEASE") => error.into(),
+                refusal if target.has_partitions() => Failure::Other(format!(
+                    "{refusal}\nworkers that own partitions refuse a lease: use the options of `millstream work` instead"
+                )),
+                refusal => Failure::Other(format!(
+                    "{refusal}\npass --lease too, for example --lease 30s, or switch the other options off"
+                )),
+            })?;
+        }
     }
     Ok(())
 }
 
-/// Describes the entries that the limits would remove now. The effect of MAXBYTES is not known in advance.
-async fn removals(
-    backend: &dyn Admin,
-    stream: &str,
+/// The entries that the limits would remove now. The effect of MAXBYTES is not known in advance.
+#[derive(Debug, Default)]
+struct Removals {
+    /// Number of entries of all streams.
     length: u64,
-    policy: &Policy,
-) -> Result<Vec<String>, Failure> {
-    let mut found = Vec::new();
-    let surplus = policy.max_length.map_or(0, |max| length.saturating_sub(max));
-    if surplus > 0 {
-        found.push(format!(
-            "up to {} of its {} by --max-length",
-            counted(surplus, "entry", "entries"),
-            count(length)
-        ));
+    /// Number of entries beyond `--max-length`.
+    surplus: u64,
+    /// Number of entries that are older than `--max-age`, and whether that is a lower bound.
+    old: (u64, bool),
+}
+
+impl Removals {
+    /// Adds what a policy removes from a stream.
+    async fn add(&mut self, backend: &dyn Admin, stream: &str, policy: &Policy) -> Result<(), Failure> {
+        let length = backend.stream(stream).await?.map_or(0, |info| info.length);
+        self.length += length;
+        self.surplus += policy.max_length.map_or(0, |max| length.saturating_sub(max));
+        if let Some(age_ms) = policy.max_age_ms {
+            let old = count_before(backend, stream, now_ms().saturating_sub(age_ms)).await?;
+            self.old = (self.old.0 + old, self.old.1 || old >= COUNTED_MAX);
+        }
+        Ok(())
     }
-    if let Some(age_ms) = policy.max_age_ms {
-        let old = count_before(backend, stream, now_ms().saturating_sub(age_ms)).await?;
-        let number = match old >= COUNTED_MAX {
-            true => format!("at least {} entries", count(old)),
-            false => counted(old, "entry", "entries"),
-        };
+
+    fn described(&self, policy: &Policy) -> Vec<String> {
+        let mut found = Vec::new();
+        let Removals { length, surplus, old: (old, is_bound) } = *self;
+        if surplus > 0 {
+            found.push(format!(
+                "up to {} of its {} by --max-length",
+                counted(surplus, "entry", "entries"),
+                count(length)
+            ));
+        }
         if old > 0 {
+            let number = match is_bound {
+                true => format!("at least {} entries", count(old)),
+                false => counted(old, "entry", "entries"),
+            };
             found.push(format!("{number} by --max-age"));
         }
+        if policy.max_bytes.is_some() && length > 0 {
+            found.push("its oldest entries by --max-bytes, if it is larger".to_owned());
+        }
+        if policy.acked_age_ms.is_some() && length > 0 {
+            found.push("entries that every group has acknowledged by --acked-age".to_owned());
+        }
+        found
     }
-    if policy.max_bytes.is_some() && length > 0 {
-        found.push("its oldest entries by --max-bytes, if it is larger".to_owned());
-    }
-    if policy.acked_age_ms.is_some() && length > 0 {
-        found.push("entries that every group has acknowledged by --acked-age".to_owned());
-    }
-    Ok(found)
 }
 
 /// Counts the entries that are older than a time, up to [`COUNTED_MAX`].
@@ -321,15 +359,37 @@ async fn count_before(backend: &dyn Admin, stream: &str, before_ms: u64) -> Resu
 async fn show(
     common: &CommonOptions,
     backend: &dyn Admin,
-    stream: &str,
+    target: &Target,
     group: Option<&str>,
 ) -> Result<(), Failure> {
-    let Some(info) = backend.policy(stream, group).await? else {
+    let stream = target.name.as_str();
+    let mut found: Option<PolicyInfo> = None;
+    let mut different = Vec::new();
+    for part in &target.parts {
+        match (backend.policy(&part.stream, group).await?, &mut found) {
+            (None, _) => {}
+            (info, None) => found = info,
+            (Some(info), Some(found)) => {
+                if info.in_force != found.in_force {
+                    different.push(target.label(part));
+                }
+                merge(found, info);
+            }
+        }
+    }
+    let Some(info) = found else {
         return Err(Failure::NotFound(format!(
             "{} was deleted a moment ago",
             printable(group.unwrap_or(stream))
         )));
     };
+    if let Some(one) = different.first() {
+        let (one, others) = (printable(one), count(different.len() as u64));
+        note(&format!(
+            "{others} of the {} partitions have other policies than the first one: see {one}",
+            target.parts.len()
+        ));
+    }
     if common.json {
         return print_json(&shapes::policy(stream, group, &info));
     }
@@ -340,7 +400,10 @@ async fn show(
         let value = match info.in_force.get(field) {
             Some(value) => format_value(field, value),
             None if field == PolicyField::DeadLetters && info.in_force.max_deliveries.is_some() => {
-                format!("{}  (default)", dead_letters_of(stream))
+                match &target.parts[..] {
+                    [part] => format!("{}  (default)", dead_letters_of(&part.stream)),
+                    _ => "{PARTITION}:dlq  (default)".to_owned(),
+                }
             }
             None => ABSENT.to_owned(),
         };
@@ -365,6 +428,18 @@ async fn show(
         properties.push("dlq error", error);
     }
     print(properties)
+}
+
+/// Adds the counters of another partition.
+fn merge(found: &mut PolicyInfo, other: PolicyInfo) {
+    for ((name, number), (_, other)) in found.counters.iter_mut().zip(other.counters) {
+        *number = match (name.as_str(), *number, other) {
+            ("next-due-ms", number, other) if number < 0 || other < 0 => number.max(other),
+            ("next-due-ms", number, other) => number.min(other),
+            (_, number, other) => number + other,
+        };
+    }
+    found.dead_letter_error = found.dead_letter_error.take().or(other.dead_letter_error);
 }
 
 fn label_of(field: PolicyField) -> &'static str {

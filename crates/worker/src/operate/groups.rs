@@ -66,6 +66,17 @@ pub struct GroupRemoval {
     pub active_consumers: Vec<String>,
 }
 
+impl GroupRemoval {
+    /// Adds the removal of the same group of another partition.
+    pub fn add(&mut self, other: GroupRemoval) {
+        self.pending += other.pending;
+        self.consumers += other.consumers;
+        self.active_consumers.extend(other.active_consumers);
+        self.active_consumers.sort_unstable();
+        self.active_consumers.dedup();
+    }
+}
+
 /// Plans to remove a group with its pending list.
 pub async fn plan_removal(
     backend: &Arc<dyn Admin>,

@@ -140,25 +140,42 @@ pub async fn plan_removal(
 /// that are created later cannot have the number of an earlier one.
 pub async fn remove(backend: &Arc<dyn Admin>, partitions: &Partitions) -> Result<(), Error> {
     let groups = GroupManager::new(Arc::clone(backend));
-    let stream = partitions.stream();
     let mut seen = BTreeSet::new();
     for name in partitions.names() {
-        for group in backend.groups(name).await? {
-            groups.delete(name, &group.name).await?;
-            seen.insert(group.name);
-        }
+        seen.extend(backend.groups(name).await?.into_iter().map(|group| group.name));
+    }
+    for group in &seen {
+        remove_group(backend, partitions, group).await?;
+    }
+    for name in partitions.names() {
         backend.delete_stream(name).await?;
         backend.delete_stream(&dead_letters_of(name)).await?;
     }
-    for group in &seen {
-        groups.delete_records(stream, group).await?;
-        groups.delete_hash(&members_key(stream, group)).await?;
-        backend.delete_stream(&control_stream(stream, group)).await?;
-    }
-    groups.delete_hash(&partitions_key(stream)).await?;
+    groups.delete_hash(&partitions_key(partitions.stream())).await?;
     // While there was a list, a producer may have created a partition again.
     for name in partitions.names() {
         backend.delete_stream(name).await?;
     }
     Ok(())
+}
+
+/// Removes a group from all partitions, and what its workers remember. Returns false if no partition has it.
+pub async fn remove_group(
+    backend: &Arc<dyn Admin>,
+    partitions: &Partitions,
+    group: &str,
+) -> Result<bool, Error> {
+    let (groups, stream) = (GroupManager::new(Arc::clone(backend)), partitions.stream());
+    let mut is_removed = false;
+    for name in partitions.names() {
+        is_removed |= match groups.delete(name, group).await {
+            // The partition is gone.
+            Err(error) if error.kind() == ErrorKind::NoGroup => false,
+            deleted => deleted?,
+        };
+    }
+    groups.delete_records(stream, group).await?;
+    groups.delete_hash(&members_key(stream, group)).await?;
+    backend.delete_stream(&control_stream(stream, group)).await?;
+    Ok(is_removed)
 }

@@ -23,6 +23,7 @@ use super::lookup;
 use super::output::{note, print, print_json, print_line};
 use super::safe_text::printable;
 use super::table::{Properties, Table, row};
+use super::target::Part;
 use super::time::{format_time, parse_id};
 use super::value::{self, ABSENT, age_of, age_or_absent, clipped, count, counted};
 
@@ -142,20 +143,28 @@ impl DlqListArgs {
 
     async fn list(&self, common: &CommonOptions, stream: &str) -> Result<(), Failure> {
         let backend = common.connect().await?;
-        let source = self.dlq.find(&*backend, stream, &self.selection).await?;
+        let sources = self.dlq.find(&*backend, stream, &self.selection).await?;
         let limit = self.count.unwrap_or(DEFAULT_COUNT);
-        let mut found = Vec::new();
-        let visit = |dead_letter| {
-            found.push(dead_letter);
-            (found.len() as u64) < limit
-        };
-        source.for_each(&*backend, &self.selection.filter(), visit).await?;
-        count_redrives(&*backend, &mut found).await;
-        if common.json {
-            return print_json(&found.iter().map(shapes::dead_letter).collect());
+        let mut found: Vec<(&Part, DeadLetter)> = Vec::new();
+        for (part, source) in &sources.sources {
+            let mut letters = Vec::new();
+            let visit = |letter| {
+                letters.push(letter);
+                (letters.len() as u64) < limit
+            };
+            source.for_each(&*backend, &self.selection.filter(), visit).await?;
+            count_redrives(&*backend, &mut letters).await;
+            found.extend(letters.into_iter().map(|letter| (part, letter)));
         }
-        let rows = found.iter().map(|dead_letter| {
-            row![
+        found.sort_by_key(|(_, letter)| letter.id);
+        found.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
+        if common.json {
+            return print_json(
+                &found.iter().map(|(part, letter)| part.mark(shapes::dead_letter(letter))).collect(),
+            );
+        }
+        let rows = found.iter().map(|(part, dead_letter)| {
+            let cells = row![
                 dead_letter.id.to_string(),
                 dead_letter.origin.map_or_else(|| ABSENT.to_owned(), |id| id.to_string()),
                 or_absent(&dead_letter.group),
@@ -163,9 +172,11 @@ impl DlqListArgs {
                 if dead_letter.deliveries == 0 { ABSENT.to_owned() } else { count(dead_letter.deliveries) },
                 age_or_absent(SystemTime::now().duration_since(dead_letter.dead_at).ok()),
                 clipped(&printable(&dead_letter.error), ERROR_CHARS_MAX),
-            ]
+            ];
+            (*part, cells)
         });
-        print(Table::new(&["ID", "ORIGIN", "GROUP", "REASON", ">DELIVERIES", ">AGE", "ERROR"], rows))
+        let titles = ["ID", "ORIGIN", "GROUP", "REASON", ">DELIVERIES", ">AGE", "ERROR"];
+        print(sources.target.table(&titles, rows))
     }
 }
 
@@ -200,24 +211,37 @@ async fn show(
     dlq: &DeadLetterStream,
 ) -> Result<(), Failure> {
     let backend = common.connect().await?;
-    let source = dlq.find(&*backend, stream, &Selection::default()).await?;
-    let mut dead_letter = find_dead_letter(&*backend, &source, id).await?;
+    let sources = dlq.find(&*backend, stream, &Selection::default()).await?;
+    let (part, source) = match sources.target.has_partitions() {
+        true => sources.with_ids(&*backend, &[id]).await?[0],
+        false => &sources.sources[0],
+    };
+    let mut dead_letter = find_dead_letter(&*backend, source, id).await?;
     count_redrives(&*backend, std::slice::from_mut(&mut dead_letter)).await;
-    if common.json { print_json(&shapes::dead_letter(&dead_letter)) } else { print(properties(&dead_letter)) }
+    if common.json {
+        print_json(&part.mark(shapes::dead_letter(&dead_letter)))
+    } else {
+        print(properties(&dead_letter))
+    }
 }
 
 impl PurgeArgs {
     async fn run(&self, common: &CommonOptions) -> Result<(), Failure> {
         let backend = common.connect().await?;
-        let source = self.dlq.find(&*backend, &self.stream, &self.selection).await?;
-        let plan = dead_letters::plan_purge(&*backend, &source, &self.selection.filter()).await?;
-        let name = source.name;
+        let sources = self.dlq.find(&*backend, &self.stream, &self.selection).await?;
+        let mut purges = Vec::new();
+        for (_, source) in &sources.sources {
+            purges.push(dead_letters::plan_purge(&*backend, source, &self.selection.filter()).await?.effect);
+        }
+        let name = sources.name();
         let described =
             |number| format!("{} of {}", counted(number, "dead letter", "dead letters"), printable(&name));
-        let (matched, mut deleted) = (plan.effect.ids.len() as u64, 0);
+        let (matched, mut deleted) = (purges.iter().map(|purge| purge.ids.len() as u64).sum(), 0);
         if !self.dry_run {
             self.confirm.ask(&format!("permanently delete {}", described(matched))).await?;
-            deleted = dead_letters::purge(&*backend, &plan.effect, |_| {}).await?;
+            for purge in &purges {
+                deleted += dead_letters::purge(&*backend, purge, |_| {}).await?;
+            }
         }
         if common.json {
             return print_json(&shapes::purge(&name, matched, deleted, self.dry_run));

@@ -7,16 +7,16 @@ use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use millstream_worker::Admin;
 use millstream_worker::dead_letter::DeadLetter;
-use millstream_worker::operate::dead_letters::DeadLetterSource;
 use millstream_worker::operate::shapes;
 use millstream_worker::redrive::{Destination, Progress, Redrive, redrive};
 use serde_json::Value;
 
-use super::select::{DeadLetterStream, Selection};
+use super::select::{DeadLetterStream, Selection, Sources};
 use crate::ops::connection::CommonOptions;
 use crate::ops::failure::Failure;
 use crate::ops::output::{note, print_json, print_line, progress_bar};
 use crate::ops::shell::{option, suggest};
+use crate::ops::target::Part;
 use crate::ops::until_ctrl_c;
 use crate::ops::value::{count, counted};
 
@@ -59,13 +59,13 @@ pub(crate) struct RedriveArgs {
 
 impl RedriveArgs {
     pub(super) async fn run(&self, common: &CommonOptions) -> Result<(), Failure> {
-        let (backend, source) = until_ctrl_c(async {
+        let (backend, sources) = until_ctrl_c(async {
             let backend = common.connect().await?;
-            let source = self.dlq.find(&*backend, &self.stream, &self.selection).await?;
-            Ok((backend, source))
+            let sources = self.dlq.find(&*backend, &self.stream, &self.selection).await?;
+            Ok((backend, sources))
         })
         .await?;
-        let name = &source.name;
+        let name = sources.name();
         let so_far = Cell::new(Progress::default());
         let bar = progress_bar(0, "{bar:30} {human_pos}/{human_len} {msg} ({eta} left)");
         let show = |progress: &Progress| {
@@ -77,13 +77,12 @@ impl RedriveArgs {
                 skipped => format!("redriven, {} skipped", count(skipped)),
             });
         };
-        let request = self.request();
-        let done = until_ctrl_c(async { Ok(redrive(&*backend, name, &request, show).await?) }).await;
+        let done = until_ctrl_c(self.redrive_all(&*backend, &sources, show)).await;
         bar.finish_and_clear();
         let done = match done {
             Ok(done) => done,
             Err(failure) => {
-                self.print_result(common, name, &so_far.get(), Some(&failure))?;
+                self.print_result(common, &name, &so_far.get(), Some(&failure))?;
                 if !self.dry_run {
                     note(
                         "the message in progress may have been redriven although its dead letter still exists",
@@ -92,16 +91,36 @@ impl RedriveArgs {
                 return Err(failure);
             }
         };
-        self.print_result(common, name, &done, None)?;
+        self.print_result(common, &name, &done, None)?;
         if done.no_group > 0 && !common.json {
-            self.print_missing_groups(&*backend, &source, &done).await?;
+            self.print_missing_groups(&*backend, &sources, &done).await?;
         }
         Ok(())
     }
 
-    fn request(&self) -> Redrive {
+    /// Redrives the dead letters of one stream after the other, each to the stream that it comes from.
+    async fn redrive_all(
+        &self,
+        backend: &dyn Admin,
+        sources: &Sources,
+        show: impl Fn(&Progress),
+    ) -> Result<Progress, Failure> {
+        let mut done = Progress::default();
+        for (part, source) in &sources.sources {
+            let request = Redrive {
+                limit: self.count.map(|limit| limit.saturating_sub(done.redrivable())),
+                ..self.request(part)
+            };
+            let of_part =
+                redrive(backend, &source.name, &request, |progress| show(&done.plus(progress))).await?;
+            done = done.plus(&of_part);
+        }
+        Ok(done)
+    }
+
+    fn request(&self, part: &Part) -> Redrive {
         Redrive {
-            stream: self.dlq.origin(&self.stream),
+            stream: self.dlq.origin(&part.stream),
             field_map: self.dlq.field_map(),
             filter: self.selection.filter(),
             to: if self.all_groups { Destination::AllGroups } else { Destination::Group },
@@ -191,29 +210,37 @@ impl RedriveArgs {
     async fn print_missing_groups(
         &self,
         backend: &dyn Admin,
-        source: &DeadLetterSource,
+        sources: &Sources,
         done: &Progress,
     ) -> Result<(), Failure> {
-        let (mut groups, request) = (BTreeSet::new(), self.request());
-        let visit = |dead_letter: DeadLetter| {
-            if request.returns_to(&dead_letter.stream, &source.name) {
-                let group = Some(dead_letter.group).filter(|group| !group.is_empty());
-                let group =
-                    group.or_else(|| request.filter.group.clone()).unwrap_or_else(|| "GROUP".to_owned());
-                groups.insert((dead_letter.stream, group));
-            }
-            true
-        };
-        source.for_each(backend, &request.filter, visit).await?;
+        let mut groups = BTreeSet::new();
+        for (part, source) in &sources.sources {
+            let request = self.request(part);
+            let visit = |dead_letter: DeadLetter| {
+                if request.returns_to(&dead_letter.stream, &source.name) {
+                    let group = Some(dead_letter.group).filter(|group| !group.is_empty());
+                    let group =
+                        group.or_else(|| request.filter.group.clone()).unwrap_or_else(|| "GROUP".to_owned());
+                    groups.insert((dead_letter.stream, group));
+                }
+                true
+            };
+            source.for_each(backend, &request.filter, visit).await?;
+        }
         note(&format!(
             "{} group does not exist; create it again, add new entries with --all-groups, or select other dead letters with --group",
             skipped_because(done.no_group)
         ));
+        let mut missing = BTreeSet::new();
         for (stream, group) in groups {
             let existing = backend.groups(&stream).await.unwrap_or_default();
             if !existing.iter().any(|found| found.name == group) {
-                note(&format!("  {}", suggest("group create", &[&stream, &group], "")));
+                let name = if sources.target.has_partitions() { self.stream.clone() } else { stream };
+                missing.insert((name, group));
             }
+        }
+        for (stream, group) in missing {
+            note(&format!("  {}", suggest("group create", &[&stream, &group], "")));
         }
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! Options that select dead letters: their stream, its format, and filters.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use clap::Args;
@@ -15,7 +16,8 @@ use crate::ops::failure::Failure;
 use crate::ops::lookup;
 use crate::ops::output::note;
 use crate::ops::safe_text::printable;
-use crate::ops::shell::option;
+use crate::ops::shell::{option, suggest};
+use crate::ops::target::{Part, Target};
 use crate::ops::time::{parse_duration, parse_id};
 
 /// The options that name the dead-letter stream and the format of its entries.
@@ -49,56 +51,123 @@ impl DeadLetterStream {
         self.field_map.clone()
     }
 
-    /// Returns the dead-letter stream of `stream`. A name that ends in `:dlq` is used as it is.
+    /// Returns the dead-letter stream of `stream`, or those of its partitions. A name that ends in `:dlq` is used as it is.
     ///
-    /// Returns an error if that stream does not exist, contains only other entries, or has none of the ids in the
+    /// Returns an error if there is none, if one of them contains only other entries, or if they have none of the ids in the
     /// selection.
     pub(super) async fn find(
         &self,
         backend: &dyn Admin,
         stream: &str,
         selection: &Selection,
-    ) -> Result<DeadLetterSource, Failure> {
-        let name = self.find_stream(backend, stream).await?;
-        let source = DeadLetterSource::new(&name, self.origin(stream).as_deref(), self.field_map());
-        check(backend, &source).await?;
-        if !selection.ids.is_empty() {
-            find_by_id(backend, &source, &selection.ids).await?;
+    ) -> Result<Sources, Failure> {
+        if self.dlq.as_deref() == Some(stream) {
+            return Err(Failure::Usage(format!(
+                "{} cannot be its own dead-letter stream: name the stream that the messages come from, then --dlq and the \
+                 dead-letter stream",
+                printable(stream)
+            )));
         }
-        Ok(source)
+        let target = Target::find(backend, stream).await?;
+        let (mut sources, mut expected) = (Vec::new(), String::new());
+        for part in &target.parts {
+            let candidates = match &self.dlq {
+                Some(name) => vec![name.clone()],
+                None => dead_letters::candidates(backend, &part.stream).await?,
+            };
+            expected.clone_from(&candidates[0]);
+            if let Some(name) = self.first_existing(backend, &candidates).await? {
+                let origin = self.origin(&part.stream);
+                let source = DeadLetterSource::new(&name, origin.as_deref(), self.field_map());
+                check(backend, &source).await?;
+                sources.push((part.clone(), source));
+            }
+        }
+        if sources.is_empty() {
+            let what = match target.has_partitions() && self.dlq.is_none() {
+                true => "no partition has a dead-letter stream".to_owned(),
+                false => format!("{} does not exist", printable(&expected)),
+            };
+            return Err(lookup::not_found(
+                &format!("stream {} has no dead letters: {what}", printable(stream)),
+                "dead-letter streams",
+                &backend.streams("*:dlq").await?,
+                "if the dead-letter stream has another name, name it with --dlq",
+            ));
+        }
+        let sources = Sources { target, sources };
+        if !selection.ids.is_empty() {
+            sources.with_ids(backend, &selection.ids).await?;
+        }
+        Ok(sources)
     }
 
-    /// Returns the name of the dead-letter stream, which must exist.
-    async fn find_stream(&self, backend: &dyn Admin, stream: &str) -> Result<String, Failure> {
-        let candidates = match &self.dlq {
-            Some(name) if name == stream => {
-                return Err(Failure::Usage(format!(
-                    "{} cannot be its own dead-letter stream: name the stream that the messages come from, then --dlq and \
-                     the dead-letter stream",
-                    printable(stream)
-                )));
-            }
-            Some(name) => vec![name.clone()],
-            None => dead_letters::candidates(backend, stream).await?,
-        };
-        let found = dead_letters::existing(backend, &candidates).await;
+    /// Returns the first of these dead-letter streams that exists.
+    async fn first_existing(
+        &self,
+        backend: &dyn Admin,
+        candidates: &[String],
+    ) -> Result<Option<String>, Failure> {
+        let found = dead_letters::existing(backend, candidates).await;
         let found = found.map_err(|(name, error)| lookup::stream_error(&name, error))?;
-        if let [(name, length), others @ ..] = &found[..] {
-            for (other, _) in others.iter().filter(|(_, others_length)| *length > 0 && *others_length > 0) {
-                note(&format!("{} exists too; select it with: {}", printable(other), option("--dlq", other)));
-            }
-            return Ok(name.clone());
+        let [(name, length), others @ ..] = &found[..] else { return Ok(None) };
+        for (other, _) in others.iter().filter(|(_, others_length)| *length > 0 && *others_length > 0) {
+            note(&format!("{} exists too; select it with: {}", printable(other), option("--dlq", other)));
         }
-        Err(lookup::not_found(
-            &format!(
-                "stream {} has no dead letters: {} does not exist",
-                printable(stream),
-                printable(&candidates[0])
-            ),
-            "dead-letter streams",
-            &backend.streams("*:dlq").await?,
-            "if the dead-letter stream has another name, name it with --dlq",
-        ))
+        Ok(Some(name.clone()))
+    }
+}
+
+/// The dead-letter streams that a name stands for: one, or those of the partitions that have one.
+pub(crate) struct Sources {
+    pub(super) target: Target,
+    /// At least one.
+    pub(super) sources: Vec<(Part, DeadLetterSource)>,
+}
+
+impl Sources {
+    /// Returns the name of the dead-letter stream, or that of the logical stream whose partitions have several.
+    pub(super) fn name(&self) -> String {
+        match &self.sources[..] {
+            [(_, source)] if !self.target.has_partitions() => source.name.clone(),
+            _ => self.target.name.clone(),
+        }
+    }
+
+    /// Returns the sources that have dead letters with one of these ids, or with one of these ids of original entries. At least one
+    /// must have some.
+    pub(super) async fn with_ids(
+        &self,
+        backend: &dyn Admin,
+        ids: &[StreamId],
+    ) -> Result<Vec<&(Part, DeadLetterSource)>, Failure> {
+        if !self.target.has_partitions() {
+            find_by_id(backend, &self.sources[0].1, ids).await?;
+            return Ok(self.sources.iter().collect());
+        }
+        let find = async |part: &Part| {
+            let source = self.sources.iter().find(|(of, _)| of.number == part.number);
+            let Some((_, source)) = source else { return Ok(Vec::new()) };
+            let mut known = BTreeSet::new();
+            let visit = |letter: DeadLetter| {
+                known.extend(letter.ids().filter(|id| ids.contains(id)));
+                true
+            };
+            source.for_each(backend, &Filter::default(), visit).await?;
+            Ok(known.into_iter().collect())
+        };
+        let found = self.target.by_part(ids, find).await?;
+        if found.is_empty() {
+            let wanted: Vec<String> = ids.iter().map(StreamId::to_string).collect();
+            return Err(Failure::NotFound(format!(
+                "{} has no dead letter {}\nlist its dead letters with: {}",
+                printable(&self.target.name),
+                wanted.join(" and no dead letter "),
+                suggest("dlq ls", &[&self.target.name], "")
+            )));
+        }
+        let has_some = |part: &Part| found.iter().any(|(with, _)| with.number == part.number);
+        Ok(self.sources.iter().filter(|(part, _)| has_some(part)).collect())
     }
 }
 

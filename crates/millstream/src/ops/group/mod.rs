@@ -10,7 +10,7 @@ use millstream_worker::backend::Start;
 use millstream_worker::group_manager::GroupManager;
 use millstream_worker::monitor::Monitor;
 use millstream_worker::operate::groups::{self, GroupRemoval};
-use millstream_worker::operate::shapes;
+use millstream_worker::operate::{self, shapes};
 use serde_json::{Value, json};
 
 use super::confirm::Confirm;
@@ -22,6 +22,7 @@ use super::output::{note, print, print_json, print_line};
 use super::policy;
 use super::safe_text::printable;
 use super::table::{Table, row};
+use super::target::Target;
 use super::time::{Position, parse_position};
 use super::value::{age_or_absent, count, counted, format_lag};
 
@@ -169,23 +170,36 @@ async fn create(
     from: Position,
 ) -> Result<(), Failure> {
     let backend = common.connect_or_create().await?;
-    let created = backend.create_group(stream, group, start_of(from)).await;
-    let created = created.map_err(|error| lookup::stream_error(stream, error))?;
-    let last_delivered = lookup::group(&*backend, stream, group).await?.last_delivered.to_string();
+    let target = Target::find(&*backend, stream).await?;
+    let (mut created, mut parts) = (0, Vec::new());
+    let mut last_delivered = String::new();
+    for part in &target.parts {
+        let is_new = backend.create_group(&part.stream, group, start_of(from)).await;
+        let is_new = is_new.map_err(|error| lookup::stream_error(&part.stream, error))?;
+        last_delivered = lookup::group(&*backend, &part.stream, group).await?.last_delivered.to_string();
+        created += usize::from(is_new);
+        parts.push(part.mark(json!({ "created": is_new, "last_delivered": last_delivered })));
+    }
     if common.json {
-        return print_json(&json!({
-            "stream": stream,
-            "group": group,
-            "created": created,
-            "last_delivered": last_delivered,
-        }));
+        let mut json = json!({ "stream": stream, "group": group, "created": created > 0 });
+        match target.has_partitions() {
+            true => json["partitions"] = parts.into(),
+            false => json["last_delivered"] = json!(last_delivered),
+        }
+        return print_json(&json);
     }
     let (stream, group) = (printable(stream), printable(group));
-    print_line(&match created {
-        true => format!("created group {group} of {stream}; it starts after {last_delivered}"),
-        false => {
+    print_line(&match (created, target.parts.len()) {
+        (0, number) if target.has_partitions() => {
+            format!("group {group} already exists on all {number} partitions of {stream}")
+        }
+        (created, number) if target.has_partitions() => {
+            format!("created group {group} on {created} of the {number} partitions of {stream}")
+        }
+        (0, _) => {
             format!("group {group} of {stream} already exists; its last delivered id is {last_delivered}")
         }
+        _ => format!("created group {group} of {stream}; it starts after {last_delivered}"),
     })
 }
 
@@ -195,9 +209,18 @@ async fn remove(
     Removal { dry_run, force, confirm }: Removal,
 ) -> Result<(), Failure> {
     let backend = common.connect().await?;
-    lookup::group(&*backend, stream, group).await?;
-    let plan = groups::plan_removal(&backend, stream, group).await?;
-    let GroupRemoval { pending, consumers, active_consumers: active, .. } = &plan.effect;
+    let target = Target::with_group(&*backend, stream, group).await?;
+    let mut effect: Option<GroupRemoval> = None;
+    for part in &target.parts {
+        let plan = groups::plan_removal(&backend, &part.stream, group).await?.effect;
+        match &mut effect {
+            None => effect = Some(plan),
+            Some(effect) => effect.add(plan),
+        }
+    }
+    let Some(mut effect) = effect else { return Ok(()) };
+    effect.stream.clone_from(stream);
+    let GroupRemoval { pending, consumers, active_consumers: active, .. } = &effect;
     let entries = counted(*pending, "pending entry", "pending entries");
     let consumers = counted(*consumers, "consumer", "consumers");
     let what = format!("group {} of {}, with {consumers} and {entries}", printable(group), printable(stream));
@@ -206,10 +229,13 @@ async fn remove(
     } else {
         active::refuse(group, active, force)?;
         confirm.ask(&format!("remove {what}")).await?;
-        GroupManager::new(backend).delete(stream, group).await?
+        match &target.partitions {
+            Some(partitions) => operate::partitions::remove_group(&backend, partitions, group).await?,
+            None => GroupManager::new(backend).delete(&target.parts[0].stream, group).await?,
+        }
     };
     if common.json {
-        return print_json(&shapes::group_removal(&plan.effect, removed, dry_run));
+        return print_json(&shapes::group_removal(&effect, removed, dry_run));
     }
     if !dry_run {
         return print_line(&format!("removed {what}"));

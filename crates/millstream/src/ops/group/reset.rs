@@ -1,12 +1,15 @@
 //! `millstream group reset`: moves a group to another position. It prints the old and the new position, and changes
 //! the group only with `--execute`.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use clap::Args;
 use millstream_worker::backend::StreamId;
-use millstream_worker::group_manager::{GroupManager, Position};
+use millstream_worker::group_manager::{GroupManager, Position, ResetPlan};
 use millstream_worker::operate::shapes;
+use serde_json::{Value, json};
 
 use super::active;
 use crate::ops::connection::CommonOptions;
@@ -14,7 +17,8 @@ use crate::ops::failure::Failure;
 use crate::ops::group_args::GroupArgs;
 use crate::ops::lookup;
 use crate::ops::output::{note, print, print_json};
-use crate::ops::table::{Table, row};
+use crate::ops::table::row;
+use crate::ops::target::Target;
 use crate::ops::time::{parse_duration, parse_id, parse_time};
 use crate::ops::value::{counted, format_lag};
 
@@ -30,14 +34,15 @@ Examples:
   millstream group reset orders billing --by-duration 2h
   millstream group reset orders billing --shift-by -2
 
-Without --execute, the command only shows the change. Pending entries stay pending.";
+Without --execute, the command only shows the change. Pending entries stay pending.
+--to-id and --shift-by need one stream: if it has partitions, name one of them, such as orders/3.";
 
 #[derive(Args, Debug)]
 pub(crate) struct ResetCommand {
     #[command(flatten)]
     group_args: GroupArgs,
     #[command(flatten)]
-    target: Target,
+    to: NewPosition,
     /// Apply the change
     #[arg(long)]
     execute: bool,
@@ -48,7 +53,7 @@ pub(crate) struct ResetCommand {
 
 #[derive(Args, Debug)]
 #[group(required = true, multiple = false)]
-struct Target {
+struct NewPosition {
     /// Read the whole stream again
     #[arg(long, help_heading = HEADING)]
     to_earliest: bool,
@@ -76,25 +81,53 @@ impl ResetCommand {
     pub(super) async fn run(&self, common: &CommonOptions) -> Result<(), Failure> {
         let backend = common.connect().await?;
         let GroupArgs { stream, group } = &self.group_args;
-        lookup::group(&*backend, stream, group).await?;
-        if let Some(other) = &self.target.to_group {
-            lookup::group(&*backend, stream, other).await?;
+        let target = Target::with_group(&*backend, stream, group).await?;
+        if let Some(option) = self.to.needs_one_stream() {
+            target.refuse_partitions(&format!("{option} needs one stream"))?;
         }
-        let groups = GroupManager::new(backend);
-        let change = groups.preview_reset(stream, group, self.target.position()).await?;
+        let groups = GroupManager::new(Arc::clone(&backend));
+        let mut changes = Vec::with_capacity(target.parts.len());
+        for part in &target.parts {
+            if let Some(other) = &self.to.to_group {
+                lookup::group(&*backend, &part.stream, other).await?;
+            }
+            changes.push(groups.preview_reset(&part.stream, group, self.to.position()).await?);
+        }
         if self.execute {
-            active::refuse(&change.group, &change.active_consumers, self.force)?;
-            groups.reset(&change).await?;
+            let active: BTreeSet<String> =
+                changes.iter().flat_map(|change| change.active_consumers.clone()).collect();
+            active::refuse(group, &active.into_iter().collect::<Vec<_>>(), self.force)?;
+            for change in &changes {
+                groups.reset(change).await?;
+            }
         }
+        self.print(common, &target, &changes)
+    }
+
+    fn print(&self, common: &CommonOptions, target: &Target, changes: &[ResetPlan]) -> Result<(), Failure> {
+        let parts = || target.parts.iter().zip(changes);
         if common.json {
-            return print_json(&shapes::reset(&change, self.execute));
+            let mut changes = parts().map(|(part, change)| part.mark(shapes::reset(change, self.execute)));
+            let json = match target.has_partitions() {
+                true => json!({
+                    "stream": target.name,
+                    "group": self.group_args.group,
+                    "executed": self.execute,
+                    "partitions": changes.collect::<Value>(),
+                }),
+                false => changes.next().unwrap_or_default(),
+            };
+            return print_json(&json);
         }
-        let rows = [("before", &change.before), ("after", &change.after)].map(|(when, position)| {
-            row![when, position.last_delivered.to_string(), format_lag(position.lag)]
+        let rows = parts().flat_map(|(part, change)| {
+            [("before", &change.before), ("after", &change.after)].map(|(when, position)| {
+                (part, row![when, position.last_delivered.to_string(), format_lag(position.lag)])
+            })
         });
-        print(Table::new(&["", "LAST-DELIVERED", ">LAG"], rows))?;
-        if change.pending > 0 {
-            note(&counted(change.pending, "entry stays pending", "entries stay pending"));
+        print(target.table(&["", "LAST-DELIVERED", ">LAG"], rows))?;
+        let pending = changes.iter().map(|change| change.pending).sum();
+        if pending > 0 {
+            note(&counted(pending, "entry stays pending", "entries stay pending"));
         }
         if !self.execute {
             note("nothing was changed; apply the change with --execute");
@@ -103,15 +136,23 @@ impl ResetCommand {
     }
 }
 
-impl Target {
+impl NewPosition {
+    /// Returns the option that has no meaning for several streams, if it was given.
+    fn needs_one_stream(&self) -> Option<&'static str> {
+        let shift = self.shift_by.map(|_| "--shift-by");
+        self.to_id.map(|_| "--to-id").or(shift)
+    }
+
     fn position(&self) -> Position<'_> {
         match self {
-            Target { to_latest: true, .. } => Position::End,
-            Target { to_id: Some(id), .. } => id.prev().map_or(Position::Beginning, Position::After),
-            Target { to_datetime: Some(ms), .. } => Position::Time(UNIX_EPOCH + Duration::from_millis(*ms)),
-            Target { by_duration: Some(ago), .. } => Position::Ago(*ago),
-            Target { shift_by: Some(by), .. } => Position::Shift(*by),
-            Target { to_group: Some(group), .. } => Position::Group(group),
+            NewPosition { to_latest: true, .. } => Position::End,
+            NewPosition { to_id: Some(id), .. } => id.prev().map_or(Position::Beginning, Position::After),
+            NewPosition { to_datetime: Some(ms), .. } => {
+                Position::Time(UNIX_EPOCH + Duration::from_millis(*ms))
+            }
+            NewPosition { by_duration: Some(ago), .. } => Position::Ago(*ago),
+            NewPosition { shift_by: Some(by), .. } => Position::Shift(*by),
+            NewPosition { to_group: Some(group), .. } => Position::Group(group),
             _ => Position::Beginning,
         }
     }

@@ -9,11 +9,11 @@ use super::{AckArgs, ClaimArgs, EntryArgs, RELEASED};
 use crate::ops::connection::CommonOptions;
 use crate::ops::failure::Failure;
 use crate::ops::group_args::GroupArgs;
-use crate::ops::lookup;
 use crate::ops::output::{note, print, print_json, print_line};
 use crate::ops::safe_text::printable;
 use crate::ops::shell::suggest;
-use crate::ops::table::{Table, row};
+use crate::ops::table::row;
+use crate::ops::target::{Part, Target};
 use crate::ops::value::{count, counted};
 
 pub(super) async fn claim(common: &CommonOptions, claim: &ClaimArgs) -> Result<(), Failure> {
@@ -26,47 +26,51 @@ pub(super) async fn claim(common: &CommonOptions, claim: &ClaimArgs) -> Result<(
         return change(common, &claim.group_args, ids, to_consumer, "claimed").await;
     };
     let backend = common.connect().await?;
-    lookup::group(&*backend, stream, group).await?;
-    let (mut found, mut from) = (Vec::new(), StreamId::MIN);
-    while found.len() < *limit {
-        let claimant = Consumer::new(stream, group, consumer);
-        let page = backend.autoclaim(claimant, *min_idle, from, *limit - found.len()).await?;
-        for delivery in page.deliveries {
-            let owner = match delivery.fields {
-                Some(_) => Some(consumer.clone()),
-                None => owner(&*backend, &claim.group_args, delivery.id).await?,
-            };
-            found.push((delivery, owner));
-        }
-        from = page.next;
-        if from == StreamId::MIN {
-            break;
+    let target = Target::with_group(&*backend, stream, group).await?;
+    let mut found = Vec::new();
+    for part in &target.parts {
+        let mut from = StreamId::MIN;
+        while found.len() < *limit {
+            let claimant = Consumer::new(&part.stream, group, consumer);
+            let page = backend.autoclaim(claimant, *min_idle, from, *limit - found.len()).await?;
+            for delivery in page.deliveries {
+                let owner = match delivery.fields {
+                    Some(_) => Some(consumer.clone()),
+                    None => owner(&*backend, &part.stream, group, delivery.id).await?,
+                };
+                found.push((part, delivery, owner));
+            }
+            from = page.next;
+            if from == StreamId::MIN {
+                break;
+            }
         }
     }
     if common.json {
         let claimed: Value = found
             .iter()
-            .map(|(delivery, owner)| {
-                json!({
+            .map(|(part, delivery, owner)| {
+                part.mark(json!({
                     "id": delivery.id.to_string(),
                     "consumer": owner,
                     "deliveries": delivery.deliveries,
                     "payload_gone": delivery.fields.is_none(),
-                })
+                }))
             })
             .collect();
         return print_json(&claimed);
     }
-    let rows = found.iter().map(|(delivery, owner)| {
-        row![
+    let rows = found.iter().map(|(part, delivery, owner)| {
+        let cells = row![
             delivery.id.to_string(),
             owner.as_deref().unwrap_or(RELEASED),
             count(delivery.deliveries),
             if delivery.fields.is_some() { "present" } else { "gone" },
-        ]
+        ];
+        (*part, cells)
     });
-    print(Table::new(&["ID", "CONSUMER", ">DELIVERIES", "PAYLOAD"], rows))?;
-    let gone = found.iter().filter(|(delivery, _)| delivery.fields.is_none()).count();
+    print(target.table(&["ID", "CONSUMER", ">DELIVERIES", "PAYLOAD"], rows))?;
+    let gone = found.iter().filter(|(_, delivery, _)| delivery.fields.is_none()).count();
     let claimed = counted((found.len() - gone) as u64, "entry", "entries");
     note(&format!("claimed {claimed} for {}", printable(consumer)));
     if gone > 0 {
@@ -90,7 +94,8 @@ fn no_entries(option: &str, stream: &str, group: &str) -> Failure {
 /// Returns the consumer of a pending entry. `None` if the entry was released.
 async fn owner(
     backend: &dyn Admin,
-    GroupArgs { stream, group }: &GroupArgs,
+    stream: &str,
+    group: &str,
     id: StreamId,
 ) -> Result<Option<String>, Failure> {
     let rows = backend.pending(stream, group, &PendingFilter::single(id)).await?;
@@ -103,36 +108,66 @@ pub(super) async fn acknowledge(common: &CommonOptions, ack: &AckArgs) -> Result
         return Err(no_entries("--all for all pending entries", stream, group));
     }
     let backend = common.connect().await?;
-    let info = lookup::group(&*backend, stream, group).await?;
-    if ack.dry_run {
-        return print_dry_run(common, &*backend, ack, info.pending).await;
+    let target = Target::with_group(&*backend, stream, group).await?;
+    let mut pending = 0;
+    for part in &target.parts {
+        pending += backend.pending_summary(&part.stream, group).await?.total;
     }
-    let ids = if ack.all {
-        let entries = counted(info.pending, "pending entry", "pending entries");
+    if ack.dry_run {
+        return print_dry_run(common, &*backend, &target, ack, pending).await;
+    }
+    let mut by_part = Vec::new();
+    if ack.all {
+        let entries = counted(pending, "pending entry", "pending entries");
         ack.confirm
             .ask(&format!("acknowledge {entries} of group {} without processing them", printable(group)))
             .await?;
-        backend.all_pending(stream, group).await?.into_iter().map(|row| row.id).collect()
+        for part in &target.parts {
+            let rows = backend.all_pending(&part.stream, group).await?;
+            by_part.push((part, rows.into_iter().map(|row| row.id).collect()));
+        }
     } else {
-        ack.ids.clone()
+        by_part = pending_by_part(&*backend, &target, group, &ack.ids).await?;
+    }
+    let (mut acknowledged, mut asked) = (0, ack.ids.len());
+    for (part, ids) in by_part {
+        let done = Acknowledgement { ids: ids.clone(), remember: Vec::new(), forget: ids.clone() };
+        acknowledged += backend.acknowledge(&part.stream, group, &done).await?;
+        asked += if ack.all { ids.len() } else { 0 };
+    }
+    print_count(common, "acknowledged", acknowledged, asked as u64, &ack.group_args)
+}
+
+/// Distributes ids over the streams in which they are pending.
+async fn pending_by_part<'t>(
+    backend: &dyn Admin,
+    target: &'t Target,
+    group: &str,
+    ids: &[StreamId],
+) -> Result<Vec<(&'t Part, Vec<StreamId>)>, Failure> {
+    let find = async |part: &Part| {
+        let rows = pending::rows_of(backend, &part.stream, group, ids).await?;
+        Ok(rows.into_iter().map(|row| row.id).collect())
     };
-    let acknowledgement = Acknowledgement { ids: ids.clone(), remember: Vec::new(), forget: ids.clone() };
-    let acknowledged = backend.acknowledge(stream, group, &acknowledgement).await?;
-    print_count(common, "acknowledged", acknowledged, ids.len() as u64, &ack.group_args)
+    target.by_part(ids, find).await
 }
 
 /// Prints the number of entries that would be acknowledged.
 async fn print_dry_run(
     common: &CommonOptions,
     backend: &dyn Admin,
+    target: &Target,
     ack: &AckArgs,
     pending: u64,
 ) -> Result<(), Failure> {
     let (mut found, mut asked) = (pending, pending);
     if !ack.all {
-        let GroupArgs { stream, group } = &ack.group_args;
+        let group = &ack.group_args.group;
         asked = ack.ids.len() as u64;
-        found = pending::rows_of(backend, stream, group, &ack.ids).await?.len() as u64;
+        found = 0;
+        for (part, ids) in pending_by_part(backend, target, group, &ack.ids).await? {
+            found += pending::rows_of(backend, &part.stream, group, &ids).await?.len() as u64;
+        }
     }
     if common.json {
         return print_json(&json!({ "acknowledged": 0, "matched": found, "asked": asked, "dry_run": true }));
@@ -158,10 +193,13 @@ async fn change(
 ) -> Result<(), Failure> {
     let GroupArgs { stream, group } = group_args;
     let backend = common.connect().await?;
-    lookup::group(&*backend, stream, group).await?;
-    let rows = pending::rows_of(&*backend, stream, group, ids).await?;
-    let changed = pending::change(&*backend, stream, group, &change, &rows).await?;
-    print_count(common, verb, changed.done, ids.len() as u64, group_args)
+    let target = Target::with_group(&*backend, stream, group).await?;
+    let mut done = 0;
+    for (part, ids) in pending_by_part(&*backend, &target, group, ids).await? {
+        let rows = pending::rows_of(&*backend, &part.stream, group, &ids).await?;
+        done += pending::change(&*backend, &part.stream, group, &change, &rows).await?.done;
+    }
+    print_count(common, verb, done, ids.len() as u64, group_args)
 }
 
 /// Prints the number of changed entries. Returns an error if none of the entries was pending.

@@ -14,12 +14,14 @@ use millstream_worker::retry_record::RetryRecord;
 
 use super::confirm::Confirm;
 use super::connection::CommonOptions;
+use super::consumer::all_consumers;
 use super::failure::Failure;
 use super::group_args::GroupArgs;
 use super::lookup;
 use super::output::{note, print, print_json};
 use super::safe_text::printable;
-use super::table::{Table, row};
+use super::table::{Cell, row};
+use super::target::{Part, Target};
 use super::time::{parse_duration, parse_id};
 use super::value::{ABSENT, age, age_of, age_or_absent, clipped, count};
 use millstream_worker::operate::pending::{self, PendingQuery};
@@ -166,9 +168,12 @@ impl PendingListArgs {
     async fn run(&self, common: &CommonOptions) -> Result<(), Failure> {
         let backend = common.connect().await?;
         let GroupArgs { stream, group } = &self.group_args;
-        let info = lookup::group(&*backend, stream, group).await?;
-        if let Some(consumer) = &self.consumer {
-            lookup::consumer(&*backend, stream, group, consumer).await?;
+        let target = Target::with_group(&*backend, stream, group).await?;
+        if let Some(name) = &self.consumer {
+            let consumers = all_consumers(&*backend, &target, group).await?;
+            if !consumers.iter().any(|consumer| consumer.name == *name) {
+                return Err(lookup::no_consumer(stream, group, name, &consumers));
+            }
         }
         let query = PendingQuery {
             consumer: self.consumer.clone(),
@@ -176,17 +181,28 @@ impl PendingListArgs {
             stuck: self.stuck,
             ..PendingQuery::default()
         };
-        let rows = first_rows(&*backend, &self.group_args, &query, self.count).await?;
-        let ids: Vec<StreamId> = rows.iter().map(|row| row.id).collect();
-        let (records, now_ms) = known_records(&*backend, stream, group, &ids).await?;
-        let listed: Vec<(PendingRow, RetryRecord)> =
-            rows.into_iter().zip(records.into_iter().map(Option::unwrap_or_default)).collect();
-        if common.json {
-            return print_json(&listed.iter().map(|(row, record)| shapes::pending(row, record)).collect());
+        let (mut listed, mut pending) = (Vec::new(), 0);
+        for part in &target.parts {
+            let rows = first_rows(&*backend, &part.stream, group, &query, self.count).await?;
+            let ids: Vec<StreamId> = rows.iter().map(|row| row.id).collect();
+            let (records, now_ms) = known_records(&*backend, &part.stream, group, &ids).await?;
+            let records = records.into_iter().map(Option::unwrap_or_default);
+            let rows = rows.into_iter().zip(records);
+            listed.extend(rows.map(|(row, record)| PendingLine { part, row, record, now_ms }));
+            pending += backend.pending_summary(&part.stream, group).await?.total;
         }
-        print(table(&listed, now_ms))?;
-        if listed.len() == self.count && info.pending > self.count as u64 {
-            note(&format!("{} entries are pending in total; show more with --count", count(info.pending)));
+        listed.sort_by_key(|listed| listed.row.id);
+        listed.truncate(self.count);
+        if common.json {
+            let json =
+                |listed: &PendingLine<'_>| listed.part.mark(shapes::pending(&listed.row, &listed.record));
+            return print_json(&listed.iter().map(json).collect());
+        }
+        let titles =
+            ["ID", "CONSUMER", ">IDLE", ">DELIVERIES", ">ATTEMPTS", ">NEXT-ATTEMPT", ">AGE", "LAST-ERROR"];
+        print(target.table(&titles, listed.iter().map(|listed| (listed.part, listed.cells()))))?;
+        if listed.len() == self.count && pending > self.count as u64 {
+            note(&format!("{} entries are pending in total; show more with --count", count(pending)));
         }
         Ok(())
     }
@@ -195,7 +211,8 @@ impl PendingListArgs {
 /// Returns the first pending entries that match.
 async fn first_rows(
     backend: &dyn Admin,
-    GroupArgs { stream, group }: &GroupArgs,
+    stream: &str,
+    group: &str,
     query: &PendingQuery,
     count: usize,
 ) -> Result<Vec<PendingRow>, Failure> {
@@ -206,23 +223,29 @@ async fn first_rows(
     Ok(rows)
 }
 
-/// `now_ms` is the time of the store.
-fn table(listed: &[(PendingRow, RetryRecord)], now_ms: u64) -> Table {
-    let cells = |(row, record): &(PendingRow, RetryRecord)| {
+/// A pending entry, as `pending ls` shows it.
+struct PendingLine<'a> {
+    part: &'a Part,
+    row: PendingRow,
+    record: RetryRecord,
+    /// The time of the store.
+    now_ms: u64,
+}
+
+impl PendingLine<'_> {
+    fn cells(&self) -> Vec<Cell> {
+        let PendingLine { row, record, now_ms, .. } = self;
         row![
             row.id.to_string(),
             row.consumer.as_deref().unwrap_or(RELEASED),
             age_or_absent(row.idle),
             count(row.deliveries),
             count(record.attempts),
-            next_attempt(record, now_ms),
+            next_attempt(record, *now_ms),
             age_or_absent(age_of(row.id)),
             clipped(&printable(&record.error), ERROR_CHARS_MAX),
         ]
-    };
-    let titles =
-        ["ID", "CONSUMER", ">IDLE", ">DELIVERIES", ">ATTEMPTS", ">NEXT-ATTEMPT", ">AGE", "LAST-ERROR"];
-    Table::new(&titles, listed.iter().map(cells))
+    }
 }
 
 /// Returns the time until the next attempt, `due` if that time has come, or [`ABSENT`] if there is none.

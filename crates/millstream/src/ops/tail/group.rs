@@ -20,12 +20,17 @@ use crate::ops::value::{count, fields_line, format_lag};
 const WATCHED_MAX: usize = 10_000;
 
 /// Prints the pending and the unread entries of a group, then every change.
-pub(super) async fn follow(tail: &Tail, backend: Arc<dyn Admin>, group: &str) -> Result<(), Failure> {
+pub(super) async fn follow(
+    tail: &Tail,
+    backend: Arc<dyn Admin>,
+    stream: &str,
+    group: &str,
+) -> Result<(), Failure> {
     let mut left = tail.count.unwrap_or(u64::MAX);
     let mut tracker = GroupTracker::default();
     loop {
-        let info = lookup::group(&*backend, &tail.stream, group).await?;
-        for event in tracker.poll(tail, &backend, group, &info).await? {
+        let info = lookup::group(&*backend, stream, group).await?;
+        for event in tracker.poll(stream, &backend, group, &info).await? {
             if left == 0 {
                 return Ok(());
             }
@@ -37,7 +42,7 @@ pub(super) async fn follow(tail: &Tail, backend: Arc<dyn Admin>, group: &str) ->
         }
         // A new entry ends this wait immediately. Changes of the group are found when the wait ends.
         let after = tracker.read_up_to.max(info.last_delivered);
-        backend.follow(&tail.stream, after, 1, WAIT / 4).await?;
+        backend.follow(stream, after, 1, WAIT / 4).await?;
     }
 }
 
@@ -58,19 +63,19 @@ impl GroupTracker {
     /// Reads the group and returns what has changed since the last poll.
     async fn poll(
         &mut self,
-        tail: &Tail,
+        stream: &str,
         backend: &Arc<dyn Admin>,
         group: &str,
         info: &GroupInfo,
     ) -> Result<Vec<GroupEvent>, Failure> {
         let mut events = Vec::new();
         let filter = PendingFilter::starting_at(StreamId::MIN, WATCHED_MAX);
-        let rows = backend.pending(&tail.stream, group, &filter).await?;
+        let rows = backend.pending(stream, group, &filter).await?;
         let complete = rows.len() < WATCHED_MAX;
         self.compare_pending(rows, complete, info, &mut events);
         let first = self.read_up_to.max(info.last_delivered).next();
         if let Some(first) = first {
-            for entry in backend.range(&tail.stream, Range::starting_at(first, PAGE)).await? {
+            for entry in backend.range(stream, Range::starting_at(first, PAGE)).await? {
                 self.read_up_to = entry.id;
                 events.push(GroupEvent::Unread { id: entry.id, fields: entry.fields.clone() });
                 self.unread.insert(entry.id, entry.fields);
@@ -79,7 +84,7 @@ impl GroupTracker {
         let progress = (info.last_delivered, info.pending);
         if self.progress != Some(progress) {
             self.progress = Some(progress);
-            let backlog = Monitor::new(Arc::clone(backend)).backlog(&tail.stream, group).await?;
+            let backlog = Monitor::new(Arc::clone(backend)).backlog(stream, group).await?;
             // If the group was deleted meanwhile, the next poll returns the error.
             events.extend(backlog.map(|(lag, _)| GroupEvent::Progress(info.clone(), lag)));
         }

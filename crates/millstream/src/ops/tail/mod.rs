@@ -2,6 +2,7 @@
 
 mod group;
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use clap::Args;
@@ -11,8 +12,9 @@ use millstream_worker::backend::{Entry, IdOrder, Range, StreamId};
 
 use super::connection::CommonOptions;
 use super::failure::Failure;
-use super::lookup;
 use super::output::{DIM, print, print_json_line};
+use super::safe_text::printable;
+use super::target::{Part, Target};
 use super::time::{Position, format_time, parse_position};
 use super::value::{age_of, fields_line};
 use millstream_worker::operate::shapes;
@@ -30,7 +32,9 @@ Examples:
   millstream tail orders --group billing --no-follow
 
 With --group, the command first prints the pending and the unread entries of the group, then each entry as it is added, \
-delivered and acknowledged. The group is not affected.";
+delivered and acknowledged. The group is not affected.
+If the stream has partitions, the entries of all of them are merged in the order of their ids. --group then needs one \
+of them, such as orders/3.";
 
 /// Follow the entries of a stream, or the progress of a group
 #[derive(Args, Debug)]
@@ -61,56 +65,107 @@ pub(crate) struct Tail {
 impl Tail {
     pub(crate) async fn run(&self) -> Result<(), Failure> {
         let backend = self.common.connect().await?;
+        let target = Target::existing(&*backend, &self.stream).await?;
         match &self.group {
-            Some(group) => group::follow(self, backend, group).await,
-            None => self.follow(&*backend).await,
+            Some(group) => {
+                target.refuse_partitions("--group follows one stream")?;
+                group::follow(self, backend, &target.parts[0].stream, group).await
+            }
+            None => self.follow(&*backend, &target).await,
         }
     }
 
-    async fn follow(&self, backend: &dyn Admin) -> Result<(), Failure> {
-        let mut after = self.start(backend).await?;
+    /// Prints the entries of all streams in the order of their ids, as far as they exist when they are read.
+    async fn follow(&self, backend: &dyn Admin, target: &Target) -> Result<(), Failure> {
+        let mut after = self.start(backend, target).await?;
+        let mut found: Vec<VecDeque<Entry>> = target.parts.iter().map(|_| VecDeque::new()).collect();
         let mut left = self.count.unwrap_or(u64::MAX);
         while left > 0 {
-            let count = PAGE.min(usize::try_from(left).unwrap_or(PAGE));
-            let entries = if self.no_follow {
-                let Some(first) = after.next() else { break };
-                backend.range(&self.stream, Range::starting_at(first, count)).await?
-            } else {
-                backend.follow(&self.stream, after, count, WAIT).await?
+            for (at, part) in target.parts.iter().enumerate() {
+                if let (true, Some(first)) = (found[at].is_empty(), after[at].next()) {
+                    let count = PAGE.min(usize::try_from(left).unwrap_or(PAGE));
+                    let page = backend.range(&part.stream, Range::starting_at(first, count)).await?;
+                    after[at] = page.last().map_or(after[at], |last| last.id);
+                    found[at].extend(page);
+                }
+            }
+            // A stream whose entries are all printed can have more that come before those of others: read it again.
+            let mut printed = false;
+            let next = |found: &[VecDeque<Entry>]| {
+                let heads = found.iter().enumerate().filter_map(|(at, found)| Some((found.front()?.id, at)));
+                heads.min().map(|(_, at)| at)
             };
-            entries.iter().try_for_each(|entry| self.print(entry))?;
-            left -= entries.len() as u64;
-            match entries.last() {
-                Some(last) => after = last.id,
-                None if self.no_follow => break,
-                None => {}
+            while let Some(at) = next(&found).filter(|_| left > 0) {
+                let Some(entry) = found[at].pop_front() else { break };
+                self.print(target, &target.parts[at], &entry)?;
+                (left, printed) = (left - 1, true);
+                if found[at].is_empty() {
+                    break;
+                }
+            }
+            if !printed && self.no_follow {
+                break;
+            }
+            if !printed {
+                self.wait(backend, target, &mut after, &mut found).await?;
             }
         }
         Ok(())
     }
 
-    /// Returns the id after which to start.
-    async fn start(&self, backend: &dyn Admin) -> Result<StreamId, Failure> {
-        let info = lookup::stream(backend, &self.stream).await?;
-        Ok(match self.from {
-            Some(Position::Earliest) => StreamId::MIN,
-            Some(Position::Latest) => info.last_id,
-            Some(Position::At(id)) => id.prev().unwrap_or(StreamId::MIN),
-            None if self.last == 0 => info.last_id,
-            None => {
-                let range =
-                    Range { order: IdOrder::Descending, ..Range::starting_at(StreamId::MIN, self.last) };
-                let last = backend.range(&self.stream, range).await?;
-                last.last().and_then(|entry| entry.id.prev()).unwrap_or(info.last_id)
-            }
-        })
+    /// Waits for new entries, or until there may be some.
+    async fn wait(
+        &self,
+        backend: &dyn Admin,
+        target: &Target,
+        after: &mut [StreamId],
+        found: &mut [VecDeque<Entry>],
+    ) -> Result<(), Failure> {
+        let ([part], [after], [found]) = (&target.parts[..], after, found) else {
+            // To wait for several streams takes as many connections.
+            tokio::time::sleep(WAIT / 4).await;
+            return Ok(());
+        };
+        found.extend(backend.follow(&part.stream, *after, PAGE, WAIT).await?);
+        *after = found.back().map_or(*after, |last| last.id);
+        Ok(())
     }
 
-    fn print(&self, entry: &Entry) -> Result<(), Failure> {
-        if self.common.json {
-            return print_json_line(&shapes::entry(entry));
+    /// Returns the id in each stream after which to start.
+    async fn start(&self, backend: &dyn Admin, target: &Target) -> Result<Vec<StreamId>, Failure> {
+        let (mut after, mut last) = (Vec::new(), Vec::new());
+        for (at, part) in target.parts.iter().enumerate() {
+            // A partition can be gone until the next message creates it again.
+            let last_id = backend.stream(&part.stream).await?.map_or(StreamId::MIN, |info| info.last_id);
+            after.push(match self.from {
+                Some(Position::Earliest) => StreamId::MIN,
+                Some(Position::At(id)) => id.prev().unwrap_or(StreamId::MIN),
+                Some(Position::Latest) | None => last_id,
+            });
+            if self.from.is_none() && self.last > 0 {
+                let range =
+                    Range { order: IdOrder::Descending, ..Range::starting_at(StreamId::MIN, self.last) };
+                last.extend(backend.range(&part.stream, range).await?.iter().map(|entry| (entry.id, at)));
+            }
         }
-        print(format_args!("{}\n", entry_line(entry.id, &fields_line(&entry.fields))))
+        // Each stream starts with the oldest of its entries that are among the last of all.
+        last.sort_unstable();
+        for (id, at) in last.into_iter().rev().take(self.last) {
+            after[at] = id.prev().unwrap_or(StreamId::MIN);
+        }
+        Ok(after)
+    }
+
+    fn print(&self, target: &Target, part: &Part, entry: &Entry) -> Result<(), Failure> {
+        if self.common.json {
+            return print_json_line(&part.mark(shapes::entry(entry)));
+        }
+        let fields = fields_line(&entry.fields);
+        let line = match part.number {
+            None => fields,
+            Some(_) => format!("{}  {fields}", printable(target.label(part))),
+        };
+        print(format_args!("{}\n", entry_line(entry.id, &line)))
     }
 }
 
