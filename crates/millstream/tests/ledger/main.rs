@@ -217,7 +217,8 @@ fn the_ledger_detects_reads_without_a_fence() {
 /// Shows that the account detects good messages that die because their workers were killed.
 #[test]
 fn the_ledger_detects_counted_take_overs() {
-    detect(Mistake::CountsTakeOvers, |account| account.good_dead > 0);
+    // With this limit, a message that ran when its worker was killed may die. One that did not run may not.
+    detect(Mistake::CountsTakeOvers, |account| account.good_dead > 20);
 }
 
 /// Shows that the ledger detects losses: workers that acknowledge too early lose messages.
@@ -259,6 +260,7 @@ fn order_plan(kind: StoreKind, ownership: Ownership) -> OrderPlan {
         time: ORDER_TIME,
         // Without keys, one handler runs at a time.
         rate: if ownership == Ownership::Exclusive { ORDER_RATE / 4 } else { ORDER_RATE },
+        max_deliveries: order::MAX_DELIVERIES,
         // While a cluster changes, its pauses are measured.
         has_step_deaths: !matches!(kind, StoreKind::Replicated(_)),
     }
@@ -303,7 +305,8 @@ fn detect(mistake: Mistake, is_found: impl Fn(&OrderAccount) -> bool) {
     }
     let plan = order_plan(StoreKind::Millstream, Ownership::ByKey);
     let found = (1..=5).any(|seed| {
-        let plan = OrderPlan { mistake: Some(mistake), seed, time: Duration::from_secs(40), ..plan };
+        let time = Duration::from_secs(30);
+        let plan = OrderPlan { mistake: Some(mistake), seed, time, max_deliveries: 2, ..plan };
         let (account, folder) = run_order(mistake.name(), plan);
         let _ = std::fs::remove_dir_all(folder);
         is_found(&account)

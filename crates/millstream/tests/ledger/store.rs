@@ -20,7 +20,7 @@ const CLUSTER_NODES: u64 = 3;
 const REPLICATED_NODES: u64 = 7;
 
 /// Options of a server that loses nothing when it is killed.
-const DURABLE: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
+const DURABLE: &[&str] = &["--appendonly", "yes", "--appendfsync", "always"];
 
 /// The kind of store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +38,8 @@ pub(crate) enum StoreKind {
 pub(crate) struct Store {
     kind: StoreKind,
     folder: PathBuf,
+    /// Options of the servers.
+    durability: &'static [&'static str],
     /// None if the store is embedded, one for a server, three for a cluster.
     nodes: Vec<Node>,
 }
@@ -53,6 +55,15 @@ struct Node {
 impl Store {
     /// Creates the folders, and starts the servers if there are any.
     pub(crate) fn start(kind: StoreKind, folder: &Path) -> Store {
+        Store::start_with(kind, folder, DURABLE)
+    }
+
+    /// The same, but the servers do not use the disk: a disk that other programs use would slow them down.
+    pub(crate) fn start_in_memory(kind: StoreKind, folder: &Path) -> Store {
+        Store::start_with(kind, folder, &["--appendonly", "no"])
+    }
+
+    fn start_with(kind: StoreKind, folder: &Path, durability: &'static [&'static str]) -> Store {
         let folder = folder.join("store");
         let node = |number: u64, port: u16| {
             let folder = folder.join(format!("node-{number}"));
@@ -70,7 +81,7 @@ impl Store {
             StoreKind::Millstream | StoreKind::Peer(_) => vec![node(1, free_port())],
         };
         std::fs::create_dir_all(&folder).expect("create a folder for the store");
-        let mut store = Store { kind, folder, nodes };
+        let mut store = Store { kind, folder, durability, nodes };
         store.start_servers();
         if let StoreKind::Cluster(_) = kind {
             store.form_cluster();
@@ -189,8 +200,7 @@ impl Store {
         };
         match self.kind {
             StoreKind::Cluster(_) => {
-                command.args(["--cluster-enabled", "yes", "--cluster-node-timeout", "10000"]);
-                command.args(DURABLE)
+                command.args(["--cluster-enabled", "yes", "--cluster-node-timeout", "10000"])
             }
             StoreKind::Replicated(_) => {
                 command.args(["--cluster-enabled", "yes", "--cluster-node-timeout", "2000"]);
@@ -202,11 +212,12 @@ impl Store {
                     "no",
                 ]);
                 // A killed primary has no data when it starts again: its replica has taken over by then.
-                command.args(["--repl-diskless-sync-delay", "0", "--appendonly", "no"])
+                command.args(["--repl-diskless-sync-delay", "0"])
             }
-            _ => command.args(DURABLE),
+            _ => &mut command,
         };
         command
+            .args(self.durability)
             .args(["--port", &port, "--dir"])
             .arg(&node.folder)
             .stdin(Stdio::null())

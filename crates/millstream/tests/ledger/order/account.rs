@@ -20,11 +20,15 @@ use super::figures::{Figures, Times};
 use crate::journal::{Line, parse_id};
 use crate::runs::{Runs, STOPPED_AT_START};
 
-/// A process that did not run for this long, in milliseconds, counts as frozen beyond its lease: it may have renewed its lease of
-/// 1.8 seconds 0.45 seconds before.
-const FROZEN_MS: u64 = 1_350;
+/// A process that did not run for this long, in milliseconds, counts as frozen beyond its lease. A worker cancels its handlers this
+/// long before its lease ends, unless it is frozen then.
+const FROZEN_MS: u64 = 300;
+/// A handler that is cancelled late, because its process was frozen, ends within this time, in milliseconds.
+const CANCEL_MS: u64 = 600;
 /// For this long after a process runs again, in milliseconds, it may begin what it was about to begin.
 const THAW_MS: u64 = 100;
+/// For this long before a message was done, in milliseconds, its worker may have lost the lease without knowing.
+const LOSS_MS: u64 = 2_000;
 /// For this long after the end of a change of the cluster, in milliseconds, it can be the reason why a message is done again.
 const EFFECT_MS: u64 = 15_000;
 
@@ -203,7 +207,7 @@ impl OrderAccount {
             running.retain(|other| !gone.contains(&other.pid));
             for other in running.iter() {
                 let is_frozen = other.pid != line.pid
-                    && (events.was_frozen(other.pid, other.began_ms, line.ms)
+                    && (events.was_just_frozen(other.pid, line.ms)
                         || events.was_frozen(line.pid, line.ms, line.ms));
                 if is_frozen {
                     self.beside_frozen += 1;
@@ -216,7 +220,7 @@ impl OrderAccount {
                     ));
                 }
             }
-            running.push(AtWork { pid: line.pid, number, began_ms: line.ms });
+            running.push(AtWork { pid: line.pid, number });
             let newest = fences.get(&*stream).copied().unwrap_or_default();
             if fence < newest.0 && !events.was_frozen(line.pid, line.ms, line.ms) {
                 self.violations.push(format!(
@@ -238,7 +242,8 @@ impl OrderAccount {
                 "begin" => drop(began.insert((line.pid, run.message), line.ms)),
                 "done" | "rejected" => {
                     let began_ms = began.remove(&(line.pid, run.message.clone())).unwrap_or(line.ms);
-                    let ended = Ended { pid: line.pid, ms: line.ms, id: &line.words[3] };
+                    let ended =
+                        Ended { pid: line.pid, ms: line.ms, stream: &line.words[2], id: &line.words[3] };
                     let Some(before) = last.insert(run.message.clone(), ended) else { continue };
                     let again = Again { pid: line.pid, began_ms, ended_ms: line.ms, id: &line.words[3] };
                     match events.cause(&before, &again) {
@@ -310,13 +315,13 @@ impl fmt::Display for OrderAccount {
 struct AtWork {
     pid: u32,
     number: u64,
-    began_ms: u64,
 }
 
 /// The last completion of a message.
 struct Ended<'l> {
     pid: u32,
     ms: u64,
+    stream: &'l str,
     id: &'l str,
 }
 
@@ -385,6 +390,8 @@ struct Events {
     changes: Vec<(&'static str, u64, u64)>,
     /// When primaries were killed.
     primaries: Vec<u64>,
+    /// When each stream was acquired although its last owner had not given it up.
+    lost_leases: HashMap<String, Vec<u64>>,
 }
 
 impl Events {
@@ -392,8 +399,16 @@ impl Events {
         let mut events = Events::default();
         let mut frozen: HashMap<u64, u64> = HashMap::new();
         let mut change = None;
+        let mut owned: HashSet<&str> = HashSet::new();
         for line in lines {
             let pid = line.number(0).unwrap_or_default();
+            match (&*line.event, &*line.words) {
+                ("acquired", [stream, _]) if !owned.insert(stream) => {
+                    events.lost_leases.entry(stream.clone()).or_default().push(line.ms);
+                }
+                ("gave-up", [stream, _]) => drop(owned.remove(&**stream)),
+                _ => {}
+            }
             match &*line.event {
                 "frozen" => drop(frozen.insert(pid, line.ms)),
                 "thawed" | "ended" => {
@@ -438,6 +453,11 @@ impl Events {
         beyond.any(|(from, until)| *from <= until_ms && until.saturating_add(THAW_MS) >= from_ms)
     }
 
+    /// Whether a process is frozen at this moment, or was until shortly before.
+    fn was_just_frozen(&self, pid: u32, ms: u64) -> bool {
+        self.was_frozen(pid, ms.saturating_sub(CANCEL_MS), ms)
+    }
+
     fn was_primary_dead(&self, ms: u64) -> bool {
         self.primaries.iter().any(|died| (*died..died + EFFECT_MS).contains(&ms))
     }
@@ -458,6 +478,11 @@ impl Events {
         // The handler that was frozen can be the first or the last one to end.
         if self.was_frozen(before.pid, before.ms, began_ms) || self.was_frozen(pid, began_ms, ended_ms) {
             return Some("freeze");
+        }
+        // The worker or the store was too slow, so the worker could not renew its lease in time.
+        let mut lost = self.lost_leases.get(before.stream).into_iter().flatten();
+        if lost.any(|ms| (before.ms.saturating_sub(LOSS_MS)..=began_ms).contains(ms)) {
+            return Some("lost lease");
         }
         let overlaps = |(_, from, until): &&(&str, u64, u64)| {
             *from <= began_ms && before.ms <= until.saturating_add(EFFECT_MS)

@@ -48,7 +48,8 @@ const FAULT_INTERVAL: Duration = Duration::from_millis(1_100);
 const FREEZE: Duration = Duration::from_secs(4);
 /// Lease of messages. Owners need none, but it limits how long an acknowledgement that a failover lost goes unnoticed.
 const LEASE: Duration = Duration::from_secs(5);
-const MAX_DELIVERIES: u64 = 8;
+/// Many enough that no good message reaches it, although workers die all the time.
+pub(crate) const MAX_DELIVERIES: u64 = 8;
 const MAX_ATTEMPTS: u64 = 12;
 /// Workers are left alone for this long before and after a change whose pauses are measured.
 const CALM: Duration = Duration::from_millis(2_500);
@@ -118,6 +119,7 @@ pub(crate) struct OrderPlan {
     pub time: Duration,
     /// Number of messages per second.
     pub rate: u64,
+    pub max_deliveries: u64,
     /// Whether workers kill themselves at the steps of a message, too.
     pub has_step_deaths: bool,
 }
@@ -168,7 +170,7 @@ pub(crate) fn run(plan: OrderPlan, folder: &Path) -> OrderAccount {
 impl OrderCampaign {
     fn new(plan: OrderPlan, folder: &Path) -> OrderCampaign {
         let journal_file = folder.join("journal");
-        let store = Store::start(plan.kind, folder);
+        let store = Store::start_in_memory(plan.kind, folder);
         let mut campaign = OrderCampaign {
             plan,
             random: Random::new(plan.seed),
@@ -221,7 +223,7 @@ impl OrderCampaign {
             pace: Duration::ZERO,
             seed: self.plan.seed,
             lease: LEASE,
-            max_deliveries: MAX_DELIVERIES,
+            max_deliveries: self.plan.max_deliveries,
             max_attempts: MAX_ATTEMPTS,
             death: None,
             mistake: self.plan.mistake,
@@ -235,16 +237,12 @@ impl OrderCampaign {
     /// Returns the changes of the cluster, each of them once alone and once together with faults of workers.
     fn changes(&self) -> Vec<(Change, bool)> {
         let Some(cluster) = self.store.replicated() else { return Vec::new() };
+        // Valkey would take minutes for thousands of slots key by key, because it waits for the replicas at each of them.
+        let by_key = !cluster.moves_slots_at_once();
+        let moving = if by_key { Change::MoveSlotsByKey } else { Change::MoveSlotsAtOnce };
         // Slots move twice in a row: to another node and back.
-        let mut changes = vec![Change::MoveSlotsByKey, Change::MoveSlotsByKey];
-        if cluster.moves_slots_at_once() {
-            changes.extend([Change::MoveSlotsAtOnce, Change::MoveSlotsAtOnce]);
-        }
-        changes.extend([Change::FailOver, Change::KillPrimary]);
-        [true, false]
-            .into_iter()
-            .flat_map(|alone| changes.clone().into_iter().map(move |change| (change, alone)))
-            .collect()
+        let changes = [moving, moving, Change::FailOver, Change::KillPrimary];
+        [true, false].into_iter().flat_map(|alone| changes.map(|change| (change, alone))).collect()
     }
 
     /// Injects faults until the time is over and the cluster has changed in all ways.

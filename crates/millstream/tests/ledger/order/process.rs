@@ -15,7 +15,7 @@ use crate::steps::{Plan, Step};
 /// How often a process looks whether it runs.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 /// A process records that it did not run if it did not for this long.
-const STALL_MIN: Duration = Duration::from_millis(500);
+const STALL_MIN: Duration = Duration::from_millis(300);
 /// Longest time of most handlers, in milliseconds.
 const HANDLER_MS: u64 = 8;
 /// Time of a few handlers.

@@ -61,9 +61,11 @@ fn two_messages_of_a_key_at_work_are_found_unless_a_process_was_frozen_or_killed
     // The process itself noticed that it did not run.
     let stalled = "3050 8:a stalled 2900 .\n";
     assert_eq!(found(&[ADDED, ACQUIRED, begin, other, second, stalled]), (0, 0, 2, 0, 0));
-    // Too short for a lease, and over before the handler began.
-    let short = "1900 1:supervisor frozen 8 .\n2600 1:supervisor thawed 8 .\n";
-    assert_eq!(found(&[ADDED, ACQUIRED, begin, short, other, second]), (0, 2, 0, 0, 2));
+    // Too short, and over long before the other handler began.
+    for (from, until) in [(2_800, 2_950), (1_000, 2_200)] {
+        let freeze = format!("{from} 1:supervisor frozen 8 .\n{until} 1:supervisor thawed 8 .\n");
+        assert_eq!(found(&[ADDED, ACQUIRED, begin, &freeze, other, second]), (0, 2, 0, 0, 2), "{from}");
+    }
 }
 
 /// A partition came back to a worker that forgot the handlers of its last tenure.
@@ -131,10 +133,14 @@ fn warnings_are_false_unless_a_primary_is_dead() {
 fn a_message_that_is_done_again_needs_a_cause() {
     let other =
         "3000 9:b acquired s 2000 .\n3010 9:b begin k 1 s 2-0 2000 .\n3020 9:b done k 1 s 2-0 2000 .\n";
+    let given_up = "165 8:a gave-up s 1000 .\n";
     let causes = |between: &str| {
-        let account = account(&[ADDED, ACQUIRED, FIRST, SECOND, between, other]);
+        let account = account(&[ADDED, ACQUIRED, FIRST, SECOND, given_up, between, other]);
         (account.again.into_keys().next(), account.violations.len())
     };
+    // The next owner has acquired the stream although this one had not given it up.
+    let account_of = |lines: &[&str]| account(lines).again.into_keys().next();
+    assert_eq!(account_of(&[ADDED, ACQUIRED, FIRST, SECOND, other]), Some("lost lease"));
     assert_eq!(causes(""), (None, 1));
     assert_eq!(causes("170 1:supervisor ended 8 code-0 .\n"), (None, 1));
     assert_eq!(
