@@ -79,6 +79,14 @@ function others(now) {
   return commands;
 }
 
+/** `visits` has two partitions, which the group `count` has read. @param {number} now */
+function partitioned(now) {
+  const names = ['visits:{21}.1', 'visits:{17}.1'];
+  const commands = [['HSET', '{visits}:partitions', '1', JSON.stringify(names), 'hash', 'crc32-65521', 'key', 'user', 'generation', '1']];
+  for (const [at, name] of names.entries()) commands.push(['XADD', name, `${now - 9000}-0`, 'user', `ann-${at}`], ['XGROUP', 'CREATE', name, 'count', '$']);
+  return commands;
+}
+
 /** Streams, groups, consumers, fields, values and errors with hostile names. @param {number} now */
 function hostile(now) {
   const commands = [];
@@ -97,7 +105,7 @@ function hostile(now) {
 /** Fills a store with everything but the hostile texts. Returns the moment that the data refers to. @param {import('./store.js').Store} store */
 export async function fill(store) {
   const now = Date.now();
-  await send(store.client, [...orders(now), ...letters(now), ...others(now)]);
+  await send(store.client, [...orders(now), ...letters(now), ...others(now), ...partitioned(now)]);
   return now;
 }
 

@@ -35,7 +35,8 @@ async function pages() {
     ['stream', `stream?${query({ s: 'orders' })}`], ['stream-hostile', `stream?${query({ s: 'hostile' })}`],
     ['group', `group?${query(plain)}`], ['group-hostile', `group?${query(hostile)}`], ['reset', `group/reset?${query(plain)}`],
     ['pending', `pending?${query(plain)}`], ['pending-hostile', `pending?${query(hostile)}`],
-    ['dlq', 'dlq'], ['letters', `dlq?${query({ s: 'orders' })}`], ['letters-hostile', `dlq?${query({ s: HOSTILE[1] })}`],
+    ['partitions', `stream?${query({ s: 'visits' })}`], ['partitions-group', `group?${query({ s: 'visits', g: 'count' })}`], ['partition', `stream?${query({ s: 'visits:{17}.1' })}`],
+    ['dlq', 'dlq'], ['dlq-partitions', `dlq?${query({ of: 'visits' })}`], ['letters', `dlq?${query({ s: 'orders' })}`], ['letters-hostile', `dlq?${query({ s: HOSTILE[1] })}`],
     ['entry', `entry?${query({ s: 'orders', id: await entry('orders') })}`], ['entry-hostile', `entry?${query({ s: HOSTILE[0], id: await entry(HOSTILE[0]) })}`],
     ['delayed', `stream?${query({ s: 'orders', tab: 'delayed' })}`],
     ['claim', `pending?${query({ ...plain, stuck: 1 })}`, async (visitor) => {

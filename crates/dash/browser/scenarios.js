@@ -47,6 +47,16 @@ export async function whenCaughtUp(visitor) {
   visitor.took(1);
 }
 
+/** 19: how is one of the partitions of a group? */
+export async function whichPartition(visitor) {
+  await filter(visitor, 'visits');
+  await visitor.press(visitor.find(row('visits', 'count')).getByRole('link', { name: 'count' }));
+  await visitor.sees(/2 partitions/, '.panel');
+  await visitor.press(visitor.find("tr[data-key='visits:{17}.1']").getByRole('link', { name: '1', exact: true }));
+  await visitor.sees(/This is partition 1 of visits/, 'main');
+  visitor.took(2);
+}
+
 /** 4, with keys: which consumer holds the entry that has waited longest, and what does it say? */
 export async function whoHoldsIt(visitor) {
   await visitor.keys('/');

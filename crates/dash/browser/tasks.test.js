@@ -35,6 +35,7 @@ task('13 watch messages with a word', '', scenarios.tail);
 task('14 add a message and see it done', '', scenarios.addMessage);
 task('15 the address restores the page', '', scenarios.address);
 task('16 mend what the doctor found', '', scenarios.mend);
+task('19 how is one of the partitions', '', scenarios.whichPartition);
 task('18 claim what is stuck, on a phone', 'group?s=orders&g=billing', scenarios.onThePhone, { viewport: PHONE });
 // A redrive leaves released entries in the group. They are not stuck.
 task('9 delete old dead letters', '', scenarios.purgeOld);

@@ -7,6 +7,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use millstream_worker::Admin;
+use millstream_worker::observe::Look;
 use subtle::ConstantTimeEq;
 
 /// The future that [`Access::login`] returns.
@@ -61,6 +62,13 @@ pub struct Visitor {
     pub is_operator: Arc<dyn Fn() -> bool + Send + Sync>,
     /// Returns the figures of the server itself as text for Prometheus. Empty if there are none, or the visitor may not see them.
     pub figures: Arc<dyn Fn() -> String + Send + Sync>,
+}
+
+impl Visitor {
+    /// Whether the visitor may see what a look knows about a stream. Who sees a logical stream may see all its partitions.
+    pub(crate) fn sees(&self, look: &Look, stream: &str) -> bool {
+        look.stream(stream).map_or_else(|| (self.may_see)(stream), |stream| stream.is_seen(&*self.may_see))
+    }
 }
 
 impl fmt::Debug for Visitor {

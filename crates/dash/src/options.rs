@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use millstream_worker::metrics::MoreSeries;
 use millstream_worker::operate::command::Command;
 use millstream_worker::operate::redaction::Redaction;
 use serde_json::Value;
@@ -50,8 +51,8 @@ pub struct Options {
     pub allowed_hosts: Vec<String>,
     /// Receives each record of an action, in addition to the log and to the last ones in memory.
     pub audit: Option<AuditSink>,
-    /// Whether `/metrics` has series for each consumer.
-    pub consumer_series: bool,
+    /// The series of `/metrics` beyond those of streams and groups.
+    pub more_series: MoreSeries,
     /// Writes a suggested command as a line for a shell.
     pub command_line: fn(&Command) -> String,
     /// The folder of the pages, instead of the embedded ones. Only in debug builds.
@@ -67,7 +68,7 @@ impl Default for Options {
             public_url: None,
             allowed_hosts: Vec::new(),
             audit: None,
-            consumer_series: false,
+            more_series: MoreSeries::default(),
             command_line: plain_line,
             assets: None,
         }

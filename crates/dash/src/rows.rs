@@ -1,6 +1,6 @@
 //! The JSON of what a look shows: rows, totals, and the events' state. Knows neither HTTP nor the store.
 
-use millstream_worker::monitor::{Health, MissedAccuracy};
+use millstream_worker::monitor::{GroupSnapshot, Health, MissedAccuracy, PartitionOwners};
 use millstream_worker::observe::{Eta, GroupRow, Look, ObservedFinding, Rates, Row, RowKey, Totals};
 use millstream_worker::operate::wording::millis;
 use serde_json::{Map, Value, json};
@@ -21,6 +21,9 @@ pub(crate) fn row(row: &Row, at_ms: u64) -> Value {
         "health": row.health().map(|health| health.to_string()),
         "findings": [],
         "rates": rates(&row.rates),
+        "partition_count": row.partitions,
+        "partition": row.part_of.as_ref().map(|part| part.number),
+        "partition_of": row.part_of.as_ref().map(|part| &*part.stream),
     });
     let group = row.group.as_ref().map_or_else(no_group, |group| group_of(group, at_ms));
     if let (Value::Object(json), Value::Object(group)) = (&mut json, group) {
@@ -58,12 +61,13 @@ fn group_of(group: &GroupRow, at_ms: u64) -> Value {
         "consumers": known(found.consumers.len() as u64),
         "workers": known(alive as u64),
         "detail_at_ms": detail_at_ms,
+        "worst_partition": group.worst_partition,
     })
 }
 
 /// Returns the fields of a group that a stream without groups does not have.
 fn no_group() -> Value {
-    const ABSENT: [&str; 13] = [
+    const ABSENT: [&str; 14] = [
         "lag",
         "missed",
         "lag_trend",
@@ -77,6 +81,7 @@ fn no_group() -> Value {
         "consumers",
         "workers",
         "detail_at_ms",
+        "worst_partition",
     ];
     let mut fields: Map<String, Value> =
         ABSENT.iter().map(|name| ((*name).to_owned(), Value::Null)).collect();
@@ -120,6 +125,39 @@ pub(crate) fn totals(totals: &Totals) -> Value {
         "ok": totals.ok,
         "workers": totals.workers,
     })
+}
+
+/// Returns the partitions of a group of a logical stream: their rows, without what only a page of its own shows. Null if the
+/// stream has no partitions.
+pub(crate) fn partitions(look: &Look, group: &GroupSnapshot, owners: &PartitionOwners) -> Value {
+    const LEFT_OUT: [&str; 10] = [
+        "key",
+        "openable",
+        "group",
+        "findings",
+        "lag_trend",
+        "eta_ms",
+        "eta",
+        "worst_partition",
+        "partition_count",
+        "detail_at_ms",
+    ];
+    if group.partitions == 0 {
+        return Value::Null;
+    }
+    let rows = look.rows_behind(&RowKey::group(&group.stream, &group.name));
+    let rows = rows.into_iter().map(|found| {
+        let owner = found.part_of.as_ref().and_then(|part| owners.get(&part.number));
+        let mut json = row(found, look.at_ms);
+        if let Value::Object(fields) = &mut json {
+            LEFT_OUT.iter().for_each(|name| drop(fields.shift_remove(*name)));
+        }
+        json["owner"] = json!(owner.map(|owner| &owner.instance));
+        json["consumer"] = json!(owner.and_then(|owner| group.consumer_of(owner)));
+        json["fence"] = json!(owner.map(|owner| owner.fence));
+        json
+    });
+    rows.collect()
 }
 
 /// Returns the rows of a stream.

@@ -18,6 +18,7 @@ use millstream_server::settings::{Id, Settings};
 use millstream_server::{InProcess, Running};
 use millstream_store::priority;
 use millstream_worker::backend::Redis;
+use millstream_worker::metrics::MoreSeries;
 use millstream_worker::observe::{Sampler, SamplerOptions};
 use millstream_worker::operate::redaction::{DEFAULT_GLOBS, Redaction};
 use tokio_util::sync::CancellationToken;
@@ -131,7 +132,10 @@ pub(crate) fn options(settings: &Settings) -> Result<Options, Failure> {
     let public_url = public_url.map(|url| PublicUrl::parse(&url)).transpose();
     let mut options = Options::default();
     options.read_only = settings.is_on(Id::HttpReadOnly);
-    options.consumer_series = settings.is_on(Id::HttpMetricsConsumers);
+    options.more_series = MoreSeries {
+        consumers: settings.is_on(Id::HttpMetricsConsumers),
+        partitions: settings.is_on(Id::HttpMetricsPartitions),
+    };
     options.payloads = settings.is_on(Id::HttpPayloads);
     let globs = DEFAULT_GLOBS.map(str::to_owned).into_iter().chain(words(Id::HttpRedact));
     options.redaction =

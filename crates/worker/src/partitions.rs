@@ -73,6 +73,11 @@ pub fn logical_name(name: &str) -> Option<&str> {
     (is_tag && generation == GENERATION && !stream.is_empty()).then_some(stream)
 }
 
+/// Returns the glob pattern of the partitions of all logical streams whose names match a glob pattern.
+pub(crate) fn partitions_matching(pattern: &str) -> String {
+    format!("{pattern}:{{*}}.{GENERATION}")
+}
+
 impl Partitions {
     /// Maximum number of partitions of a stream.
     pub const MAX: usize = 1024;

@@ -137,6 +137,15 @@ export const words = {
     entries: 'Entries', in: 'In', memory: 'Memory', memoryUnknown: 'The store does not report how much memory a stream takes.', oldest: 'Oldest entry', newest: 'Newest entry',
     noEntries: 'The stream has no entries, or their ids do not contain a time.', groupCount: 'Groups', dead: 'Dead letters', delayed: 'Delayed',
   },
+  partitions: {
+    title: (/** @type {number} */ count) => `${count.toLocaleString()} ${noun(count, 'partition', 'partitions')}`,
+    partOf: (/** @type {number} */ number) => `This is partition ${number} of`,
+    number: 'Partition', owner: 'Owner', ownerHint: 'The worker that reads the partition now', noOwner: 'No worker owns the partition now.',
+    fence: 'Fence', fenceHint: 'The number of the owner: each owner has a greater one than those before it', worst: 'The partition that needs attention first',
+    added: 'Ever added', addedHint: 'Entries that were ever added to the partition',
+    missing: (/** @type {string} */ numbers) => `These partitions are in the list, but their streams do not exist: ${numbers}`,
+    entries: 'The entries are on the pages of the partitions.',
+  },
   policy: {
     title: 'Policy in force:',
     fields: {

@@ -43,7 +43,7 @@ pub(super) async fn history(
     if from_ms >= to_ms {
         return Err(Problem::bad_request("from_ms must be less than to_ms"));
     }
-    if !(visitor.may_see)(&query.stream) {
+    if !visitor.sees(&app.sampler.look(), &query.stream) {
         return Err(no_stream(&app, &visitor, &query.stream));
     }
     let key = RowKey { stream: query.stream, group: query.group };

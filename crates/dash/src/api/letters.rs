@@ -35,11 +35,15 @@ pub(super) async fn streams(
     let look = app.sampler.look();
     let mut found: BTreeMap<&str, (u64, BTreeSet<&str>)> = BTreeMap::new();
     let is_wanted = |name: &str| query.stream.as_deref().is_none_or(|stream| stream == name);
-    for stream in
-        look.streams.iter().filter(|stream| is_wanted(&stream.name) && (visitor.may_see)(&stream.name))
-    {
+    let wanted = look.streams.iter().filter(|stream| is_wanted(&stream.name));
+    // The dead letters of a logical stream are those of its partitions.
+    let wanted = wanted.flat_map(|stream| match stream.parts() {
+        [] => std::slice::from_ref(stream),
+        parts => parts,
+    });
+    for stream in wanted.filter(|stream| (visitor.may_see)(&stream.name)) {
         for (name, length) in &stream.dead_letter_streams {
-            let is_listed = *length > 0 || query.stream.is_some();
+            let is_listed = *length > 0 || query.stream.is_some() && stream.part_of.is_none();
             if is_listed && (visitor.may_see)(name) {
                 let entry = found.entry(name).or_default();
                 entry.0 = *length;

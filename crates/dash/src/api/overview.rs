@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::http::HeaderName;
 use axum::response::IntoResponse;
+use millstream_worker::monitor::StreamSnapshot;
 use millstream_worker::observe::Look;
 use millstream_worker::operate::shapes;
 use serde::Deserialize;
@@ -51,15 +52,16 @@ pub(super) async fn streams(
     app.sampler.touch();
     let look = app.sampler.look();
     let words = query::words(query.q)?.to_lowercase();
-    let is_wanted = |name: &str| {
-        let name_in_lower_case = name.to_lowercase();
-        (visitor.may_see)(name) && words.split_whitespace().all(|word| name_in_lower_case.contains(word))
+    let is_wanted = |stream: &StreamSnapshot| {
+        let name_in_lower_case = stream.name.to_lowercase();
+        stream.is_seen(&*visitor.may_see)
+            && words.split_whitespace().all(|word| name_in_lower_case.contains(word))
     };
-    let found: Vec<_> = look.streams.iter().filter(|stream| is_wanted(&stream.name)).collect();
+    let found: Vec<_> = look.streams.iter().filter(|stream| is_wanted(stream)).collect();
     let (matched, count) = (found.len(), query::count(query.count, 1000, 10_000)?);
     let offset = query.offset.unwrap_or(0).min(matched);
     let rows = found.into_iter().skip(offset).take(count).map(|stream| {
-        let mut json = shapes::stream(&stream.name, &stream.info);
+        let mut json = shapes::stream_snapshot(stream);
         let row = look.rows_of(&stream.name).first();
         json["dead_letters"] = json!(stream.dead_letters_length);
         json["openable"] = json!(row.is_none_or(|row| row.openable));
@@ -81,7 +83,7 @@ pub(super) async fn workers(State(app): State<Arc<App>>, LoggedIn(visitor): Logg
 
 /// Returns all workers that a visitor may see.
 fn workers_of(look: &Look, visitor: &Visitor) -> Value {
-    let rows = look.rows.iter().filter(|row| (visitor.may_see)(&row.key.stream));
+    let rows = look.rows.iter().filter(|row| look.is_seen(row, &*visitor.may_see));
     let groups = rows.filter_map(|row| Some((&row.key.stream, &row.group.as_ref()?.snapshot)));
     let workers = groups.flat_map(|(stream, group)| {
         group.workers.iter().map(move |worker| {
@@ -104,7 +106,7 @@ pub(super) async fn consumers(State(app): State<Arc<App>>, LoggedIn(visitor): Lo
 
 /// Returns the consumers of all groups that a visitor may see, each with its workers.
 fn consumers_of(look: &Look, visitor: &Visitor) -> Value {
-    let rows = look.rows.iter().filter(|row| (visitor.may_see)(&row.key.stream));
+    let rows = look.rows.iter().filter(|row| look.is_seen(row, &*visitor.may_see));
     let groups = rows.filter_map(|row| Some((&row.key.stream, &row.group.as_ref()?.snapshot)));
     let mut all = Vec::new();
     for (stream, group) in groups {
@@ -126,9 +128,9 @@ pub(super) fn no_stream(app: &App, visitor: &Visitor, name: &str) -> Problem {
         let stream = stream.to_lowercase();
         stream.contains(&words) || words.contains(&stream)
     };
-    let names = look.streams.iter().map(|stream| &stream.name);
+    let seen = look.streams.iter().filter(|stream| stream.is_seen(&*visitor.may_see));
     let near: Vec<&String> =
-        names.filter(|stream| (visitor.may_see)(stream) && is_near(stream)).take(5).collect();
+        seen.map(|stream| &stream.name).filter(|stream| is_near(stream)).take(5).collect();
     let problem = Problem::not_found(format!("there is no stream {name}"));
     if near.is_empty() { problem } else { problem.with("near", json!(near)) }
 }

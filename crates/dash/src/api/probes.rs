@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use millstream_worker::metrics::{CONTENT_TYPE, ConsumerSeries, gzip, observed_text};
+use millstream_worker::metrics::{CONTENT_TYPE, gzip, observed_text};
 use millstream_worker::monitor::Limits;
 
 use crate::app::{App, LoggedIn};
@@ -36,11 +36,8 @@ pub(super) async fn metrics(
     headers: HeaderMap,
 ) -> Response {
     app.sampler.touch();
-    let consumers = match app.options.consumer_series {
-        true => ConsumerSeries::Each,
-        false => ConsumerSeries::Omitted,
-    };
-    let mut text = observed_text(&app.sampler, &*visitor.may_see, &Limits::default(), consumers);
+    let more = app.options.more_series;
+    let mut text = observed_text(&app.sampler, &*visitor.may_see, &Limits::default(), more);
     text.push_str(&(visitor.figures)());
     let head = [(header::CONTENT_TYPE, CONTENT_TYPE), (header::VARY, "Accept-Encoding")];
     if accepts_gzip(&headers) {

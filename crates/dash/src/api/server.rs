@@ -137,7 +137,7 @@ pub(super) async fn doctor(State(app): State<Arc<App>>, LoggedIn(visitor): Logge
     app.sampler.touch();
     let look = app.sampler.look();
     let streams: Vec<_> =
-        look.streams.iter().filter(|stream| (visitor.may_see)(&stream.name)).cloned().collect();
+        look.streams.iter().filter(|stream| stream.is_seen(&*visitor.may_see)).cloned().collect();
     let diagnosis = diagnose(&*visitor.backend, &streams).await?;
     let mut json = shapes::diagnosis(&diagnosis, &app.options.command_line);
     let since = app.first_seen.update(&visitor.name, diagnosis.findings.iter().map(id_of));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use millstream_worker::Admin;
-use millstream_worker::monitor::{Monitor, StreamSnapshot};
+use millstream_worker::monitor::{Monitor, PartitionOwners, StreamSnapshot};
 use millstream_worker::observe::{Look, RowKey};
 use millstream_worker::operate::doctor::group_findings;
 use millstream_worker::operate::idle_times::idle_times;
@@ -47,18 +47,45 @@ pub(super) async fn stream(
 /// Returns a stream: the shape of `stream info --json`, with rows of the last look as its groups.
 pub(crate) async fn stream_json(app: &App, visitor: &Visitor, name: &str) -> Result<Value, Problem> {
     let backend = &*visitor.backend;
-    let info = backend.stream(name).await?.ok_or_else(|| no_stream(app, visitor, name))?;
     let look = app.sampler.look();
     // The user may be able to run XINFO STREAM, and not what tells about groups.
-    let is_seen = (visitor.may_see)(name);
+    let is_seen = visitor.sees(&look, name);
     let snapshot = look.stream(name).filter(|_| is_seen);
-    let mut json = shapes::stream(name, &info);
+    let mut logical = snapshot.filter(|snapshot| snapshot.partitioned.is_some()).cloned();
+    let info = if logical.is_some() { None } else { backend.stream(name).await? };
+    if logical.is_none() && info.is_none() {
+        // The dashboard may not have looked at it yet.
+        let found = Monitor::new(Arc::clone(&visitor.backend)).stream(name).await?;
+        logical = Some(Arc::new(found.ok_or_else(|| no_stream(app, visitor, name))?));
+    }
+    let mut json = match (&logical, info) {
+        (Some(logical), _) => shapes::stream_snapshot(logical),
+        (None, info) => shapes::stream(name, &info.unwrap_or_default()),
+    };
     json["look"] = json!(look.number);
     json["at_ms"] = json!(look.at_ms);
     json["dead_letters"] = json!(snapshot.map(|snapshot| snapshot.dead_letters_length));
     json["group_list"] = if is_seen { rows::of_stream(&look, name) } else { json!([]) };
-    json["rates"] =
-        json!({ "in": look.rows_of(name).first().filter(|_| is_seen).and_then(|row| row.rates.added) });
+    let rate_of = |name: &str| look.rows_of(name).first().filter(|_| is_seen).and_then(|row| row.rates.added);
+    json["rates"] = json!({ "in": rate_of(name) });
+    let part_of = snapshot.and_then(|snapshot| snapshot.part_of.as_ref());
+    json["partition"] = json!(part_of.map(|part| part.number));
+    json["partition_of"] = json!(part_of.map(|part| &*part.stream));
+    json["partitions"] = Value::Null;
+    if let Some(logical) = logical {
+        // What follows is known of single streams only.
+        json["memory_bytes"] = Value::Null;
+        json["delayed"] = Value::Null;
+        json["policy"] = Value::Null;
+        let parts = logical.parts().iter().map(|part| {
+            let mut json = shapes::stream_snapshot(part);
+            json["rates"] = json!({ "in": rate_of(&part.name) });
+            json["dead_letters"] = json!(part.dead_letters_length);
+            json
+        });
+        json["partitions"] = parts.collect();
+        return Ok(json);
+    }
     // A store need not know these, and the user need not have the permission.
     json["memory_bytes"] = json!(backend.memory_usage(name).await.ok().flatten());
     let policy = backend.policy(name, None).await.ok().flatten();
@@ -89,6 +116,7 @@ pub(crate) struct GroupDetails {
     idle_times: Value,
     policy: Value,
     doctor: Value,
+    owners: PartitionOwners,
 }
 
 impl GroupDetails {
@@ -100,17 +128,30 @@ impl GroupDetails {
         group: &str,
     ) -> Result<GroupDetails, Problem> {
         let backend = &*visitor.backend;
-        let idle_times = shapes::idle_times(&idle_times(backend, stream, group).await?);
-        let policy = backend.policy(stream, Some(group)).await.ok().flatten();
         let look = app.sampler.look();
-        let doctor = match look.stream(stream).filter(|_| (visitor.may_see)(stream)) {
+        let snapshot = look.stream(stream).filter(|_| visitor.sees(&look, stream));
+        let doctor = match snapshot {
             Some(snapshot) => findings(app, backend, snapshot, group).await,
             None => Value::Null,
         };
+        let monitor = Monitor::new(Arc::clone(&visitor.backend));
+        let found = match snapshot {
+            Some(snapshot) => snapshot.group(group).cloned(),
+            None => monitor.group(stream, group).await?,
+        };
+        if let Some(logical) = found.filter(|found| found.partitions > 0) {
+            // The pages of the partitions show the rest.
+            let idle_times = json!({ "histogram": [], "released": 0, "scan": null });
+            let owners = monitor.owners(&logical).await?;
+            return Ok(GroupDetails { idle_times, policy: Value::Null, doctor, owners });
+        }
+        let idle_times = shapes::idle_times(&idle_times(backend, stream, group).await?);
+        let policy = backend.policy(stream, Some(group)).await.ok().flatten();
         Ok(GroupDetails {
             idle_times,
             policy: policy.map_or(Value::Null, |policy| shapes::policy(stream, Some(group), &policy)),
             doctor,
+            owners: PartitionOwners::new(),
         })
     }
 }
@@ -133,7 +174,7 @@ pub(crate) async fn group_json(
 ) -> Result<Value, Problem> {
     let look = app.sampler.look();
     let key = RowKey::group(stream, group);
-    let row = look.row(&key).filter(|_| (visitor.may_see)(stream));
+    let row = look.row(&key).filter(|_| visitor.sees(&look, stream));
     let mut json =
         row.map_or_else(|| json!({ "stream": stream, "group": group }), |row| rows::row(row, look.at_ms));
     let snapshot = match row.and_then(|row| row.group.as_ref()) {
@@ -154,6 +195,7 @@ pub(crate) async fn group_json(
     for (name, value) in object(details.idle_times.clone()) {
         json[name] = value;
     }
+    json["partitions"] = rows::partitions(&look, &snapshot, &details.owners);
     json["policy"] = details.policy.clone();
     json["doctor"] = details.doctor.clone();
     let command = millstream_worker::operate::command::Command::new("group describe", &[stream, group]);
@@ -170,7 +212,7 @@ fn object(value: Value) -> serde_json::Map<String, Value> {
 
 /// Returns the error for a group that is not there, with the groups that are.
 pub(super) fn no_group(look: &Look, visitor: &Visitor, stream: &str, group: &str) -> Problem {
-    let rows = look.rows_of(stream).iter().filter(|_| (visitor.may_see)(stream));
+    let rows = look.rows_of(stream).iter().filter(|_| visitor.sees(look, stream));
     let near: Vec<&str> = rows.filter_map(|row| row.key.group.as_deref()).take(20).collect();
     let problem = Problem::not_found(format!("stream {stream} has no group {group}"));
     if near.is_empty() { problem } else { problem.with("near", json!(near)) }

@@ -6,6 +6,7 @@ mod description;
 mod events;
 mod guard;
 mod pages;
+mod partitions;
 mod reads;
 mod restricted;
 mod rights;

@@ -8,10 +8,11 @@ use clap::{Args, Subcommand};
 use millstream_worker::Admin;
 use millstream_worker::backend::ConsumerInfo;
 use millstream_worker::group_manager::{GroupManager, RemovedConsumer};
-use millstream_worker::heartbeat::known_workers;
+use millstream_worker::monitor::{GroupSnapshot, Monitor, PartitionOwners};
 use millstream_worker::operate::consumers::rows;
 use millstream_worker::operate::groups::{self, ConsumerRemoval};
 use millstream_worker::operate::shapes;
+use serde_json::json;
 
 use super::confirm::Confirm;
 use super::connection::CommonOptions;
@@ -19,11 +20,12 @@ use super::failure::Failure;
 use super::group_args::GroupArgs;
 use super::lookup;
 use super::output::{note, print, print_json, print_line};
+use super::partitions_args::{PartitionsArgs, WatchedGroup};
 use super::safe_text::printable;
 use super::shell;
 use super::table::{Table, row};
 use super::target::Target;
-use super::value::{age_or_absent, count, counted};
+use super::value::{ABSENT, age_or_absent, count, counted};
 use super::workers;
 
 pub(crate) const EXAMPLES: &str = "\
@@ -34,7 +36,8 @@ Examples:
 const LS_EXAMPLES: &str = "\
 Examples:
   millstream consumer ls orders billing
-  millstream consumer ls orders billing --json";
+  millstream consumer ls orders billing --json
+  millstream consumer ls orders billing --partitions";
 
 const RM_EXAMPLES: &str = "\
 Examples:
@@ -49,6 +52,8 @@ pub(crate) enum ConsumerAction {
     Ls {
         #[command(flatten)]
         group_args: GroupArgs,
+        #[command(flatten)]
+        partitions: PartitionsArgs,
     },
     /// Remove a consumer and move its pending entries to another one
     #[command(after_help = RM_EXAMPLES)]
@@ -75,29 +80,38 @@ pub(crate) struct RemoveConsumer {
 impl ConsumerAction {
     pub(crate) async fn run(&self, common: &CommonOptions) -> Result<(), Failure> {
         match self {
-            ConsumerAction::Ls { group_args } => list(common, group_args).await,
+            ConsumerAction::Ls { group_args, partitions } => list(common, group_args, *partitions).await,
             ConsumerAction::Rm(remove) => remove.run(common).await,
         }
     }
 }
 
-async fn list(common: &CommonOptions, GroupArgs { stream, group }: &GroupArgs) -> Result<(), Failure> {
+async fn list(
+    common: &CommonOptions,
+    GroupArgs { stream, group }: &GroupArgs,
+    partitions: PartitionsArgs,
+) -> Result<(), Failure> {
     let backend = common.connect().await?;
-    let target = Target::with_group(&*backend, stream, group).await?;
-    let consumers = all_consumers(&*backend, &target, group).await?;
-    // The workers of a logical stream send heartbeats under its name.
-    let stream = if target.has_partitions() { stream } else { &target.parts[0].stream };
-    let workers = known_workers(&*backend, stream, group).await?;
+    let found = lookup::group_snapshot(&backend, stream, group).await?;
+    let watched = partitions.watch(&Monitor::new(backend), vec![found]).await?;
+    let Some(WatchedGroup { group: found, owners }) = watched.into_iter().next() else { return Ok(()) };
     if common.json {
-        return print_json(&shapes::consumers(&consumers, &workers));
+        let mut json = shapes::consumers(&found.consumers, &found.workers);
+        if partitions.partitions {
+            for consumer in json.as_array_mut().into_iter().flatten() {
+                let name = consumer["consumer"].as_str().unwrap_or_default();
+                consumer["partitions"] = json!(numbers_of(&found, &owners, name));
+            }
+        }
+        return print_json(&json);
     }
-    let rows = rows(&consumers, &workers);
+    let rows = rows(&found.consumers, &found.workers);
     if rows.is_empty() {
         note(&format!("group {} of stream {} has no consumers", printable(group), printable(stream)));
     }
     let rows = rows.iter().map(|row| {
         let [host, pid, busy, heartbeat, state] = workers::worker_cells(row);
-        row![
+        let mut cells = row![
             row.name,
             count(row.consumer.map_or(0, |consumer| consumer.pending)),
             age_or_absent(row.consumer.map(|consumer| consumer.idle)),
@@ -107,10 +121,17 @@ async fn list(common: &CommonOptions, GroupArgs { stream, group }: &GroupArgs) -
             busy,
             heartbeat,
             state,
-        ]
+        ];
+        if partitions.partitions {
+            let numbers =
+                numbers_of(&found, &owners, row.name).iter().map(ToString::to_string).collect::<Vec<_>>();
+            cells.push(if numbers.is_empty() { ABSENT.into() } else { numbers.join(" ").into() });
+        }
+        cells
     });
-    let titles =
-        ["CONSUMER", ">PENDING", ">IDLE", ">INACTIVE", "HOST", ">PID", ">BUSY", ">HEARTBEAT", "STATE"];
+    let mut titles =
+        vec!["CONSUMER", ">PENDING", ">IDLE", ">INACTIVE", "HOST", ">PID", ">BUSY", ">HEARTBEAT", "STATE"];
+    titles.extend(partitions.partitions.then_some("PARTITIONS"));
     print(Table::new(&titles, rows))
 }
 
@@ -135,6 +156,11 @@ pub(super) async fn all_consumers(
         }
     }
     Ok(merged.into_values().collect())
+}
+
+/// Returns the numbers of the partitions that a consumer owns.
+fn numbers_of(group: &GroupSnapshot, owners: &PartitionOwners, consumer: &str) -> Vec<usize> {
+    owners.iter().filter(|(_, owner)| group.name_of(owner) == consumer).map(|(number, _)| *number).collect()
 }
 
 impl RemoveConsumer {

@@ -15,6 +15,7 @@ use super::connection::CommonOptions;
 use super::failure::Failure;
 use super::lookup;
 use super::output::{BAD, health_style, note, print, print_json};
+use super::partitions_args::{PartitionsArgs, WatchedGroup, stream_of, worst_cell};
 use super::safe_text::printable;
 use super::shell::suggest;
 use super::table::{Cell, Table, row};
@@ -27,6 +28,7 @@ Examples:
   millstream lag 'orders*'
   millstream lag orders billing --fail-lag 1000
   millstream lag orders --fail-age 5m --json
+  millstream lag orders --partitions
 
 Exit code 5 means that a group has more unread entries than --fail-lag, or an unread or pending entry older than \
 --fail-age.";
@@ -48,42 +50,43 @@ pub(crate) struct LagCommand {
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     fail_age: Option<Duration>,
     #[command(flatten)]
+    partitions: PartitionsArgs,
+    #[command(flatten)]
     common: CommonOptions,
 }
 
 impl LagCommand {
     pub(crate) async fn run(&self) -> Result<(), Failure> {
         let groups = self.groups().await?;
-        let problems: Vec<Option<String>> = groups.iter().map(|group| self.problem(group)).collect();
+        let problems: Vec<Option<String>> =
+            groups.iter().map(|watched| self.problem(&watched.group)).collect();
         if self.common.json {
-            let json = |(group, problem): (&GroupSnapshot, &Option<String>)| {
+            let json = |(watched, problem): (&WatchedGroup, &Option<String>)| {
+                let group = &watched.group;
                 let mut json = shapes::group(group);
                 json["ok"] = json!(problem.is_none());
                 json["problem"] = json!(problem);
                 json["verdict"] = shapes::verdict(&group.verdict(&Limits::default()));
+                self.partitions.add_to(&mut json, watched);
                 json
             };
             print_json(&groups.iter().zip(&problems).map(json).collect::<Value>())?;
         } else {
-            print(table(&groups, &problems))?;
+            print(self.table(&groups, &problems))?;
         }
         if problems.iter().any(Option::is_some) { Err(Failure::Check) } else { Ok(()) }
     }
 
-    async fn groups(&self) -> Result<Vec<GroupSnapshot>, Failure> {
+    async fn groups(&self) -> Result<Vec<WatchedGroup>, Failure> {
         let backend = self.common.connect().await?;
         let monitor = Monitor::new(backend.clone());
         let pattern = self.stream.as_deref().unwrap_or("*");
         let is_wanted = |group: &GroupSnapshot| self.group.as_ref().is_none_or(|name| *name == group.name);
         let groups: Vec<GroupSnapshot> = match &self.group {
             Some(group) if !lookup::is_pattern(pattern) => {
-                lookup::group(&*backend, pattern, group).await?;
-                monitor.group(pattern, group).await?.into_iter().collect()
+                vec![lookup::group_snapshot(&backend, pattern, group).await?]
             }
-            None if !lookup::is_pattern(pattern) => {
-                lookup::stream(&*backend, pattern).await?;
-                monitor.stream(pattern).await?.map(|stream| stream.groups).unwrap_or_default()
-            }
+            None if !lookup::is_pattern(pattern) => lookup::snapshot(&backend, pattern).await?.groups,
             _ => {
                 let streams = monitor.streams(pattern).await?;
                 streams.into_iter().flat_map(|stream| stream.groups).filter(is_wanted).collect()
@@ -99,7 +102,7 @@ impl LagCommand {
             };
             note(&format!("{what}; create one with: {create}"));
         }
-        Ok(groups)
+        self.partitions.watch(&monitor, groups).await
     }
 
     /// Returns why a group is too far behind. `None` if it is within the limits.
@@ -114,24 +117,34 @@ impl LagCommand {
         }
         over(group.pending_age()).then(|| format!("pending for more than {}", age(limit)))
     }
-}
 
-fn table(groups: &[GroupSnapshot], problems: &[Option<String>]) -> Table {
-    let rows = groups.iter().zip(problems).map(|(group, problem)| {
-        row![
-            &group.stream,
-            &group.name,
-            format_lag(group.lag),
-            format_missed(group.missed),
-            count(group.pending),
-            age_or_absent(group.unread_age()),
-            age_or_absent(group.pending_age()),
-            state(group, problem.as_deref()),
-        ]
-    });
-    let titles =
-        ["STREAM", "GROUP", ">LAG", ">MISSED", ">PENDING", ">OLDEST-UNREAD", ">OLDEST-PENDING", "STATE"];
-    Table::new(&titles, rows)
+    fn table(&self, groups: &[WatchedGroup], problems: &[Option<String>]) -> Table {
+        let has_partitions = groups.iter().any(|watched| watched.group.partitions > 0);
+        let rows = groups.iter().zip(problems).flat_map(|(watched, problem)| {
+            self.partitions.rows(watched, |group| {
+                // The limits of the command line are about the whole.
+                let problem =
+                    problem.as_deref().filter(|_| group.part_of.is_none() || watched.group.part_of.is_some());
+                let mut cells = row![
+                    stream_of(group),
+                    &group.name,
+                    format_lag(group.lag),
+                    format_missed(group.missed),
+                    count(group.pending),
+                    age_or_absent(group.unread_age()),
+                    age_or_absent(group.pending_age()),
+                ];
+                cells.extend(has_partitions.then(|| Cell::from(worst_cell(group))));
+                cells.push(state(group, problem));
+                cells
+            })
+        });
+        let mut titles =
+            vec!["STREAM", "GROUP", ">LAG", ">MISSED", ">PENDING", ">OLDEST-UNREAD", ">OLDEST-PENDING"];
+        titles.extend(has_partitions.then_some(">WORST"));
+        titles.push("STATE");
+        Table::new(&self.partitions.titles(&titles), rows)
+    }
 }
 
 /// Returns the limit that the group exceeds, if any, followed by its health and the reasons for it.

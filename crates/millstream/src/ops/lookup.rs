@@ -1,9 +1,13 @@
 //! Looks up streams, groups and consumers named on the command line. If one does not exist, the error lists those
 //! that do.
 
+use std::sync::Arc;
+
 use millstream_worker::Admin;
 use millstream_worker::Error;
 use millstream_worker::backend::{ConsumerInfo, ErrorKind, GroupInfo, StreamInfo};
+use millstream_worker::monitor::{GroupSnapshot, Monitor, StreamSnapshot};
+use millstream_worker::partitions::Named;
 
 use super::failure::Failure;
 use super::safe_text::printable;
@@ -30,6 +34,43 @@ pub(crate) async fn stream(backend: &dyn Admin, name: &str) -> Result<StreamInfo
 /// Returns a stream. `None` if it does not exist.
 pub(crate) async fn find_stream(backend: &dyn Admin, name: &str) -> Result<Option<StreamInfo>, Failure> {
     backend.stream(name).await.map_err(|error| stream_error(name, error))
+}
+
+/// Returns the name of the stream that a name on the command line means: partition 3 of `orders` for `orders/3`.
+pub(crate) async fn resolve(backend: &dyn Admin, name: &str) -> Result<String, Failure> {
+    match Named::find(backend, name).await {
+        Ok(Named::Stream(stream)) => Ok(stream.to_string()),
+        Ok(Named::Partitions(_)) => Ok(name.to_owned()),
+        Err(error) if error.kind() == ErrorKind::Refused => Err(Failure::NotFound(error.to_string())),
+        Err(error) => Err(stream_error(name, error)),
+    }
+}
+
+/// Returns a snapshot of a stream that must exist. It can be a logical one, or a partition.
+pub(crate) async fn snapshot(backend: &Arc<dyn Admin>, name: &str) -> Result<StreamSnapshot, Failure> {
+    let name = resolve(&**backend, name).await?;
+    let found = Monitor::new(Arc::clone(backend)).stream(&name).await;
+    if let Some(found) = found.map_err(|error| stream_error(&name, error))? {
+        return Ok(found);
+    }
+    stream(&**backend, &name).await?;
+    Err(Failure::NotFound(format!("stream {} was deleted a moment ago", printable(name))))
+}
+
+/// Returns a snapshot of a group that must exist. Its stream can be a logical one, or a partition.
+pub(crate) async fn group_snapshot(
+    backend: &Arc<dyn Admin>,
+    stream: &str,
+    name: &str,
+) -> Result<GroupSnapshot, Failure> {
+    let physical = resolve(&**backend, stream).await?;
+    let found = Monitor::new(Arc::clone(backend)).group(&physical, name).await;
+    if let Some(found) = found.map_err(|error| stream_error(&physical, error))? {
+        return Ok(found);
+    }
+    let others = snapshot(backend, &physical).await?.groups;
+    let others: Vec<String> = others.into_iter().map(|group| group.name).collect();
+    Err(no_group(stream, name, &others))
 }
 
 /// Whether a name has wildcards, and so can match several streams.
@@ -72,12 +113,16 @@ pub(crate) async fn group(backend: &dyn Admin, stream: &str, name: &str) -> Resu
         return Ok(groups.swap_remove(at));
     }
     let others: Vec<String> = groups.into_iter().map(|group| group.name).collect();
-    Err(not_found(
+    Err(no_group(stream, name, &others))
+}
+
+fn no_group(stream: &str, name: &str, others: &[String]) -> Failure {
+    not_found(
         &format!("stream {} has no group {}", printable(stream), printable(name)),
         "groups",
-        &others,
+        others,
         &format!("create it with: {}", suggest("group create", &[stream, name], "")),
-    ))
+    )
 }
 
 /// Returns the error for a consumer that does not exist.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use millstream_worker::health::{HealthServer, Probes};
-use millstream_worker::metrics::{ConsumerSeries, exporter_text, store_text};
+use millstream_worker::metrics::{MoreSeries, exporter_text, store_text};
 use millstream_worker::monitor::{Limits, Monitor};
 use tokio_util::sync::CancellationToken;
 use tracing::info;
@@ -23,7 +23,7 @@ use super::output::print_for_program;
 const EXAMPLES: &str = "\
 Examples:
   millstream metrics --once
-  millstream metrics --once 'orders*' --consumers
+  millstream metrics --once 'orders*' --consumers --partitions
   millstream metrics --listen 127.0.0.1:9121
 
 Streams and groups have the metric names of redis_exporter, such as redis_stream_group_lag. Metrics \
@@ -48,6 +48,9 @@ pub(crate) struct Metrics {
     /// Add series for each consumer
     #[arg(long)]
     consumers: bool,
+    /// Add series for each partition of partitioned streams, with the label `partition`
+    #[arg(long)]
+    partitions: bool,
     #[command(flatten)]
     log: LogOptions,
     #[command(flatten)]
@@ -64,7 +67,7 @@ impl Metrics {
         let exporter = Exporter {
             monitor: Monitor::new(backend),
             pattern: self.pattern.clone(),
-            consumers: if self.consumers { ConsumerSeries::Each } else { ConsumerSeries::Omitted },
+            more: MoreSeries { consumers: self.consumers, partitions: self.partitions },
             store_responds: AtomicBool::new(true),
         };
         if self.once {
@@ -87,7 +90,7 @@ impl Metrics {
 struct Exporter {
     monitor: Monitor,
     pattern: String,
-    consumers: ConsumerSeries,
+    more: MoreSeries,
     /// Whether the last collection reached the store.
     store_responds: AtomicBool,
 }
@@ -97,7 +100,7 @@ impl Exporter {
         let began = Instant::now();
         let streams = self.monitor.streams(&self.pattern).await;
         self.store_responds.store(streams.is_ok(), Ordering::Relaxed);
-        let text = exporter_text(&streams?, &Limits::default(), self.consumers);
+        let text = exporter_text(&streams?, &Limits::default(), self.more);
         Ok(text + &store_text(true, Some((Duration::ZERO, began.elapsed()))))
     }
 }

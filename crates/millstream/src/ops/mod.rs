@@ -22,6 +22,7 @@ pub(crate) mod lookup;
 pub(crate) mod metrics;
 pub(crate) mod output;
 pub(crate) mod partition;
+pub(crate) mod partitions_args;
 pub(crate) mod pending;
 pub(crate) mod policy;
 pub(crate) mod safe_text;

@@ -11,6 +11,7 @@ use super::connection::CommonOptions;
 use super::failure::Failure;
 use super::lookup;
 use super::output::{note, print, print_json};
+use super::partitions_args::{PartitionsArgs, stream_name};
 use super::policy;
 use super::safe_text::printable;
 use super::table::{Properties, Table, row};
@@ -25,7 +26,8 @@ Examples:
 const LS_EXAMPLES: &str = "\
 Examples:
   millstream stream ls
-  millstream stream ls 'orders*' --json";
+  millstream stream ls 'orders*' --json
+  millstream stream ls --partitions";
 
 const INFO_EXAMPLES: &str = "\
 Examples:
@@ -40,6 +42,8 @@ pub(crate) enum StreamAction {
         /// Only streams whose names match this glob pattern
         #[arg(default_value = "*")]
         pattern: String,
+        #[command(flatten)]
+        partitions: PartitionsArgs,
     },
     /// Describe a stream and its groups
     #[command(after_help = INFO_EXAMPLES)]
@@ -47,6 +51,8 @@ pub(crate) enum StreamAction {
         /// Stream name
         #[arg(value_parser = NonEmptyStringValueParser::new())]
         stream: String,
+        #[command(flatten)]
+        partitions: PartitionsArgs,
     },
     /// Show or set the policy of a stream: retention, and defaults of its groups
     #[command(after_help = policy::STREAM_EXAMPLES)]
@@ -56,25 +62,27 @@ pub(crate) enum StreamAction {
 impl StreamAction {
     pub(crate) async fn run(&self, common: &CommonOptions) -> Result<(), Failure> {
         match self {
-            StreamAction::Ls { pattern } => list(common, pattern).await,
-            StreamAction::Info { stream } => describe(common, stream).await,
+            StreamAction::Ls { pattern, partitions } => list(common, pattern, *partitions).await,
+            StreamAction::Info { stream, partitions } => describe(common, stream, *partitions).await,
             StreamAction::Policy(policy) => policy.run(common).await,
         }
     }
 }
 
-async fn list(common: &CommonOptions, pattern: &str) -> Result<(), Failure> {
+async fn list(common: &CommonOptions, pattern: &str, partitions: PartitionsArgs) -> Result<(), Failure> {
     let backend = common.connect().await?;
-    let streams = lookup::streams(&*backend, pattern).await?;
+    let location = backend.location();
+    let streams = Monitor::new(backend).list(pattern).await?;
     if common.json {
-        return print_json(&streams.iter().map(|(name, info)| shapes::stream(name, info)).collect());
+        return print_json(&streams.iter().map(|stream| json_of(stream, partitions)).collect());
     }
     if streams.is_empty() {
-        note(&format!("no streams match {} in {}", printable(pattern), backend.location()));
+        note(&format!("no streams match {} in {location}", printable(pattern)));
     }
-    let rows = streams.iter().map(|(name, info)| {
+    let rows = streams.iter().flat_map(|stream| partitions.streams(stream)).map(|stream| {
+        let info = &stream.info;
         row![
-            name,
+            stream_name(stream),
             count(info.length),
             count(info.groups),
             info.entries_added.map_or_else(|| ABSENT.to_owned(), count),
@@ -85,19 +93,36 @@ async fn list(common: &CommonOptions, pattern: &str) -> Result<(), Failure> {
     print(Table::new(&["STREAM", ">LENGTH", ">GROUPS", ">ADDED", "LAST-ID", ">LAST-ADDED"], rows))
 }
 
-async fn describe(common: &CommonOptions, name: &str) -> Result<(), Failure> {
+/// Returns the JSON of a stream and, if the user asked for them, of its partitions.
+fn json_of(stream: &StreamSnapshot, partitions: PartitionsArgs) -> Value {
+    let mut json = shapes::stream_snapshot(stream);
+    if partitions.partitions && stream.partitioned.is_some() {
+        json["partitions"] = stream.parts().iter().map(|part| shapes::stream_snapshot(part)).collect();
+    }
+    json
+}
+
+async fn describe(common: &CommonOptions, name: &str, partitions: PartitionsArgs) -> Result<(), Failure> {
     let backend = common.connect().await?;
-    lookup::stream(&*backend, name).await?;
-    let Some(found) = Monitor::new(backend).stream(name).await? else {
-        return Err(Failure::NotFound(format!("stream {} was deleted a moment ago", printable(name))));
-    };
+    let found = lookup::snapshot(&backend, name).await?;
     if common.json {
-        let mut json = shapes::stream(name, &found.info);
+        let mut json = json_of(&found, partitions);
         json["dead_letters"] = json!(found.dead_letters_length);
         json["group_list"] = found.groups.iter().map(shapes::group).collect::<Value>();
         return print_json(&json);
     }
     print(properties(&found))?;
+    if partitions.partitions && found.partitioned.is_some() {
+        let rows = found.parts().iter().map(|part| {
+            let number = part.number().map_or_else(|| ABSENT.to_owned(), |number| number.to_string());
+            let added = part.info.entries_added.map_or_else(|| ABSENT.to_owned(), count);
+            row![number, &part.name, count(part.info.length), added, part.info.last_id.to_string()]
+        });
+        print(format_args!(
+            "\n{}",
+            Table::new(&[">PARTITION", "STREAM", ">LENGTH", ">ADDED", "LAST-ID"], rows)
+        ))?;
+    }
     if found.groups.is_empty() {
         return Ok(());
     }
@@ -123,6 +148,17 @@ fn properties(found: &StreamSnapshot) -> Properties {
     };
     let mut properties = Properties::default();
     properties.push("stream", &found.name);
+    if let Some(part) = &found.part_of {
+        properties.push("partition", format!("{} of {}", part.number, part.stream));
+    }
+    if let Some(partitioned) = &found.partitioned {
+        let missing = match &partitioned.missing()[..] {
+            [] => String::new(),
+            missing => format!("  ({} missing)", missing.len()),
+        };
+        properties.push("partitions", format!("{}{missing}", partitioned.list.len()));
+        properties.push("key", partitioned.list.key_field().unwrap_or(ABSENT));
+    }
     properties.push("length", count(info.length));
     properties.push("ever added", info.entries_added.map_or_else(|| ABSENT.to_owned(), count));
     properties.push("first entry", with_time(info.first_entry));

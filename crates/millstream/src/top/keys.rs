@@ -60,7 +60,7 @@ pub(super) enum Mode {
 pub(super) const HELP: [(&str, &str); 13] = [
     ("j k ↓ ↑", "move to the next or the previous row"),
     ("PgDn PgUp Home End", "move a page down or up, to the first or the last row"),
-    ("Enter l →", "open a group: consumers, stuck messages, dead letters"),
+    ("Enter l →", "open a group: partitions, consumers, stuck messages, dead letters"),
     ("Esc h ←", "go back; in the overview, clear the filter"),
     ("/", "filter by part of a name, or by health: ok, degraded, critical"),
     ("s", "sort by the next column"),

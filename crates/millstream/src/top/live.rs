@@ -15,13 +15,19 @@ use super::poller::{PollResult, PollSchedule, Poller};
 use super::screen::{self, Screen};
 use super::state::State;
 use crate::ops::Failure;
+use crate::ops::partitions_args::PartitionsArgs;
 
 /// Interval at which a frame is drawn without events, to update how long the store has not replied.
 const TICK: Duration = Duration::from_secs(1);
 
 /// Shows the live view until the user quits.
-pub(super) async fn run(poller: Poller, interval: Duration) -> Result<(), Failure> {
-    let state = State::new(interval, Instant::now());
+pub(super) async fn run(
+    poller: Poller,
+    interval: Duration,
+    partitions: PartitionsArgs,
+) -> Result<(), Failure> {
+    let mut state = State::new(interval, Instant::now());
+    state.partitions = partitions.partitions;
     let (schedule, poller_schedule) = watch::channel(state.schedule);
     let (poller_results, results) = mpsc::channel(1);
     tokio::select! {

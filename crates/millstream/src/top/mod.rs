@@ -28,6 +28,7 @@ use self::poller::{ALL_STREAMS, Poller};
 use self::state::{INTERVAL_MAX, INTERVAL_MIN};
 use crate::ops::Failure;
 use crate::ops::connection::CommonOptions;
+use crate::ops::partitions_args::PartitionsArgs;
 use crate::ops::time::parse_duration;
 use crate::ops::value::age;
 
@@ -56,6 +57,8 @@ pub(crate) struct Top {
     #[arg(long)]
     once: bool,
     #[command(flatten)]
+    partitions: PartitionsArgs,
+    #[command(flatten)]
     common: CommonOptions,
 }
 
@@ -66,7 +69,7 @@ impl Top {
         }
         let poller = Poller::new(self.common.clone(), self.pattern.clone());
         if self.once {
-            return once::run(poller, self.interval).await;
+            return once::run(poller, self.interval, self.partitions).await;
         }
         let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
         if dumb || !io::stdout().is_terminal() {
@@ -74,7 +77,7 @@ impl Top {
                 "top needs an interactive terminal; for plain text, run: millstream top --once".to_owned(),
             ));
         }
-        live::run(poller, self.interval).await
+        live::run(poller, self.interval, self.partitions).await
     }
 }
 

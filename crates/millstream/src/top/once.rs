@@ -7,10 +7,16 @@ use super::poller::Poller;
 use super::state::State;
 use crate::ops::Failure;
 use crate::ops::output::print_plain;
+use crate::ops::partitions_args::PartitionsArgs;
 
 /// Polls the store twice, one interval apart, and prints a frame.
-pub(super) async fn run(mut poller: Poller, interval: Duration) -> Result<(), Failure> {
+pub(super) async fn run(
+    mut poller: Poller,
+    interval: Duration,
+    partitions: PartitionsArgs,
+) -> Result<(), Failure> {
     let mut state = State::new(interval, Instant::now());
+    state.partitions = partitions.partitions;
     state.receive(Ok(poller.poll().await?), Instant::now());
     tokio::time::sleep(interval).await;
     state.receive(Ok(poller.poll().await?), Instant::now());

@@ -36,6 +36,8 @@ pub(super) struct State {
     /// Last known position of the selected row.
     position: usize,
     pub(super) view: View,
+    /// Whether the partitions of logical streams have rows of their own.
+    pub(super) partitions: bool,
     /// Whether the help is shown.
     pub(super) help: bool,
     /// Whether the user is typing the filter.
@@ -71,6 +73,7 @@ impl State {
             selected: None,
             position: 0,
             view: View::Overview,
+            partitions: false,
             help: false,
             typing: false,
             filter: String::new(),
@@ -92,7 +95,8 @@ impl State {
         let at = snapshot.streams.first().map_or_else(SystemTime::now, |stream| stream.at);
         self.look = self.tracker.update(snapshot.streams.clone(), at, Duration::ZERO);
         let lag = |row: &Arc<Row>| Some((row.key.clone(), row.group.as_ref()?.snapshot.lag.count));
-        self.history.push(self.look.rows.iter().filter_map(lag));
+        let behind = self.look.rows.iter().flat_map(|row| self.look.rows_behind(&row.key));
+        self.history.push(self.look.rows.iter().chain(behind).filter_map(lag));
         self.snapshot = Some(snapshot);
         self.error = None;
         self.last_reply = now;
@@ -177,7 +181,11 @@ impl State {
 
     /// Returns the rows that match the filter, sorted.
     pub(super) fn shown(&self) -> Vec<&Row> {
-        let rows = self.look.rows.iter().map(|row| &**row);
+        let behind = |row: &Arc<Row>| match self.partitions {
+            true => self.parts(&row.key),
+            false => Vec::new(),
+        };
+        let rows = self.look.rows.iter().flat_map(|row| std::iter::once(&**row).chain(behind(row)));
         let mut shown: Vec<&Row> = rows.filter(|row| row.matches(&self.filter)).collect();
         // The rows are sorted by name, and the sort is stable.
         shown.sort_by(|a, b| self.sort.compare(a, b));
@@ -206,6 +214,11 @@ impl State {
     /// Returns the row with this key.
     pub(super) fn row(&self, key: &RowKey) -> Option<&Row> {
         self.look.row(key).map(|row| &**row)
+    }
+
+    /// Returns the rows of the partitions of a row, in the order of their numbers.
+    pub(super) fn parts(&self, key: &RowKey) -> Vec<&Row> {
+        self.look.rows_behind(key).into_iter().map(|row| &**row).collect()
     }
 
     /// Returns a stream of the last snapshot.

@@ -20,4 +20,5 @@ mod support;
 mod test_store;
 mod verdicts;
 mod watch;
+mod watched_partitions;
 mod workers;

@@ -51,6 +51,11 @@ impl TestStore {
         iter::once(TestStore::empty(&[])).chain(peers).collect()
     }
 
+    /// Another server without data. `None` if comparisons are switched off.
+    pub(crate) fn peer(peer: &'static Peer) -> Option<TestStore> {
+        Server::compares_with_real_servers().then(|| TestStore::over(Server::peer(peer)))
+    }
+
     /// A Millstream server with these arguments and without data.
     pub(crate) fn empty(arguments: &[&str]) -> TestStore {
         TestStore::over(Server::millstream(arguments))

@@ -124,6 +124,8 @@ settings! {
         "Dashboard: its URL for browsers if a proxy is in front of it: scheme, host and base path";
     HttpMetricsConsumers, "http-metrics-consumers", YesNo, Fixed("no"), AtStart,
         "Dashboard: `/metrics` has series for each consumer";
+    HttpMetricsPartitions, "http-metrics-partitions", YesNo, Fixed("no"), AtStart,
+        "Dashboard: `/metrics` has series for each partition of a stream";
     HttpHistoryMemory, "http-history-memory", Bytes { min: ONE_MIB, max: ANY_NUMBER }, Fixed("64mb"), AtStart,
         "Dashboard: maximum memory for the history of streams and groups";
     Dir, "dir", Text, Fixed("./millstream-data"), AtStart,

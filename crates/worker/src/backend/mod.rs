@@ -358,6 +358,13 @@ pub trait Admin: Backend {
         detail: &'a LookDetail,
     ) -> BackendFuture<'a, Vec<Result<Option<StreamLook>, Error>>>;
 
+    /// Returns the address of each master of a cluster, and how many of these keys it has. Empty if the store is no cluster.
+    ///
+    /// Does not ask the store: this is what the backend knows from its last calls.
+    fn keys_per_node(&self, _keys: &[&str]) -> Vec<(String, usize)> {
+        Vec::new()
+    }
+
     /// Returns the number of entries of each of these streams, 0 if it does not exist.
     fn lengths<'a>(&'a self, streams: &'a [String]) -> BackendFuture<'a, Vec<Result<u64, Error>>>;
 

@@ -6,10 +6,11 @@
 //!
 //! A value that is not known, because the details of a group have not been read yet, has no sample.
 
-use std::borrow::Borrow;
+use std::borrow::{Borrow, Cow};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::definitions::{
@@ -36,13 +37,13 @@ const DB: &str = "db0";
 /// A group with its health.
 type JudgedGroup<'a> = (&'a GroupSnapshot, Health);
 
-/// Whether to export a series per consumer. A group can have very many consumers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ConsumerSeries {
-    /// Export the series of each consumer.
-    Each,
-    /// Export no series of consumers.
-    Omitted,
+/// Which series to export beyond those of streams and groups. There can be very many of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MoreSeries {
+    /// Series of each consumer.
+    pub consumers: bool,
+    /// Series of each partition of a logical stream, with the label `partition`.
+    pub partitions: bool,
 }
 
 /// Formats the last look of a sampler as Prometheus text, with those streams that `may_see` allows. Does not ask the store.
@@ -50,17 +51,17 @@ pub fn observed_text(
     sampler: &Sampler,
     may_see: impl Fn(&str) -> bool,
     limits: &Limits,
-    consumers: ConsumerSeries,
+    more: MoreSeries,
 ) -> String {
     let (look, state) = (sampler.look(), sampler.state());
-    let streams: Vec<_> = look.streams.iter().filter(|stream| may_see(&stream.name)).cloned().collect();
+    let streams: Vec<_> = look.streams.iter().filter(|stream| stream.is_seen(&may_see)).cloned().collect();
     let is_first = look.number == 0;
     let age = SystemTime::now().duration_since(UNIX_EPOCH + Duration::from_millis(look.at_ms));
     let up = store_text(
         state.trouble.is_none() && !is_first,
         (!is_first).then(|| (age.unwrap_or_default(), look.took)),
     );
-    if is_first { up } else { exporter_text(&streams, limits, consumers) + &up }
+    if is_first { up } else { exporter_text(&streams, limits, more) + &up }
 }
 
 /// Formats whether the store is reachable, and the age and the duration of the look that other metrics come from.
@@ -79,24 +80,31 @@ pub fn store_text(is_up: bool, look: Option<(Duration, Duration)>) -> String {
 }
 
 /// Formats snapshots as Prometheus text: totals of all streams and groups, and series of up to [`EXPORTED_GROUPS_MAX`] groups.
-pub fn exporter_text<S: Borrow<StreamSnapshot>>(
-    streams: &[S],
-    limits: &Limits,
-    consumers: ConsumerSeries,
-) -> String {
+pub fn exporter_text<S: Borrow<StreamSnapshot>>(streams: &[S], limits: &Limits, more: MoreSeries) -> String {
     let mut text = PrometheusText::default();
     let streams: Vec<&StreamSnapshot> = streams.iter().map(Borrow::borrow).collect();
     let judged = |group| (group, GroupSnapshot::verdict(group, limits).health);
     let groups: Vec<JudgedGroup<'_>> = streams.iter().flat_map(|stream| &stream.groups).map(judged).collect();
     write_totals(&mut text, &streams, &groups);
-    let exported = worst(&groups);
-    let exported_streams = streams_of(&exported, &streams);
-    let left_out = groups.len() - exported.len() + streams.len() - exported_streams.len();
+    let mut exported = worst(&groups, EXPORTED_GROUPS_MAX);
+    let mut exported_streams = streams_of(&exported, &streams);
+    let mut left_out = groups.len() - exported.len() + streams.len() - exported_streams.len();
+    if more.partitions {
+        // They are not in the totals, because the logical streams are.
+        let parts: Vec<&StreamSnapshot> =
+            streams.iter().flat_map(|stream| stream.parts()).map(Arc::as_ref).collect();
+        let groups: Vec<JudgedGroup<'_>> = parts.iter().flat_map(|part| &part.groups).map(judged).collect();
+        let exported_groups = worst(&groups, EXPORTED_GROUPS_MAX - exported.len());
+        let exported_parts = streams_of(&exported_groups, &parts);
+        left_out += groups.len() - exported_groups.len() + parts.len() - exported_parts.len();
+        exported.extend(exported_groups);
+        exported_streams.extend(exported_parts);
+    }
     text.family(METRICS_LEFT_OUT.name, METRICS_LEFT_OUT.help, METRICS_LEFT_OUT.kind);
     text.sample::<&str, &str>(METRICS_LEFT_OUT.name, &[], left_out);
     write_streams(&mut text, &exported_streams);
     write_groups(&mut text, &exported);
-    if consumers == ConsumerSeries::Each {
+    if more.consumers {
         write_consumers(&mut text, &exported);
     }
     write_health(&mut text, &exported_streams, &exported);
@@ -104,11 +112,11 @@ pub fn exporter_text<S: Borrow<StreamSnapshot>>(
 }
 
 /// Returns the groups that get series of their own, in the order of `groups`.
-fn worst<'a>(groups: &[JudgedGroup<'a>]) -> Vec<JudgedGroup<'a>> {
+fn worst<'a>(groups: &[JudgedGroup<'a>], count_max: usize) -> Vec<JudgedGroup<'a>> {
     let mut chosen: Vec<usize> = (0..groups.len()).collect();
-    if chosen.len() > EXPORTED_GROUPS_MAX {
+    if chosen.len() > count_max {
         chosen.sort_by_key(|at| Reverse((groups[*at].1, groups[*at].0.lag.count)));
-        chosen.truncate(EXPORTED_GROUPS_MAX);
+        chosen.truncate(count_max);
         chosen.sort_unstable();
     }
     chosen.into_iter().map(|at| groups[at]).collect()
@@ -165,8 +173,10 @@ fn count_workers(group: &GroupSnapshot, alive: bool) -> u64 {
 }
 
 fn write_streams(text: &mut PrometheusText, streams: &[&StreamSnapshot]) {
-    let labels: Vec<String> =
-        streams.iter().map(|stream| render_labels(&[("db", DB), ("stream", &stream.name)])).collect();
+    let labels: Vec<String> = streams
+        .iter()
+        .map(|stream| render_labels(&[&[("db", DB.into())], &*stream_labels(stream)].concat()))
+        .collect();
     let mut family = |name: &str, help: &str, kind: MetricKind, value: fn(&StreamSnapshot) -> Option<u64>| {
         write_family(text, (name, help, kind), streams, &labels, |stream| value(stream));
     };
@@ -199,7 +209,7 @@ fn write_streams(text: &mut PrometheusText, streams: &[&StreamSnapshot]) {
 fn write_groups(text: &mut PrometheusText, groups: &[JudgedGroup<'_>]) {
     let labels: Vec<String> = groups
         .iter()
-        .map(|(group, _)| render_labels(&[("db", DB), ("stream", &group.stream), ("group", &group.name)]))
+        .map(|(group, _)| render_labels(&[&[("db", DB.into())], &*group_labels(group)].concat()))
         .collect();
     let mut family = |name: &str, help: &str, value: fn(&GroupSnapshot) -> Option<u64>| {
         write_family(text, (name, help, MetricKind::Gauge), groups, &labels, |(group, _)| value(group));
@@ -228,8 +238,10 @@ fn write_consumers(text: &mut PrometheusText, groups: &[JudgedGroup<'_>]) {
     for (group, _) in groups {
         for consumer in &group.consumers {
             consumers.push(consumer);
-            let of_group = [("db", DB), ("stream", &group.stream), ("group", &group.name)];
-            labels.push(render_labels(&[&of_group[..], &[("consumer", &consumer.name)]].concat()));
+            let of_group = group_labels(group);
+            labels.push(render_labels(
+                &[&[("db", DB.into())], &*of_group, &[("consumer", consumer.name.as_str().into())]].concat(),
+            ));
         }
     }
     let pending = "redis_stream_group_consumer_messages_pending";
@@ -243,10 +255,7 @@ fn write_consumers(text: &mut PrometheusText, groups: &[JudgedGroup<'_>]) {
 }
 
 fn write_health(text: &mut PrometheusText, streams: &[&StreamSnapshot], groups: &[JudgedGroup<'_>]) {
-    let labels: Vec<String> = groups
-        .iter()
-        .map(|(group, _)| render_labels(&[("stream", &*group.stream), ("group", &*group.name)]))
-        .collect();
+    let labels: Vec<String> = groups.iter().map(|(group, _)| render_labels(&group_labels(group))).collect();
     let mut family = |definition: &Definition, value: fn(&GroupSnapshot) -> f64| {
         write_family(text, heading(definition), groups, &labels, |(group, _)| Some(value(group)));
     };
@@ -264,9 +273,30 @@ fn write_health(text: &mut PrometheusText, streams: &[&StreamSnapshot], groups: 
     detail(&GROUP_WORKERS, |group| count_workers(group, true) as f64);
     detail(&GROUP_DEAD_WORKERS, |group| count_workers(group, false) as f64);
     write_family(text, heading(&GROUP_HEALTH), groups, &labels, |(_, health)| Some(*health as u8));
-    let labels: Vec<String> =
-        streams.iter().map(|stream| render_labels(&[("stream", &*stream.name)])).collect();
+    let labels: Vec<String> = streams.iter().map(|stream| render_labels(&stream_labels(stream))).collect();
     write_family(text, heading(&DLQ_LENGTH), streams, &labels, |stream| Some(stream.dead_letters_length));
+}
+
+/// A label and its value.
+type Label<'a> = (&'static str, Cow<'a, str>);
+
+/// Returns the labels of a stream. That of a partition is the name of its logical stream, with its number.
+fn stream_labels(stream: &StreamSnapshot) -> Vec<Label<'_>> {
+    match &stream.part_of {
+        None => vec![("stream", stream.name.as_str().into())],
+        Some(part) => vec![("stream", (&*part.stream).into()), ("partition", part.number.to_string().into())],
+    }
+}
+
+/// Returns the labels of a group.
+fn group_labels(group: &GroupSnapshot) -> Vec<Label<'_>> {
+    let name = ("group", group.name.as_str().into());
+    match &group.part_of {
+        None => vec![("stream", group.stream.as_str().into()), name],
+        Some(part) => {
+            vec![("stream", (&*part.stream).into()), name, ("partition", part.number.to_string().into())]
+        }
+    }
 }
 
 fn heading(definition: &Definition) -> (&'static str, &'static str, MetricKind) {

@@ -14,7 +14,7 @@ mod value;
 mod worker;
 
 pub use compression::{accepts_gzip, gzip};
-pub use exporter::{ConsumerSeries, EXPORTED_GROUPS_MAX, exporter_text, observed_text, store_text};
+pub use exporter::{EXPORTED_GROUPS_MAX, MoreSeries, exporter_text, observed_text, store_text};
 pub use registry::Registry;
 pub use text::{CONTENT_TYPE, MetricKind, PrometheusText};
 pub use value::{Counter, Gauge, Histogram};

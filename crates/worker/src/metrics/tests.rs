@@ -7,6 +7,7 @@ use super::*;
 use crate::backend::{Admin, Backend, Embedded, Read, Start};
 use crate::monitor::{Limits, Monitor, StreamSnapshot};
 use crate::observe::{Sampler, SamplerOptions};
+use crate::partitions::Partitions;
 use crate::producer::Producer;
 
 /// Returns a stream with groups of three consumers each, as the monitor sees it.
@@ -35,8 +36,8 @@ fn copies(stream: &StreamSnapshot, count: usize) -> Vec<StreamSnapshot> {
     (0..count).map(renamed).collect()
 }
 
-fn text(streams: &[StreamSnapshot], consumers: ConsumerSeries) -> String {
-    exporter_text(streams, &Limits::default(), consumers)
+fn text(streams: &[StreamSnapshot], more: MoreSeries) -> String {
+    exporter_text(streams, &Limits::default(), more)
 }
 
 /// Prints the sizes: `cargo test -p millstream-worker metrics::tests -- --nocapture`.
@@ -44,9 +45,9 @@ fn text(streams: &[StreamSnapshot], consumers: ConsumerSeries) -> String {
 async fn beyond_the_limit_the_worst_groups_have_series_and_totals_include_all() {
     let mut streams = copies(&stream(10).await, EXPORTED_GROUPS_MAX);
     let few = &streams[..EXPORTED_GROUPS_MAX / 10];
-    let at_the_limit = text(few, ConsumerSeries::Omitted);
-    let with_consumers = text(few, ConsumerSeries::Each);
-    let beyond = text(&streams, ConsumerSeries::Omitted);
+    let at_the_limit = text(few, MoreSeries::default());
+    let with_consumers = text(few, MoreSeries { consumers: true, ..MoreSeries::default() });
+    let beyond = text(&streams, MoreSeries::default());
     let sizes = [("1,000", &at_the_limit), ("1,000 with consumers", &with_consumers), ("10,000", &beyond)];
     for (what, text) in sizes {
         println!("{what} groups: {} bytes, {} compressed", text.len(), gzip(text.as_bytes()).len());
@@ -59,7 +60,7 @@ async fn beyond_the_limit_the_worst_groups_have_series_and_totals_include_all() 
     // All groups have the same health, so the one with the greatest lag comes first. Streams have series with their groups.
     let last = streams.last_mut().unwrap();
     last.groups[7].lag.count = 1_000_000;
-    let beyond = text(&streams, ConsumerSeries::Omitted);
+    let beyond = text(&streams, MoreSeries::default());
     assert_eq!(lags(&beyond), EXPORTED_GROUPS_MAX);
     assert!(beyond.contains("group=\"group-7\"} 1000000\n"), "{beyond}");
     assert!(beyond.contains("\nmillstream_metrics_left_out 9000\n"), "{beyond}");
@@ -70,10 +71,43 @@ async fn beyond_the_limit_the_worst_groups_have_series_and_totals_include_all() 
 }
 
 #[tokio::test]
+async fn a_logical_stream_has_sums_and_its_partitions_have_series_on_request() {
+    let backend: Arc<dyn Admin> = Arc::new(Embedded::in_memory());
+    let partitions = Partitions::plan("orders", 3, None).unwrap();
+    partitions.create(&*backend).await.unwrap();
+    for (name, unread) in partitions.names().into_iter().zip([2, 5, 0]) {
+        backend.create_group(name, "billing", Start::Beginning).await.unwrap();
+        let entries = (0..unread).map(|n| [("n", n.to_string())]);
+        Producer::new(backend.clone(), name).send_all(entries).await.unwrap();
+    }
+    let streams = Monitor::new(backend).streams("*").await.unwrap();
+    let sums = text(&streams, MoreSeries::default());
+    for line in [
+        "redis_stream_group_lag{db=\"db0\",stream=\"orders\",group=\"billing\"} 7",
+        "redis_stream_length{db=\"db0\",stream=\"orders\"} 7",
+        "millstream_store_unread_entries 7",
+        "millstream_store_streams 1",
+    ] {
+        assert!(sums.lines().any(|found| found == line), "{line} is missing from {sums}");
+    }
+    assert!(!sums.contains("partition") && !sums.contains("{ae}"), "{sums}");
+    let all = text(&streams, MoreSeries { partitions: true, ..MoreSeries::default() });
+    for line in [
+        "redis_stream_group_lag{db=\"db0\",stream=\"orders\",group=\"billing\"} 7",
+        "redis_stream_group_lag{db=\"db0\",stream=\"orders\",group=\"billing\",partition=\"1\"} 5",
+        "redis_stream_length{db=\"db0\",stream=\"orders\",partition=\"0\"} 2",
+        "millstream_store_unread_entries 7",
+        "millstream_metrics_left_out 0",
+    ] {
+        assert!(all.lines().any(|found| found == line), "{line} is missing from {all}");
+    }
+}
+
+#[tokio::test]
 async fn details_that_are_not_known_are_absent() {
     let mut stream = stream(1).await;
     stream.groups[0].detail_at = None;
-    let text = text(&[stream], ConsumerSeries::Omitted);
+    let text = text(&[stream], MoreSeries::default());
     for absent in ["redis_stream_group_consumers{", "millstream_group_stuck_messages{", "age_seconds{"] {
         assert!(!text.contains(absent), "{text}");
     }
@@ -89,7 +123,7 @@ async fn the_last_look_of_a_sampler_is_exported_with_its_age() {
     let sampler =
         Sampler::start(Arc::new(embedded), SamplerOptions::default().interval(Duration::from_millis(10)));
     let text =
-        || observed_text(&sampler, |stream| stream != "secret", &Limits::default(), ConsumerSeries::Omitted);
+        || observed_text(&sampler, |stream| stream != "secret", &Limits::default(), MoreSeries::default());
     // No look yet: the task of the sampler has not run.
     assert_eq!(text().lines().last(), Some("millstream_backend_up 0"));
     let mut viewer = sampler.subscribe();

@@ -1,17 +1,22 @@
 //! Collects snapshots: which calls to make to the store, and how many entries to read.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use super::dead_letters::DeadLetters;
 use super::describe::{StuckRule, oldest};
 use super::missed::unread;
+use super::partitioned::{
+    GroupWorkers, PartitionLists, PartitionOwners, find, fold, logical_groups, read_owners, read_workers,
+};
 use super::retries::known_records;
 use super::snapshot::{GroupSnapshot, Lag, LagAccuracy, OldestEntry, StreamSnapshot};
 use crate::backend::{
     Admin, Error, GroupInfo, GroupLook, LookDetail, PendingFilter, PendingRow, Range, StreamId, StreamInfo,
     StreamLook,
 };
+use crate::partitions::{Partitions, partitions_matching};
 
 /// Maximum number of entries or pending entries to read per call.
 const PAGE_SIZE: usize = 1_000;
@@ -52,29 +57,101 @@ impl Monitor {
         self
     }
 
-    /// Returns snapshots of the streams whose names match a glob pattern, with their groups.
+    /// Returns snapshots of the streams whose names match a glob pattern, with their groups. The partitions of a logical
+    /// stream are [behind its name](StreamSnapshot::partitioned).
+    ///
+    /// A pattern that matches a partition selects its logical stream.
     pub async fn streams(&self, pattern: &str) -> Result<Vec<StreamSnapshot>, Error> {
-        let names = self.backend.streams(pattern).await?;
+        let (names, lists) = self.names(pattern).await?;
+        self.look_and_fold(&names, &lists, &LookDetail::all(self.first_rows())).await
+    }
+
+    /// Returns the streams whose names match a glob pattern, as [`streams`](Monitor::streams) does, without their groups and
+    /// without their dead letters. Costs one call for each stream.
+    pub async fn list(&self, pattern: &str) -> Result<Vec<StreamSnapshot>, Error> {
+        let (names, lists) = self.names(pattern).await?;
+        let (mut found, at) = (Vec::with_capacity(names.len()), SystemTime::now());
+        for name in names {
+            // The stream may have been deleted since it was listed.
+            let Some(info) = self.backend.stream(&name).await? else { continue };
+            let look = StreamLook {
+                length: info.length,
+                entries_added: info.entries_added,
+                info,
+                ..StreamLook::default()
+            };
+            found.push(StreamSnapshot::of(&name, &look, DeadLetters::default(), at));
+        }
+        Ok(fold(found, &lists, &GroupWorkers::new(), at))
+    }
+
+    /// Returns a snapshot of a stream with its groups, or `None` if the stream does not exist. The stream can be a logical one,
+    /// or a partition.
+    pub async fn stream(&self, name: &str) -> Result<Option<StreamSnapshot>, Error> {
+        let lists = self.lists_of(name).await?;
+        let names = names_behind(name, &lists);
+        let found = self.look_and_fold(&names, &lists, &LookDetail::all(self.first_rows())).await?;
+        Ok(named(found, name))
+    }
+
+    /// Returns a snapshot of a group, or `None` if the group does not exist. The stream can be a logical one, or a partition.
+    pub async fn group(&self, stream: &str, group: &str) -> Result<Option<GroupSnapshot>, Error> {
+        let lists = self.lists_of(stream).await?;
+        let names = names_behind(stream, &lists);
+        let groups = names.iter().map(|name| (&**name, group));
+        let detail = LookDetail::of(groups, self.first_rows());
+        let found = named(self.look_and_fold(&names, &lists, &detail).await?, stream);
+        let groups = found.into_iter().flat_map(|stream| stream.groups);
+        Ok(groups.into_iter().find(|found| found.name == group))
+    }
+
+    /// Returns who owns each partition of a group of a logical stream. Empty for any other group.
+    pub async fn owners(&self, group: &GroupSnapshot) -> Result<PartitionOwners, Error> {
+        read_owners(&self.backend, group).await
+    }
+
+    /// Returns the names of the streams that match a pattern and of all partitions of their logical streams, sorted, and the
+    /// lists that name these partitions.
+    async fn names(&self, pattern: &str) -> Result<(Vec<String>, PartitionLists), Error> {
+        let mut names: BTreeSet<String> = self.backend.streams(pattern).await?.into_iter().collect();
+        let mut lists = PartitionLists::default();
+        // The name of a partition is longer than that of its logical stream.
+        let of_partitions = match pattern.ends_with('*') {
+            true => Vec::new(),
+            false => self.backend.streams(&partitions_matching(pattern)).await?,
+        };
+        let candidates = names.iter().chain(&of_partitions).map(String::as_str);
+        lists.update(&self.backend, candidates, Duration::ZERO).await?;
+        names.extend(lists.all().flat_map(Partitions::names).map(str::to_owned));
+        Ok((names.into_iter().collect(), lists))
+    }
+
+    /// Returns the list of a logical stream, or that to which a partition belongs.
+    async fn lists_of(&self, stream: &str) -> Result<PartitionLists, Error> {
+        let mut lists = PartitionLists::default();
+        match find(&*self.backend, stream).await? {
+            Some(list) => Ok(PartitionLists::of(list)),
+            None => {
+                lists.update(&self.backend, std::iter::once(stream), Duration::ZERO).await?;
+                Ok(lists)
+            }
+        }
+    }
+
+    /// Looks at streams, and folds those that are partitions.
+    async fn look_and_fold(
+        &self,
+        names: &[String],
+        lists: &PartitionLists,
+        detail: &LookDetail,
+    ) -> Result<Vec<StreamSnapshot>, Error> {
         let mut found = Vec::with_capacity(names.len());
         for part in names.chunks(STREAMS_PER_LOOK) {
             // A stream may have been deleted since it was listed.
-            found.extend(self.look(part, &LookDetail::all(self.first_rows())).await?);
+            found.extend(self.look(part, detail).await?);
         }
-        Ok(found)
-    }
-
-    /// Returns a snapshot of a stream with its groups, or `None` if the stream does not exist.
-    pub async fn stream(&self, name: &str) -> Result<Option<StreamSnapshot>, Error> {
-        let found = self.look(&[name.to_owned()], &LookDetail::all(self.first_rows())).await?;
-        Ok(found.into_iter().next())
-    }
-
-    /// Returns a snapshot of a group, or `None` if the group does not exist.
-    pub async fn group(&self, stream: &str, group: &str) -> Result<Option<GroupSnapshot>, Error> {
-        let detail = LookDetail::of([(stream, group)], self.first_rows());
-        let found = self.look(&[stream.to_owned()], &detail).await?;
-        let groups = found.into_iter().flat_map(|stream| stream.groups);
-        Ok(groups.into_iter().find(|found| found.name == group))
+        let workers = read_workers(&self.backend, logical_groups(found.iter(), lists, |_| true)).await?;
+        Ok(fold(found, lists, &workers, SystemTime::now()))
     }
 
     /// Returns the number of pending entries of each group to read with a look.
@@ -189,6 +266,20 @@ impl Monitor {
         let unread = self.backend.range(stream, Range::starting_at(first, 1)).await?;
         Ok(unread.first().map(|entry| oldest(entry.id, at)))
     }
+}
+
+/// Returns the streams behind a name: the partitions of a logical stream, or the stream itself.
+fn names_behind(name: &str, lists: &PartitionLists) -> Vec<String> {
+    let partitions = lists.get(name).map(Partitions::names).unwrap_or_default();
+    // The stream with the logical name usually does not exist, so it is no good first one: features are probed with that.
+    partitions.into_iter().chain(std::iter::once(name)).map(str::to_owned).collect()
+}
+
+/// Returns the stream with this name. It can be behind another one.
+fn named(found: Vec<StreamSnapshot>, name: &str) -> Option<StreamSnapshot> {
+    let part = found.iter().flat_map(StreamSnapshot::parts).find(|part| part.name == name);
+    let part = part.map(|part| (**part).clone());
+    part.or_else(|| found.into_iter().find(|stream| stream.name == name))
 }
 
 /// Returns the lag of a group: the number that the store reports, or a count if it reports none or a wrong one.

@@ -10,7 +10,7 @@ use crate::heartbeat;
 use crate::message::age_of;
 
 /// Maximum number of stuck pending entries in a snapshot.
-const STUCK_LISTED_MAX: usize = 20;
+pub(super) const STUCK_LISTED_MAX: usize = 20;
 
 /// When a pending entry counts as stuck.
 #[derive(Clone, Copy, Debug)]
@@ -84,6 +84,9 @@ impl GroupSnapshot {
             entries_read: group.entries_read,
             dead_letters: String::new(),
             dead_letters_length: 0,
+            part_of: None,
+            partitions: 0,
+            parts: Vec::new(),
         }
     }
 
@@ -159,6 +162,8 @@ impl StreamSnapshot {
             dead_letters_length: dead_letters.total(),
             dead_letter_streams: dead_letters.streams,
             openable: true,
+            part_of: None,
+            partitioned: None,
         }
     }
 

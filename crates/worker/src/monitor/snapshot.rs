@@ -1,9 +1,11 @@
 //! Snapshots of a stream and its groups.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use super::missed::Missed;
+use super::partitioned::{PartOf, Partitioned};
 use crate::backend::{ConsumerInfo, PendingRow, StreamId, StreamInfo};
 use crate::heartbeat::WorkerInfo;
 
@@ -27,6 +29,10 @@ pub struct StreamSnapshot {
     pub dead_letter_streams: Vec<(String, u64)>,
     /// Whether the stream can be opened by its name. If the name is not UTF-8, it is escaped here, and nothing else is known.
     pub openable: bool,
+    /// The place of a partition. `None` for any other stream.
+    pub part_of: Option<PartOf>,
+    /// What is behind the name of a logical stream, of which all other properties are sums. `None` for any other stream.
+    pub partitioned: Option<Box<Partitioned>>,
 }
 
 impl StreamSnapshot {
@@ -78,6 +84,12 @@ pub struct GroupSnapshot {
     pub dead_letters: String,
     /// Number of entries in this dead-letter stream, which other groups can share.
     pub dead_letters_length: u64,
+    /// The place of a partition. `None` for a group of any other stream.
+    pub part_of: Option<PartOf>,
+    /// Number of partitions of a logical stream, of which all other properties are sums. 0 for a group of any other stream.
+    pub partitions: usize,
+    /// The groups of the partitions of a logical stream, in the order of their numbers.
+    pub parts: Vec<Arc<GroupSnapshot>>,
 }
 
 impl GroupSnapshot {
@@ -91,6 +103,11 @@ impl GroupSnapshot {
         self.oldest_pending.and_then(|pending| pending.age)
     }
 
+    /// Returns the number of the partition. `None` for a group of any other stream.
+    pub fn number(&self) -> Option<usize> {
+        self.part_of.as_ref().map(|part| part.number)
+    }
+
     /// Returns the workers with this consumer name.
     pub fn workers_of(&self, consumer: &str) -> impl Iterator<Item = &WorkerInfo> {
         self.workers.iter().filter(move |worker| worker.heartbeat.consumer == consumer)
@@ -100,7 +117,11 @@ impl GroupSnapshot {
     ///
     /// A group without consumers may still have been read: workers remove their consumers when they end.
     pub fn was_read(&self) -> bool {
-        !self.consumers.is_empty() || self.pending > 0 || self.entries_read > Some(0)
+        match &self.parts[..] {
+            [] => !self.consumers.is_empty() || self.pending > 0 || self.entries_read > Some(0),
+            // The sum of the entries read is computed, also where no entry was read.
+            parts => parts.iter().any(|part| part.was_read()),
+        }
     }
 
     /// Returns the number of entries that the group has read.

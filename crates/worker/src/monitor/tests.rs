@@ -9,7 +9,7 @@ use millstream_store::verbs::Add;
 use super::*;
 use crate::backend::{Admin, Backend, ConsumerInfo, Embedded, Read, Start, StreamId};
 use crate::heartbeat::{Heartbeat, WorkerInfo, WorkerState};
-use crate::metrics::{ConsumerSeries, exporter_text};
+use crate::metrics::{MoreSeries, exporter_text};
 use crate::names::dead_letters_of;
 use crate::producer::Producer;
 
@@ -233,7 +233,8 @@ async fn exporter_text_has_the_names_of_redis_exporter() {
     let (backend, ids) = orders(5).await;
     read(&backend, 3).await;
     let streams = Monitor::new(backend).streams("*").await.unwrap();
-    let text = exporter_text(&streams, &Limits::default(), ConsumerSeries::Each);
+    let text =
+        exporter_text(&streams, &Limits::default(), MoreSeries { consumers: true, ..MoreSeries::default() });
     let last = ids[4].ms;
     let delivered = ids[2].ms;
     for line in [
@@ -266,6 +267,6 @@ async fn exporter_text_has_the_names_of_redis_exporter() {
         assert!(text.contains(&format!("# TYPE {name} ")), "{line} has no type");
     }
     assert!(!text.contains("millstream_group_lag{"), "the lag has two names");
-    let without = exporter_text(&streams, &Limits::default(), ConsumerSeries::Omitted);
+    let without = exporter_text(&streams, &Limits::default(), MoreSeries::default());
     assert!(!without.contains("group_consumer_"), "consumers still have their own series");
 }

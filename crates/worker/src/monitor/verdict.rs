@@ -105,9 +105,14 @@ pub struct Finding {
     pub code: &'static str,
     /// The consumer that has the problem. `None` if it concerns the whole group.
     pub consumer: Option<String>,
+    /// The number of the partition that has the problem. `None` if it concerns all, or the stream has none.
+    pub partition: Option<usize>,
     /// A description for people.
     pub text: String,
 }
+
+/// The health of a finding, and by how much its partition exceeds the limit.
+type Severity = (Health, u128);
 
 /// The health of a group, and the findings that led to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -138,12 +143,87 @@ impl fmt::Display for GroupVerdict {
 }
 
 impl GroupSnapshot {
-    /// Judges the group by these limits.
+    /// Judges the group by these limits. A group of a logical stream is as healthy as the worst of its partitions.
     pub fn verdict(&self, limits: &Limits) -> GroupVerdict {
+        let mut findings =
+            if self.parts.is_empty() { self.own_findings(limits) } else { self.findings_of_parts(limits) };
+        // Without details, the consumers are not known yet.
+        let has_no_reader = self.detail_at.is_some() && !self.has_reader(limits);
+        if let Some(text) = self.unserved().filter(|_| has_no_reader) {
+            let health = self.unread_health(limits, Health::Critical);
+            findings.push(Finding { health, code: "no_reader", consumer: None, partition: None, text });
+        }
+        findings.extend(self.idle_consumers(limits));
+        findings.extend(self.workers.iter().filter_map(|worker| self.worker_finding(worker)));
+        findings.retain(|finding| finding.health > Health::Ok || finding.code != "no_reader");
+        GroupVerdict::of(findings)
+    }
+
+    /// Returns the group of the partition that needs attention first: the least healthy one, then the one that is furthest
+    /// behind. `None` if there are no partitions, or none of them has anything to do.
+    pub fn worst_part(&self, limits: &Limits) -> Option<&GroupSnapshot> {
+        let rank = |part: &GroupSnapshot| {
+            let health = part.own_findings(limits).iter().map(|finding| finding.health).max();
+            (health.max(Some(Health::Ok)), part.lag.count, part.unread_age(), part.pending)
+        };
+        let parts = self.parts.iter().map(|part| &**part);
+        let worst = parts.max_by(|a, b| rank(a).cmp(&rank(b)).then_with(|| b.part_of.cmp(&a.part_of)))?;
+        (rank(worst) > (Some(Health::Ok), 0, None, 0)).then_some(worst)
+    }
+
+    /// Returns one finding for each problem of the partitions, as the worst of them has it.
+    fn findings_of_parts(&self, limits: &Limits) -> Vec<Finding> {
+        let mut worst: Vec<(Finding, Severity, usize)> = Vec::new();
+        for part in &self.parts {
+            for mut finding in part.own_findings(limits) {
+                finding.partition = part.part_of.as_ref().map(|part| part.number);
+                let severity = (finding.health, part.size_of(finding.code));
+                match worst.iter_mut().find(|(known, ..)| known.code == finding.code) {
+                    None => worst.push((finding, severity, 1)),
+                    Some((known, known_severity, count)) => {
+                        *count += 1;
+                        if severity > *known_severity {
+                            (*known, *known_severity) = (finding, severity);
+                        }
+                    }
+                }
+            }
+        }
+        let with_partition = |(mut finding, _, count): (Finding, Severity, usize)| {
+            let others = match count - 1 {
+                0 => String::new(),
+                others => {
+                    format!(" ({} too)", counted(others as u64, "other partition", "other partitions"))
+                }
+            };
+            if let Some(number) = finding.partition {
+                finding.text = format!("partition {number}: {}{others}", finding.text);
+            }
+            finding
+        };
+        worst.into_iter().map(with_partition).collect()
+    }
+
+    /// Returns the number by which a finding of one partition is worse than that of another.
+    fn size_of(&self, code: &str) -> u128 {
+        let millis = |time: Option<Duration>| time.unwrap_or_default().as_millis();
+        match code {
+            "lag" => self.lag.count.into(),
+            "missed" => self.missed.count.into(),
+            "unread_age" => millis(self.unread_age()),
+            "pending" => self.pending.into(),
+            "pending_idle" => millis(self.scan.longest_idle),
+            "stuck" => self.scan.stuck.into(),
+            _ => self.dead_letters_length.into(),
+        }
+    }
+
+    /// Returns the findings about entries. Those about consumers and workers are not among them.
+    fn own_findings(&self, limits: &Limits) -> Vec<Finding> {
         let mut findings: Vec<Finding> = self.missed_finding().into_iter().collect();
         let mut find = |health: Health, code, text: String| {
             if health > Health::Ok {
-                findings.push(Finding { health, code, consumer: None, text });
+                findings.push(Finding { health, code, consumer: None, partition: None, text });
             }
         };
         let at_least = if self.lag.is_exact() { "" } else { "at least " };
@@ -176,14 +256,7 @@ impl GroupSnapshot {
             "dead letters wait for a decision",
         );
         find(limits.dead_letters.health(&self.dead_letters_length), "dead_letters", text);
-        // Without details, the consumers are not known yet.
-        let has_no_reader = self.detail_at.is_some() && !self.has_reader(limits);
-        if let Some(text) = self.unserved().filter(|_| has_no_reader) {
-            find(self.unread_health(limits, Health::Critical), "no_reader", text);
-        }
-        findings.extend(self.idle_consumers(limits));
-        findings.extend(self.workers.iter().filter_map(|worker| self.worker_finding(worker)));
-        GroupVerdict::of(findings)
+        findings
     }
 
     /// Caps the severity of unread entries at `worst_if_never_read` if no consumer has read from the group yet.
@@ -234,7 +307,7 @@ impl GroupSnapshot {
             MissedAccuracy::AtMost => format!("up to {removed}, or before it was created"),
         };
         let health = if missed.is_ahead && missed.count > 0 { Health::Critical } else { Health::Ok };
-        Some(Finding { health, code: "missed", consumer: None, text })
+        Some(Finding { health, code: "missed", consumer: None, partition: None, text })
     }
 
     /// Returns a finding for each idle consumer without heartbeats: degraded if it has pending entries, otherwise ok.
@@ -247,6 +320,7 @@ impl GroupSnapshot {
             health: if consumer.pending > 0 { Health::Degraded } else { Health::Ok },
             code: "consumer_idle",
             consumer: Some(consumer.name.clone()),
+            partition: None,
             text: format!(
                 "consumer {} has been idle for {} with {}",
                 consumer.name,
@@ -290,6 +364,6 @@ impl GroupSnapshot {
             }
             _ => return None,
         };
-        Some(Finding { health, code, consumer: Some(consumer.clone()), text })
+        Some(Finding { health, code, consumer: Some(consumer.clone()), partition: None, text })
     }
 }

@@ -9,7 +9,11 @@ use std::time::{Duration, Instant, SystemTime};
 
 use super::row::RowKey;
 use crate::backend::{Admin, Error, ErrorKind, GroupLook, LookDetail, PolicyInfo, StreamCursor, StreamLook};
-use crate::monitor::{DeadLetters, GroupSnapshot, StreamSnapshot, StuckRule, dead_letter_streams};
+use crate::monitor::{
+    DeadLetters, GroupSnapshot, GroupWorkers, PartitionLists, StreamSnapshot, StuckRule, dead_letter_streams,
+    fold, logical_groups, read_workers,
+};
+use crate::partitions::{Partitions, partitions_matching};
 
 /// Maximum number of steps of a walk per look. A step visits 1,000 keys.
 const WALK_STEPS: usize = 20;
@@ -21,6 +25,8 @@ const PENDING_ROWS: usize = 100;
 const UNREAD_ENTRIES: usize = 100;
 /// How long a stream is left out that the user may not read: the server logs each attempt.
 const REFUSED_FOR: Duration = Duration::from_secs(60);
+/// How long a list of partitions is not read again.
+const LISTS_AGE_MAX: Duration = Duration::from_secs(10);
 
 /// What a look found.
 #[derive(Debug, Default)]
@@ -43,6 +49,10 @@ pub(super) struct Collector {
     walk: Walk,
     known: HashMap<String, StreamSnapshot>,
     policies: HashMap<String, PolicyInfo>,
+    /// Which of the streams are partitions.
+    lists: PartitionLists,
+    /// The workers of logical streams.
+    workers: GroupWorkers,
     /// Whether the store counts the entries that a group missed.
     counts_missed: bool,
     stuck: StuckRule,
@@ -66,6 +76,8 @@ impl Collector {
             walk: Walk::default(),
             known: HashMap::new(),
             policies: HashMap::new(),
+            lists: PartitionLists::default(),
+            workers: GroupWorkers::new(),
             counts_missed: false,
             stuck: StuckRule::default(),
         }
@@ -75,8 +87,13 @@ impl Collector {
     pub(super) async fn collect(&mut self, in_view: &[RowKey]) -> Result<Collected, Error> {
         self.walk_on().await?;
         self.refused.retain(|_, at| at.elapsed() < REFUSED_FOR);
-        let names = self.names.keys().filter(|name| !self.refused.contains_key(*name));
-        let names: Vec<String> = names.cloned().collect();
+        // If this fails, the look says why, and the lists stay as they were.
+        let _ = self.lists.update(&self.admin, self.names.keys().map(String::as_str), LISTS_AGE_MAX).await;
+        // The walk may not have found all partitions yet, or the pattern does not match them.
+        let listed = self.lists.all().flat_map(Partitions::names).map(str::to_owned);
+        let names: BTreeSet<String> = self.names.keys().cloned().chain(listed).collect();
+        self.known.retain(|name, _| names.contains(name));
+        let names: Vec<String> = names.into_iter().filter(|name| !self.refused.contains_key(name)).collect();
         let mut detail = LookDetail::of(self.groups_in_turn(in_view), PENDING_ROWS);
         detail.unread_entries = UNREAD_ENTRIES;
         let looks = self.admin.look(&names, &detail).await?;
@@ -95,6 +112,7 @@ impl Collector {
             Some(error) if found.is_empty() => Err(error),
             trouble => {
                 self.describe(found, at).await?;
+                self.update_workers(at).await?;
                 Ok(Collected { streams: self.snapshots(at), trouble })
             }
         }
@@ -102,7 +120,13 @@ impl Collector {
 
     /// Takes some steps of the walk over the names of all streams.
     async fn walk_on(&mut self) -> Result<(), Error> {
-        let page = self.admin.walk_streams(&self.pattern, &self.walk.next, WALK_STEPS).await?;
+        // The names of partitions are longer than that of their logical stream, so every second walk looks for them.
+        let (is_for_partitions, is_alternating) = (self.walk.number % 2 == 1, !self.pattern.ends_with('*'));
+        let pattern = match is_alternating && is_for_partitions {
+            true => &partitions_matching(&self.pattern),
+            false => &self.pattern,
+        };
+        let page = self.admin.walk_streams(pattern, &self.walk.next, WALK_STEPS).await?;
         for name in page.names {
             match String::from_utf8(name.to_vec()) {
                 Ok(name) => self.names.insert(name, self.walk.number),
@@ -113,8 +137,9 @@ impl Collector {
             Some(next) => self.walk.next = next,
             None => {
                 let ended = self.walk.number;
-                self.unopenable.retain(|_, found| *found == ended);
-                let gone = self.names.iter().filter(|(_, found)| **found != ended);
+                let is_gone = |found: &u64| *found + u64::from(is_alternating) < ended;
+                self.unopenable.retain(|_, found| !is_gone(found));
+                let gone = self.names.iter().filter(|(_, found)| is_gone(found));
                 let gone: Vec<String> = gone.map(|(name, _)| name.clone()).collect();
                 gone.iter().for_each(|name| self.forget(name));
                 self.walk = Walk { number: ended + 1, ..Walk::default() };
@@ -126,7 +151,18 @@ impl Collector {
     /// Returns the groups whose details to read: those in view, then those whose details are oldest.
     fn groups_in_turn(&self, in_view: &[RowKey]) -> Vec<(String, String)> {
         let viewed = in_view.iter().filter_map(|row| Some((&*row.stream, row.group.as_deref()?)));
-        let viewed: HashSet<(&str, &str)> = viewed.take(DETAILS_PER_LOOK).collect();
+        let behind = |(stream, group)| {
+            let partitions = self.lists.get(stream).map_or_else(|| vec![stream], Partitions::names);
+            partitions.into_iter().map(move |name| (name, group))
+        };
+        let viewed: HashSet<(&str, &str)> = viewed.flat_map(behind).collect();
+        let mut viewed: Vec<(&str, &str)> = viewed.into_iter().collect();
+        if viewed.len() > DETAILS_PER_LOOK {
+            // They have their turn too.
+            viewed.sort_by_cached_key(|(stream, group)| self.known.get(*stream)?.group(group)?.detail_at);
+            viewed.truncate(DETAILS_PER_LOOK);
+        }
+        let viewed: HashSet<(&str, &str)> = viewed.into_iter().collect();
         let groups = self.known.values().flat_map(|stream| &stream.groups);
         let mut others: Vec<&GroupSnapshot> =
             groups.filter(|group| !viewed.contains(&(&*group.stream, &*group.name))).collect();
@@ -233,9 +269,23 @@ impl Collector {
         Ok(lengths)
     }
 
+    /// Reads the heartbeats of the groups of logical streams, if this look has read the details of a partition.
+    async fn update_workers(&mut self, at: SystemTime) -> Result<(), Error> {
+        if self.lists.all().next().is_none() {
+            self.workers.clear();
+            return Ok(());
+        }
+        let all = logical_groups(self.known.values(), &self.lists, |_| true);
+        self.workers.retain(|group, _| all.contains(group));
+        let groups = logical_groups(self.known.values(), &self.lists, |group| group.detail_at == Some(at));
+        self.workers.extend(read_workers(&self.admin, groups).await?);
+        Ok(())
+    }
+
     fn snapshots(&self, at: SystemTime) -> Vec<StreamSnapshot> {
         let unopenable = self.unopenable.keys().map(|name| StreamSnapshot::unopenable(name, at));
-        self.known.values().cloned().chain(unopenable).collect()
+        let streams = self.known.values().cloned().chain(unopenable).collect();
+        fold(streams, &self.lists, &self.workers, at)
     }
 }
 

@@ -151,7 +151,7 @@ impl Look {
         let is_wanted = |row: &&Arc<Row>| {
             query.health.is_none_or(|health| row.health() == Some(health))
                 && row.matches(&query.words)
-                && may_see(&row.key.stream)
+                && self.is_seen(row, &may_see)
         };
         let mut found: Vec<&Arc<Row>> = self.rows.iter().filter(is_wanted).collect();
         // The rows are sorted by name, and the sort is stable.

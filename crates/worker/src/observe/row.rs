@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::backend::StreamInfo;
-use crate::monitor::{Finding, GroupSnapshot, GroupVerdict, Health, StreamSnapshot};
+use crate::monitor::{Finding, GroupSnapshot, GroupVerdict, Health, PartOf, StreamSnapshot};
 
 /// Number of points of a [`Trend`].
 const TREND_POINTS: usize = 30;
@@ -23,38 +23,68 @@ pub struct Look {
     pub at_ms: u64,
     /// How long the store took to answer.
     pub took: Duration,
-    /// The streams, sorted by name.
+    /// The streams, sorted by name. The partitions of a logical stream are behind its name.
     pub streams: Vec<Arc<StreamSnapshot>>,
     /// One row for each group and for each stream without groups, sorted by the names of streams and groups.
     pub rows: Vec<Arc<Row>>,
+    /// The streams behind the names of logical streams, sorted by name: partitions and their dead-letter streams.
+    pub(super) hidden_streams: Vec<Arc<StreamSnapshot>>,
+    /// The rows of these streams.
+    pub(super) hidden_rows: Vec<Arc<Row>>,
     /// The totals of all rows.
     pub totals: Totals,
 }
 
 impl Look {
-    /// Returns the row of a group, or of a stream without groups.
+    /// Returns the row of a group, or of a stream without groups. The stream can be a partition.
     pub fn row(&self, key: &RowKey) -> Option<&Arc<Row>> {
-        let at = self.rows.binary_search_by(|row| row.key.cmp(key)).ok()?;
-        self.rows.get(at)
+        [&self.rows, &self.hidden_rows].into_iter().find_map(|rows| {
+            let at = rows.binary_search_by(|row| row.key.cmp(key)).ok()?;
+            rows.get(at)
+        })
     }
 
-    /// Returns a stream.
+    /// Returns a stream. It can be a partition.
     pub fn stream(&self, name: &str) -> Option<&Arc<StreamSnapshot>> {
-        let at = self.streams.binary_search_by(|stream| (*stream.name).cmp(name)).ok()?;
-        self.streams.get(at)
+        [&self.streams, &self.hidden_streams].into_iter().find_map(|streams| {
+            let at = streams.binary_search_by(|stream| (*stream.name).cmp(name)).ok()?;
+            streams.get(at)
+        })
     }
 
-    /// Returns the rows of a stream: those of its groups, or the one of a stream without groups.
+    /// Returns the rows of a stream: those of its groups, or the one of a stream without groups. The stream can be a partition.
     pub fn rows_of(&self, stream: &str) -> &[Arc<Row>] {
-        let start = self.rows.partition_point(|row| *row.key.stream < *stream);
-        let end = self.rows.partition_point(|row| *row.key.stream <= *stream);
-        &self.rows[start..end]
+        let of = |rows: &'_ [Arc<Row>]| {
+            let start = rows.partition_point(|row| *row.key.stream < *stream);
+            start..rows.partition_point(|row| *row.key.stream <= *stream)
+        };
+        let found = of(&self.rows);
+        if found.is_empty() { &self.hidden_rows[of(&self.hidden_rows)] } else { &self.rows[found] }
+    }
+
+    /// Returns the rows of the partitions of a group of a logical stream, in the order of their numbers.
+    pub fn rows_behind(&self, key: &RowKey) -> Vec<&Arc<Row>> {
+        let parts = self.stream(&key.stream).map_or(&[][..], |stream| stream.parts());
+        let key_of =
+            |part: &Arc<StreamSnapshot>| RowKey { stream: part.name.clone(), group: key.group.clone() };
+        parts.iter().filter_map(|part| self.row(&key_of(part))).collect()
     }
 
     /// Returns the totals of the streams that a visitor may see.
     pub fn totals_of(&self, may_see: impl Fn(&str) -> bool) -> Totals {
-        let streams = self.streams.iter().filter(|stream| may_see(&stream.name));
-        Totals::of(streams, self.rows.iter().filter(|row| may_see(&row.key.stream)))
+        let seen: Vec<&Arc<StreamSnapshot>> =
+            self.streams.iter().filter(|stream| stream.is_seen(&may_see)).collect();
+        let is_seen =
+            |row: &&Arc<Row>| seen.binary_search_by(|stream| stream.name.cmp(&row.key.stream)).is_ok();
+        Totals::of(seen.iter().copied(), self.rows.iter().filter(is_seen))
+    }
+
+    /// Whether somebody who may see the streams that `may_see` allows may see this row.
+    pub fn is_seen(&self, row: &Row, may_see: impl Fn(&str) -> bool) -> bool {
+        match self.stream(&row.key.stream) {
+            Some(stream) => stream.is_seen(may_see),
+            None => may_see(&row.key.stream),
+        }
     }
 }
 
@@ -84,6 +114,10 @@ pub struct Row {
     pub openable: bool,
     /// The properties of the stream.
     pub info: StreamInfo,
+    /// The place of a partition. `None` for any other stream.
+    pub part_of: Option<PartOf>,
+    /// Number of partitions of a logical stream. 0 for any other stream.
+    pub partitions: usize,
     /// Rates of change.
     pub rates: Rates,
     /// The group. `None` for a stream without groups.
@@ -94,6 +128,12 @@ impl Row {
     /// Returns the health of the group. `None` for a stream without groups.
     pub fn health(&self) -> Option<Health> {
         self.group.as_ref().map(|group| group.health)
+    }
+
+    /// Returns the names for people: `orders/3` for a partition.
+    pub fn shown_key(&self) -> RowKey {
+        let stream = self.part_of.as_ref().map_or_else(|| self.key.stream.clone(), ToString::to_string);
+        RowKey { stream, group: self.key.group.clone() }
     }
 
     /// Whether each word is contained in the names or the health of the row, ignoring case.
@@ -123,6 +163,8 @@ pub struct GroupRow {
     pub trend: Trend,
     /// When the group will have read everything.
     pub eta: Eta,
+    /// The number of the partition that needs attention first. `None` if none does, or the stream has no partitions.
+    pub worst_partition: Option<usize>,
 }
 
 impl GroupRow {

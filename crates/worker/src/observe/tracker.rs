@@ -62,8 +62,22 @@ impl Tracker {
         streams.sort_by(|a, b| a.name.cmp(&b.name));
         self.number += 1;
         let at_ms = millis(at);
+        let streams: Vec<Arc<StreamSnapshot>> = streams.into_iter().map(Arc::new).collect();
+        let partitioned = streams.iter().filter_map(|stream| stream.partitioned.as_deref());
+        let hidden =
+            partitioned.flat_map(|partitioned| partitioned.parts.iter().chain(&partitioned.dead_letters));
+        let mut hidden_streams: Vec<Arc<StreamSnapshot>> = hidden.cloned().collect();
+        hidden_streams.sort_by(|a, b| a.name.cmp(&b.name));
+        let (rows, hidden_rows) = (self.rows(&streams, at_ms), self.rows(&hidden_streams, at_ms));
+        let number = self.number;
+        self.known.retain(|_, known| known.seen == number);
+        let totals = Totals::of(streams.iter(), rows.iter());
+        Arc::new(Look { number, at_ms, took, streams, rows, hidden_streams, hidden_rows, totals })
+    }
+
+    fn rows(&mut self, streams: &[Arc<StreamSnapshot>], at_ms: u64) -> Vec<Arc<Row>> {
         let mut rows = Vec::with_capacity(streams.iter().map(|stream| stream.groups.len().max(1)).sum());
-        for stream in &streams {
+        for stream in streams {
             if stream.groups.is_empty() {
                 rows.push(Arc::new(self.row(stream, None, at_ms)));
             }
@@ -72,11 +86,7 @@ impl Tracker {
             }
         }
         rows.sort_by(|a, b| a.key.cmp(&b.key));
-        let number = self.number;
-        self.known.retain(|_, known| known.seen == number);
-        let streams: Vec<Arc<StreamSnapshot>> = streams.into_iter().map(Arc::new).collect();
-        let totals = Totals::of(streams.iter(), rows.iter());
-        Arc::new(Look { number, at_ms, took, streams, rows, totals })
+        rows
     }
 
     fn row(&mut self, stream: &StreamSnapshot, group: Option<&GroupSnapshot>, at_ms: u64) -> Row {
@@ -86,7 +96,15 @@ impl Tracker {
         known.add(Point::of(stream, group));
         let rates = known.rates();
         let group = group.map(|group| known.group_row(group, &rates, &self.limits, at_ms));
-        Row { openable: stream.openable, key, info: stream.info.clone(), rates, group }
+        Row {
+            openable: stream.openable,
+            key,
+            info: stream.info.clone(),
+            part_of: stream.part_of.clone(),
+            partitions: stream.partitioned.as_ref().map_or(0, |partitioned| partitioned.list.len()),
+            rates,
+            group,
+        }
     }
 }
 
@@ -153,6 +171,7 @@ impl Known {
             findings: self.observe(verdict.findings, at_ms),
             trend: self.trend.clone(),
             eta: eta(group, rates),
+            worst_partition: group.worst_part(limits).and_then(GroupSnapshot::number),
             snapshot: group.clone(),
         }
     }

@@ -4,6 +4,7 @@
 //! are two functions: one with the fields as an object, and one whose name begins with `viewed_`, with the fields in order,
 //! long values cut and some hidden.
 
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use serde_json::{Map, Value, json};
@@ -28,7 +29,9 @@ use crate::dead_letter::DeadLetter;
 use crate::group_manager::{GroupPosition, RemovedConsumer, ResetPlan};
 use crate::heartbeat::WorkerInfo;
 use crate::message::age_of;
-use crate::monitor::{GroupSnapshot, GroupVerdict, Health, MissedAccuracy};
+use crate::monitor::{
+    GroupSnapshot, GroupVerdict, Health, Limits, MissedAccuracy, PartitionOwners, StreamSnapshot,
+};
 use crate::redrive::Progress;
 use crate::retry_record::RetryRecord;
 
@@ -46,6 +49,21 @@ pub fn stream(name: &str, info: &StreamInfo) -> Value {
     })
 }
 
+/// Returns a stream. A logical one has sums, and the number of its partitions.
+pub fn stream_snapshot(found: &StreamSnapshot) -> Value {
+    let mut json = stream(&found.name, &found.info);
+    if let Some(partitioned) = &found.partitioned {
+        json["partition_count"] = json!(partitioned.list.len());
+        json["missing_partitions"] = json!(partitioned.missing());
+        json["key"] = json!(partitioned.list.key_field());
+    }
+    if let Some(part) = &found.part_of {
+        json["partition"] = json!(part.number);
+        json["partition_of"] = json!(*part.stream);
+    }
+    json
+}
+
 /// Returns an entry of a stream.
 pub fn entry(entry: &Entry) -> Value {
     json!({ "id": entry.id.to_string(), "fields": fields::object(&entry.fields) })
@@ -61,9 +79,9 @@ fn time_of(id: StreamId) -> Option<u64> {
     age_of(id, SystemTime::now()).map(|_| id.ms)
 }
 
-/// Returns a group with its lag and its pending entries.
+/// Returns a group with its lag and its pending entries. That of a logical stream has sums and the greatest ages.
 pub fn group(group: &GroupSnapshot) -> Value {
-    json!({
+    let mut json = json!({
         "stream": group.stream,
         "group": group.name,
         "consumers": group.consumers.len(),
@@ -80,7 +98,29 @@ pub fn group(group: &GroupSnapshot) -> Value {
         "waiting": group.scan.waiting,
         "next_attempt_in_ms": group.scan.next_attempt_in.map(millis),
         "dead_letters": group.dead_letters_length,
-    })
+    });
+    if group.partitions > 0 {
+        json["partition_count"] = json!(group.partitions);
+        json["worst_partition"] = json!(group.worst_part(&Limits::default()).and_then(GroupSnapshot::number));
+    }
+    if let Some(part) = &group.part_of {
+        json["partition"] = json!(part.number);
+        json["partition_of"] = json!(*part.stream);
+    }
+    json
+}
+
+/// Returns the groups of the partitions of a logical stream, each with its owner and its fence.
+pub fn partitions(whole: &GroupSnapshot, owners: &PartitionOwners) -> Value {
+    let json = |part: &Arc<GroupSnapshot>| {
+        let mut json = group(part);
+        let owner = part.number().and_then(|number| owners.get(&number));
+        json["owner"] = json!(owner.map(|owner| &owner.instance));
+        json["consumer"] = json!(owner.and_then(|owner| whole.consumer_of(owner)));
+        json["fence"] = json!(owner.map(|owner| owner.fence));
+        json
+    };
+    whole.parts.iter().map(json).collect()
 }
 
 /// Returns the consumers of a group, each with its workers. A worker that has not read yet has a consumer without times.

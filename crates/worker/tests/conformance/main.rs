@@ -16,6 +16,7 @@ mod permissions;
 mod resharding;
 mod servers;
 mod tls;
+mod watching;
 
 use std::time::Duration;
 

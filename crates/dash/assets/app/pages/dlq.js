@@ -23,13 +23,13 @@ const PAGE = 50;
 export function DeadLetters({ query }) {
   useLive('jobs');
   const stream = query.get('s');
-  return stream === null ? html`<${Streams} />` : html`<${Letters} stream=${stream} query=${query} />`;
+  return stream === null ? html`<${Streams} of=${query.get('of')} />` : html`<${Letters} stream=${stream} query=${query} />`;
 }
 
-/** The streams that have dead letters. */
-function Streams() {
-  const found = useGet('/dlq', {}, { every_ms: 5000 });
-  return html`<div class="page-head"><h1>${text.title}</h1></div>
+/** The streams that have dead letters: all, or those of the partitions of a stream. @param {{ of: string | null }} props */
+function Streams({ of }) {
+  const found = useGet('/dlq', { stream: of }, { every_ms: 5000 });
+  return html`<div class="page-head"><h1>${text.title}${of !== null && html` <span class="crumbs">${words.pending.of}</span> <${Link} page="stream" query=${{ s: of }}><${Name} name=${of} max=${48} /><//>`}</h1></div>
     <${Loaded} from=${found}>${(/** @type {any[]} */ rows) => html`<${StreamTable} rows=${rows} />`}<//>
     <${CliLine} line=${commands(status.value?.place ?? '').dlqList(null)} />`;
 }

@@ -14,10 +14,12 @@ const SILENT_MS = 60_000;
 /** @param {{ data: any, here: any, onRemove: ((consumer: any) => void) | null }} props */
 export function Consumers({ data, here, onRemove }) {
   const rows = /** @type {any[]} */ (data.consumers ?? []);
+  // The pending entries of a logical stream are on the pages of its partitions.
+  const logical = data.partitions !== null;
   /** @type {import('../ui/table.js').Column<any>[]} */
   const columns = [
-    { key: 'consumer', label: text.consumer, main: true, value: (row) => row.consumer, cell: (row) => html`<${Link} page="pending" query=${{ ...here, c: row.consumer }} data-main=${true}><${Name} name=${row.consumer} max=${40} /><//>` },
-    { key: 'pending', label: words.overview.pending, align: 'number', value: (row) => row.pending, cell: (row) => (row.pending > 0 ? html`<${Link} page="pending" query=${{ ...here, c: row.consumer }}><${Count} value=${row.pending} /><//>` : html`<${Count} value=${row.pending} />`) },
+    { key: 'consumer', label: text.consumer, main: true, value: (row) => row.consumer, cell: (row) => (logical ? html`<${Name} name=${row.consumer} max=${40} />` : html`<${Link} page="pending" query=${{ ...here, c: row.consumer }} data-main=${true}><${Name} name=${row.consumer} max=${40} /><//>`) },
+    { key: 'pending', label: words.overview.pending, align: 'number', value: (row) => row.pending, cell: (row) => (row.pending > 0 && !logical ? html`<${Link} page="pending" query=${{ ...here, c: row.consumer }}><${Count} value=${row.pending} /><//>` : html`<${Count} value=${row.pending} />`) },
     { key: 'asked', label: text.asked, hint: text.askedHint, align: 'number', value: (row) => row.idle_ms, cell: (row) => html`<span class=${row.idle_ms > SILENT_MS && row.pending > 0 ? 'bad-text' : undefined}><${Duration} ms=${row.idle_ms} why=${text.neverAsked} /></span>` },
     { key: 'got', label: text.got, hint: text.gotHint, align: 'number', value: (row) => row.inactive_ms, cell: (row) => html`<${Duration} ms=${row.inactive_ms} why=${text.gotUnknown} />` },
     { key: 'worker', label: text.worker, class: 'wide', value: (row) => row.workers?.length ?? 0, cell: (row) => (row.workers?.length > 0 ? row.workers.map((/** @type {any} */ worker) => html`<${Worker} key=${worker.instance} worker=${worker} />`) : html`<span class="soft">${text.noHeartbeat}</span>`) },

@@ -25,20 +25,23 @@ const Eta = (row) => html`<span class=${row.eta === 'never' ? 'bad-text' : row.e
 /** Returns the page of a row. @param {any} row */
 export const pageOfRow = (row) => (row.group === null ? { page: 'stream', query: { s: row.stream } } : { page: 'group', query: { s: row.stream, g: row.group } });
 
+/** Returns the page of the pending entries of a row: those of a logical stream are on the pages of its partitions. @param {any} row @param {any} [filter] */
+const pendingOfRow = (row, filter = {}) => (row.partition_count > 0 ? pageOfRow(row) : { page: 'pending', query: { s: row.stream, g: row.group, ...filter } });
+
 /** The columns of a row of groups. The overview and the page of a stream show them. @type {import('../ui/table.js').Column<any>[]} */
 export const GROUP_COLUMNS = [
   { key: 'health', label: text.health, sorts: true, value: (row) => ['ok', 'degraded', 'critical'].indexOf(row.health), class: 'narrow', cell: (row) => html`<${Health} health=${row.health} brief=${true} />` },
-  { key: 'name', label: text.stream, sorts: true, main: true, cell: (row) => (row.openable === false ? html`<span title=${text.notOpenable}><${Name} name=${row.stream} max=${48} /></span>` : html`<${Link} page="stream" query=${{ s: row.stream }}><${Name} name=${row.stream} max=${48} /><//>`) },
+  { key: 'name', label: text.stream, sorts: true, main: true, cell: (row) => (row.openable === false ? html`<span title=${text.notOpenable}><${Name} name=${row.stream} max=${48} /></span>` : html`<${Link} page="stream" query=${{ s: row.stream }}><${Name} name=${row.stream} max=${48} /><//>${row.partition_count > 0 && html` <span class="soft">${words.partitions.title(row.partition_count)}</span>`}`) },
   { key: 'group', label: text.group, main: true, value: (row) => row.group, cell: (row) => (row.group === null ? html`<span class="unknown">${text.noGroup}</span>` : row.openable === false ? html`<${Name} name=${row.group} max=${48} />` : html`<${Link} page="group" query=${{ s: row.stream, g: row.group }} data-main=${true} class="strong"><${Name} name=${row.group} max=${48} /><//>`) },
   { key: 'lag', label: text.lag, sorts: true, value: (row) => row.lag, align: 'number', hint: text.lagHint, cell: (row) => (row.group === null ? '' : html`<${Count} value=${row.lag} exact=${row.lag_exact} short=${row.lag > 9_999_999} why=${text.lagUnknown} />`) },
   { key: 'trend', label: text.trend, hint: text.trendHint, class: 'trend', cell: (row) => (row.group === null ? '' : html`<${Sparkline} values=${row.lag_trend} label=${text.trendLabel(bound(row.lag, row.lag_exact, '≥'))} />`) },
   { key: 'oldest', label: text.oldest, sorts: true, value: (row) => row.oldest_unread_ms, align: 'number', hint: text.oldestHint, cell: (row) => (row.group === null ? '' : html`<${Duration} ms=${row.oldest_unread_ms} exact=${row.oldest_unread_exact} why=${text.oldestNone} />`) },
-  { key: 'pending', label: text.pending, sorts: true, value: (row) => row.pending, align: 'number', hint: text.pendingHint, cell: (row) => (row.group === null ? '' : row.pending > 0 ? html`<${Link} page="pending" query=${{ s: row.stream, g: row.group }}><${Count} value=${row.pending} /><//>` : html`<${Count} value=${row.pending} />`) },
-  { key: 'stuck', label: text.stuck, sorts: true, value: (row) => row.stuck, align: 'number', hint: text.stuckHint, cell: (row) => (row.group === null ? '' : row.stuck > 0 ? html`<${Link} page="pending" query=${{ s: row.stream, g: row.group, stuck: '1' }} class="bad-text"><${Count} value=${row.stuck} /><//>` : html`<${Count} value=${row.stuck} />`) },
+  { key: 'pending', label: text.pending, sorts: true, value: (row) => row.pending, align: 'number', hint: text.pendingHint, cell: (row) => (row.group === null ? '' : row.pending > 0 ? html`<${Link} ...${pendingOfRow(row)}><${Count} value=${row.pending} /><//>` : html`<${Count} value=${row.pending} />`) },
+  { key: 'stuck', label: text.stuck, sorts: true, value: (row) => row.stuck, align: 'number', hint: text.stuckHint, cell: (row) => (row.group === null ? '' : row.stuck > 0 ? html`<${Link} ...${pendingOfRow(row, { stuck: '1' })} class="bad-text"><${Count} value=${row.stuck} /><//>` : html`<${Count} value=${row.stuck} />`) },
   { key: 'in', label: text.inRate, sorts: true, value: (row) => row.rates?.in, align: 'number', cell: (row) => html`<${Rate} value=${row.rates?.in} />` },
   { key: 'out', label: text.outRate, sorts: true, value: (row) => row.rates?.out, align: 'number', cell: (row) => (row.group === null ? '' : html`<${Rate} value=${row.rates?.out} />`) },
   { key: 'eta', label: text.eta, sorts: true, value: (row) => row.eta_ms, align: 'number', hint: text.etaHint, cell: (row) => (row.group === null ? '' : Eta(row)) },
-  { key: 'dead', label: text.deadShort, sorts: true, value: (row) => row.dead_letters, align: 'number', hint: text.deadHint, cell: (row) => (row.dead_letters > 0 ? html`<${Link} page="dlq" query=${{ s: row.stream, group: row.group }}><${Count} value=${row.dead_letters} /><//>` : html`<${Count} value=${row.dead_letters} />`) },
+  { key: 'dead', label: text.deadShort, sorts: true, value: (row) => row.dead_letters, align: 'number', hint: text.deadHint, cell: (row) => (row.dead_letters > 0 ? html`<${Link} page="dlq" query=${row.partition_count > 0 ? { of: row.stream } : { s: row.stream, group: row.group }}><${Count} value=${row.dead_letters} /><//>` : html`<${Count} value=${row.dead_letters} />`) },
 ];
 
 /** @param {{ query: URLSearchParams }} props */

@@ -17,6 +17,7 @@ import { bytes } from '../format.js';
 import { GROUP_COLUMNS } from './overview.js';
 import { Delayed } from './delayed.js';
 import { AddDialog, CreateGroupDialog, TrimDialog } from './stream-actions.js';
+import { PartitionOf, StreamPartitions } from './partitions.js';
 import { StreamBrowser } from './stream-browser.js';
 import { PolicyFacts } from './policy.js';
 
@@ -33,24 +34,28 @@ export function Stream({ query }) {
   useLive(watchOf('stream', { stream }), { stream: (data) => setLive((/** @type {any} */ old) => ({ ...old, ...data })) });
   const [version, setVersion] = useState(0);
   const changed = () => { first.reload(); setVersion(version + 1); };
-  const mayAct = useMayAct();
+  // The actions of a logical stream are those of its partitions.
+  const isLogical = first.data ? first.data.partitions !== null : null;
+  const mayAct = useMayAct() && isLogical === false;
   const actions = mayAct ? [{ key: 'a', id: 'add', text: text.add }, { key: '', id: 'group', text: text.createGroup }, { key: '', id: 'trim', text: text.trim }] : [];
-  useKeys({ t: () => open('tail', { s: stream }), ...(mayAct ? { a: () => setDialog('add') } : {}) });
-  useCommands([{ text: text.tail, run: () => open('tail', { s: stream }), keys: 't' }, ...actions.map(({ id, text: label, key }) => ({ text: label, run: () => setDialog(id), keys: key || undefined }))]);
+  useKeys(isLogical !== false ? {} : { t: () => open('tail', { s: stream }), ...(mayAct ? { a: () => setDialog('add') } : {}) });
+  useCommands(isLogical !== false ? [] : [{ text: text.tail, run: () => open('tail', { s: stream }), keys: 't' }, ...actions.map(({ id, text: label, key }) => ({ text: label, run: () => setDialog(id), keys: key || undefined }))]);
   const tab = query.get('tab');
   const close = () => setDialog(null);
   const place = status.value?.place ?? '';
   return html`<div class="page-head"><h1><${Name} name=${stream} /></h1>
-      <div class="actions"><${Link} page="tail" query=${{ s: stream }} class="button">${text.tail}<//>
+      <div class="actions">${isLogical === false && html`<${Link} page="tail" query=${{ s: stream }} class="button">${text.tail}<//>`}
         ${actions.map(({ id, text: label }) => html`<button type="button" key=${id} class=${id === 'add' ? 'primary' : undefined} onClick=${() => setDialog(id)}>${label}</button>`)}</div></div>
     <${Loaded} from=${first}>${(/** @type {any} */ loaded) => {
       const data = { ...loaded, ...live };
-      return html`<${StreamFacts} data=${data} />
+      return html`<${PartitionOf} data=${data} />
+        <${StreamFacts} data=${data} />
         <${PolicyFacts} policy=${data.policy} />
-        <${Panel} class="table-panel" title=${text.groups}><${GroupsTable} rows=${data.group_list ?? []} /><//>`;
+        <${Panel} class="table-panel" title=${text.groups}><${GroupsTable} rows=${data.group_list ?? []} /><//>
+        ${data.partitions !== null && html`<${StreamPartitions} rows=${data.partitions} missing=${data.missing_partitions ?? []} />`}`;
     }}<//>
-    <${Tabs} stream=${stream} tab=${tab} />
-    ${tab === 'delayed' ? html`<${Delayed} stream=${stream} query=${query} />` : html`<${StreamBrowser} stream=${stream} query=${query} version=${version} />`}
+    ${isLogical === false && html`<${Tabs} stream=${stream} tab=${tab} />`}
+    ${isLogical !== false ? null : tab === 'delayed' ? html`<${Delayed} stream=${stream} query=${query} />` : html`<${StreamBrowser} stream=${stream} query=${query} version=${version} />`}
     <${CliLine} line=${commands(place).streamInfo(stream)} />
     ${dialog === 'add' && html`<${AddDialog} stream=${stream} onClose=${close} />`}
     ${dialog === 'group' && html`<${CreateGroupDialog} stream=${stream} onClose=${close} onDone=${first.reload} />`}
@@ -74,7 +79,7 @@ function StreamFacts({ data }) {
     <${Fact} label=${text.oldest}><${Ago} ms=${data.first_entry ? timeOfId(data.first_entry) : null} why=${text.noEntries} /><//>
     <${Fact} label=${text.newest}><${Ago} ms=${data.last_entry ? timeOfId(data.last_entry) : null} why=${text.noEntries} /><//>
     <${Fact} label=${text.groupCount}><${Count} value=${(data.group_list ?? []).length} /><//>
-    <${Fact} label=${text.dead} tone=${data.dead_letters > 0 ? 'warn' : ''} page="dlq" query=${{ s: data.stream }}><${Count} value=${data.dead_letters} short=${true} /><//>
+    <${Fact} label=${text.dead} tone=${data.dead_letters > 0 ? 'warn' : ''} page="dlq" query=${data.partitions === null ? { s: data.stream } : { of: data.stream }}><${Count} value=${data.dead_letters} short=${true} /><//>
     ${delayed > 0 && html`<${Fact} label=${text.delayed} page="stream" query=${{ s: data.stream, tab: 'delayed' }}><${Count} value=${delayed} short=${true} /><//>`}
   </dl>`;
 }

@@ -1,6 +1,5 @@
 //! `millstream group describe`: one row per consumer, with columns similar to those of Kafka's tool.
 
-use millstream_worker::Admin;
 use millstream_worker::backend::{ConsumerInfo, StreamId};
 use millstream_worker::monitor::{GroupSnapshot, Limits, Monitor};
 use millstream_worker::operate::shapes;
@@ -10,43 +9,79 @@ use crate::ops::connection::CommonOptions;
 use crate::ops::failure::Failure;
 use crate::ops::lookup;
 use crate::ops::output::{health_style, print, print_json};
+use crate::ops::partitions_args::{PartitionsArgs, WatchedGroup, stream_of};
 use crate::ops::safe_text::printable;
-use crate::ops::table::{Cell, Table};
+use crate::ops::table::{Cell, Table, row};
 use crate::ops::value::{ABSENT, age, age_or_absent, count, counted, format_lag};
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
   millstream group describe orders billing
-  millstream group describe orders --json";
+  millstream group describe orders --json
+  millstream group describe orders billing --partitions";
 
-pub(super) async fn run(common: &CommonOptions, stream: &str, group: Option<&str>) -> Result<(), Failure> {
+pub(super) async fn run(
+    common: &CommonOptions,
+    stream: &str,
+    group: Option<&str>,
+    partitions: PartitionsArgs,
+) -> Result<(), Failure> {
     let backend = common.connect().await?;
-    let groups = find(&*backend, stream, group).await?;
-    let monitor = Monitor::new(backend);
-    let mut found = Vec::new();
-    for name in groups {
-        found.extend(monitor.group(stream, &name).await?);
-    }
-    let last_id = monitor.stream(stream).await?.map(|stream| stream.info.last_id).unwrap_or_default();
+    let found = lookup::snapshot(&backend, stream).await?;
+    let (last_id, groups) = (found.info.last_id, found.groups);
+    let groups = match group {
+        Some(name) => vec![lookup::group_snapshot(&backend, stream, name).await?],
+        None => groups,
+    };
+    let groups = partitions.watch(&Monitor::new(backend), groups).await?;
     if common.json {
-        let groups: Value = found.iter().map(|group| group_json(group, last_id)).collect();
-        return print_json(&groups);
+        let json = |watched: &WatchedGroup| {
+            let mut json = group_json(&watched.group, last_id);
+            partitions.add_to(&mut json, watched);
+            json
+        };
+        return print_json(&groups.iter().map(json).collect::<Value>());
     }
-    print(table(&found, last_id))?;
-    found.iter().try_for_each(|group| print(verdict_line(group) + &retry_line(group)))
+    print(table(groups.iter().map(|watched| &watched.group), last_id))?;
+    if partitions.partitions {
+        let logical = groups.iter().filter(|watched| watched.group.partitions > 0);
+        logical.map(partition_table).try_for_each(|table| print(format_args!("\n{table}")))?;
+    }
+    let groups = groups.iter().map(|watched| &watched.group);
+    groups.into_iter().try_for_each(|group| print(verdict_line(group) + &retry_line(group)))
 }
 
-async fn find(backend: &dyn Admin, stream: &str, group: Option<&str>) -> Result<Vec<String>, Failure> {
-    match group {
-        Some(group) => {
-            lookup::group(backend, stream, group).await?;
-            Ok(vec![group.to_owned()])
-        }
-        None => {
-            lookup::stream(backend, stream).await?;
-            Ok(backend.groups(stream).await?.into_iter().map(|group| group.name).collect())
-        }
-    }
+/// Returns a table with a row for each partition of a group.
+fn partition_table(watched: &WatchedGroup) -> Table {
+    let titles = [
+        "GROUP",
+        ">PARTITION",
+        "STREAM",
+        "OWNER",
+        ">FENCE",
+        ">LAG",
+        ">PENDING",
+        ">OLDEST-UNREAD",
+        ">OLDEST-PENDING",
+        "STATE",
+    ];
+    let rows = watched.group.parts.iter().map(|part| {
+        let owner = part.number().and_then(|number| watched.owners.get(&number));
+        let verdict = part.verdict(&Limits::default());
+        row![
+            &part.name,
+            part.number().map_or_else(|| ABSENT.to_owned(), |number| number.to_string()),
+            &part.stream,
+            owner.map_or(ABSENT, |owner| watched.group.name_of(owner)),
+            owner.map_or_else(|| ABSENT.to_owned(), |owner| owner.fence.to_string()),
+            format_lag(part.lag),
+            count(part.pending),
+            age_or_absent(part.unread_age()),
+            age_or_absent(part.pending_age()),
+            Cell::styled(health_style(verdict.health), verdict.health.to_string()),
+        ]
+    });
+    Table::new(&titles, rows)
 }
 
 fn group_json(group: &GroupSnapshot, last_id: StreamId) -> Value {
@@ -58,7 +93,7 @@ fn group_json(group: &GroupSnapshot, last_id: StreamId) -> Value {
 }
 
 /// Returns a table with a row for each consumer. The values of the whole group are in its first row.
-fn table(groups: &[GroupSnapshot], last_id: StreamId) -> Table {
+fn table<'a>(groups: impl Iterator<Item = &'a GroupSnapshot>, last_id: StreamId) -> Table {
     let titles = [
         "GROUP",
         "STREAM",
@@ -71,7 +106,7 @@ fn table(groups: &[GroupSnapshot], last_id: StreamId) -> Table {
         ">CONSUMER-PENDING",
         ">IDLE",
     ];
-    Table::new(&titles, groups.iter().flat_map(|group| rows(group, last_id)))
+    Table::new(&titles, groups.flat_map(|group| rows(group, last_id)))
 }
 
 fn rows(group: &GroupSnapshot, last_id: StreamId) -> Vec<Vec<Cell>> {
@@ -88,7 +123,7 @@ fn rows(group: &GroupSnapshot, last_id: StreamId) -> Vec<Vec<Cell>> {
     if consumers.is_empty() {
         consumers.push([ABSENT; 3].map(str::to_owned));
     }
-    let names = [&group.name, &group.stream].map(Cell::from);
+    let names = [group.name.clone(), stream_of(group)].map(Cell::from);
     let row = |consumer: [String; 3]| {
         let group_cells = std::mem::take(&mut group_cells);
         names.iter().cloned().chain(group_cells.map(Cell::from)).chain(consumer.map(Cell::from)).collect()

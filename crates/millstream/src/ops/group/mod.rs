@@ -8,7 +8,7 @@ use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
 use millstream_worker::backend::Start;
 use millstream_worker::group_manager::GroupManager;
-use millstream_worker::monitor::Monitor;
+use millstream_worker::monitor::{GroupSnapshot, Monitor};
 use millstream_worker::operate::groups::{self, GroupRemoval};
 use millstream_worker::operate::{self, shapes};
 use serde_json::{Value, json};
@@ -19,6 +19,7 @@ use super::failure::Failure;
 use super::group_args::GroupArgs;
 use super::lookup;
 use super::output::{note, print, print_json, print_line};
+use super::partitions_args::{PartitionsArgs, WatchedGroup, stream_of};
 use super::policy;
 use super::safe_text::printable;
 use super::table::{Table, row};
@@ -37,7 +38,8 @@ const LS_EXAMPLES: &str = "\
 Examples:
   millstream group ls
   millstream group ls orders
-  millstream group ls 'orders*' --json";
+  millstream group ls 'orders*' --json
+  millstream group ls orders --partitions";
 
 const CREATE_EXAMPLES: &str = "\
 Examples:
@@ -62,6 +64,8 @@ pub(crate) enum GroupAction {
         /// Only streams whose names match this glob pattern
         #[arg(default_value = "*")]
         pattern: String,
+        #[command(flatten)]
+        partitions: PartitionsArgs,
     },
     /// Create a group if it does not exist
     #[command(after_help = CREATE_EXAMPLES)]
@@ -81,6 +85,8 @@ pub(crate) enum GroupAction {
         /// Group name [default: all groups of the stream]
         #[arg(value_parser = NonEmptyStringValueParser::new())]
         group: Option<String>,
+        #[command(flatten)]
+        partitions: PartitionsArgs,
     },
     /// Show or set the policy of a group: lease, limits, dead letters, back-off
     #[command(after_help = policy::GROUP_EXAMPLES)]
@@ -114,9 +120,11 @@ pub(crate) struct Removal {
 impl GroupAction {
     pub(crate) async fn run(&self, common: &CommonOptions) -> Result<(), Failure> {
         match self {
-            GroupAction::Ls { pattern } => list(common, pattern).await,
+            GroupAction::Ls { pattern, partitions } => list(common, pattern, *partitions).await,
             GroupAction::Create { group_args, from } => create(common, group_args, *from).await,
-            GroupAction::Describe { stream, group } => describe::run(common, stream, group.as_deref()).await,
+            GroupAction::Describe { stream, group, partitions } => {
+                describe::run(common, stream, group.as_deref(), *partitions).await
+            }
             GroupAction::Policy(policy) => policy.run(common).await,
             GroupAction::Reset(reset) => reset.run(common).await,
             GroupAction::Rm { group_args, removal } => remove(common, group_args, *removal).await,
@@ -124,17 +132,24 @@ impl GroupAction {
     }
 }
 
-async fn list(common: &CommonOptions, pattern: &str) -> Result<(), Failure> {
+async fn list(common: &CommonOptions, pattern: &str, partitions: PartitionsArgs) -> Result<(), Failure> {
     let backend = common.connect().await?;
     let location = backend.location();
+    let monitor = Monitor::new(backend.clone());
     // A stream that is named without wildcards must exist.
-    if !lookup::is_pattern(pattern) {
-        lookup::stream(&*backend, pattern).await?;
-    }
-    let streams = Monitor::new(backend).streams(pattern).await?;
-    let groups: Vec<_> = streams.iter().flat_map(|stream| &stream.groups).collect();
+    let streams = match lookup::is_pattern(pattern) {
+        true => monitor.streams(pattern).await?,
+        false => vec![lookup::snapshot(&backend, pattern).await?],
+    };
+    let groups = streams.into_iter().flat_map(|stream| stream.groups).collect();
+    let groups = partitions.watch(&monitor, groups).await?;
     if common.json {
-        return print_json(&groups.into_iter().map(shapes::group).collect::<Value>());
+        let json = |watched: &WatchedGroup| {
+            let mut json = shapes::group(&watched.group);
+            partitions.add_to(&mut json, watched);
+            json
+        };
+        return print_json(&groups.iter().map(json).collect::<Value>());
     }
     if groups.is_empty() {
         note(&format!("no groups found for streams that match {} in {location}", printable(pattern)));
@@ -149,9 +164,9 @@ async fn list(common: &CommonOptions, pattern: &str) -> Result<(), Failure> {
         ">OLDEST-PENDING",
         "LAST-DELIVERED",
     ];
-    let rows = groups.into_iter().map(|group| {
+    let cells = |group: &GroupSnapshot| {
         row![
-            &group.stream,
+            stream_of(group),
             &group.name,
             count(group.consumers.len() as u64),
             format_lag(group.lag),
@@ -160,8 +175,9 @@ async fn list(common: &CommonOptions, pattern: &str) -> Result<(), Failure> {
             age_or_absent(group.pending_age()),
             group.last_delivered.to_string(),
         ]
-    });
-    print(Table::new(&titles, rows))
+    };
+    let rows = groups.iter().flat_map(|watched| partitions.rows(watched, cells));
+    print(Table::new(&partitions.titles(&titles), rows))
 }
 
 async fn create(

@@ -7,7 +7,7 @@ use millstream_worker::operate::consumers::rows as consumer_rows;
 use ratatui::text::{Line, Span};
 
 use super::grid::{CellKind, Column, Grid};
-use super::number::rate;
+use super::number::{rate, rate_or_absent};
 use super::palette::Palette;
 use crate::ops::safe_text::printable;
 use crate::ops::shell::suggest;
@@ -29,6 +29,10 @@ pub(super) fn lines(state: &State, key: &RowKey, palette: &Palette, width: usize
         Line::from(vec![Span::styled(format!("{name:<10}"), palette.dim), Span::raw(value)])
     }));
     lines.push(Line::default());
+    if row.partitions > 0 {
+        lines.extend(partitions(state, key, palette, width));
+        lines.push(Line::default());
+    }
     lines.extend(consumers(group, palette, width));
     lines.push(Line::default());
     lines.extend(stuck(group, palette, width));
@@ -155,6 +159,38 @@ fn dead_letters(group: &GroupSnapshot) -> String {
         return location;
     }
     format!("{location}; list them with: {}", suggest("dlq ls", &[&group.stream], ""))
+}
+
+/// Returns a line for each partition of the group.
+fn partitions(state: &State, key: &RowKey, palette: &Palette, width: usize) -> Vec<Line<'static>> {
+    let mut grid = Grid::new(vec![
+        column("PARTITION", CellKind::Number, 0),
+        column("LAG", CellKind::Number, 0),
+        column("OLDEST-UNREAD", CellKind::Number, 3),
+        column("PENDING", CellKind::Number, 1),
+        column("IN/S", CellKind::Number, 4),
+        column("OUT/S", CellKind::Number, 2),
+        column("CONSUMERS", CellKind::Name, 5),
+        column("HEALTH", CellKind::Word, 0),
+    ]);
+    for row in state.parts(key) {
+        let Some(group) = &row.group else { continue };
+        let found = &group.snapshot;
+        let number = found.number().map_or_else(|| ABSENT.to_owned(), |number| number.to_string());
+        let consumers: Vec<String> =
+            found.consumers.iter().map(|consumer| printable(&consumer.name)).collect();
+        grid.push(vec![
+            number.into(),
+            format_lag(found.lag).into(),
+            age_or_absent(found.unread_age()).into(),
+            count(found.pending).into(),
+            rate_or_absent(row.rates.added).into(),
+            rate_or_absent(row.rates.acknowledged).into(),
+            if consumers.is_empty() { ABSENT.into() } else { consumers.join(" ").into() },
+            Span::styled(group.health.to_string(), palette.health(group.health)),
+        ]);
+    }
+    grid.lines(width, palette.dim)
 }
 
 fn column(heading: &str, kind: CellKind, drop_priority: u8) -> Column {

@@ -102,13 +102,13 @@ pub(super) fn plain(state: &State) -> Vec<String> {
     }
     lines.extend(overview::lines(state, &palette, usize::MAX).iter().map(ToString::to_string));
     let rows = state.shown();
-    let problems = rows.iter().filter_map(|row| Some((&row.key, row.group.as_ref()?.verdict())));
+    let problems = rows.iter().filter_map(|row| Some((row.shown_key(), row.group.as_ref()?.verdict())));
     let mut problems = problems.filter(|(_, verdict)| verdict.health > Health::Ok).peekable();
     if problems.peek().is_some() {
         lines.push(String::new());
     }
     lines.extend(
-        problems.map(|(key, verdict)| format!("{}: {}", group::name(key), printable(verdict.to_string()))),
+        problems.map(|(key, verdict)| format!("{}: {}", group::name(&key), printable(verdict.to_string()))),
     );
     lines
 }

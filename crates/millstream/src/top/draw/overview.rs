@@ -73,7 +73,7 @@ fn cells(row: &Row, palette: &Palette) -> Vec<Span<'static>> {
     let is_stuck = group.is_some_and(|group| group.scan.stuck > 0);
     let name = |name: &str| Span::raw(printable(name));
     vec![
-        name(&row.key.stream),
+        name(&row.shown_key().stream),
         name(row.key.group.as_deref().unwrap_or(ABSENT)),
         Span::raw(count(row.info.length)),
         of_group(|group| format_lag(group.lag)),

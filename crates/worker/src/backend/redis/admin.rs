@@ -91,6 +91,10 @@ impl Admin for Redis {
         Box::pin(self.look_at(streams, detail))
     }
 
+    fn keys_per_node(&self, keys: &[&str]) -> Vec<(String, usize)> {
+        self.connection.nodes().map(|nodes| nodes.keys_per_node(keys)).unwrap_or_default()
+    }
+
     fn lengths<'a>(&'a self, streams: &'a [String]) -> BackendFuture<'a, Vec<Result<u64, Error>>> {
         Box::pin(self.lengths_of(streams))
     }

@@ -81,6 +81,14 @@ impl NoReply {
 }
 
 impl Connection {
+    /// Returns the nodes of a cluster. `None` for a single server.
+    pub(super) fn nodes(&self) -> Option<&Nodes> {
+        match &self.link {
+            Link::Server(_) => None,
+            Link::Cluster(nodes) => Some(nodes),
+        }
+    }
+
     pub(super) fn is_cluster(&self) -> bool {
         matches!(self.link, Link::Cluster(_))
     }

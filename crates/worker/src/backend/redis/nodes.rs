@@ -16,7 +16,7 @@ use super::commands::command;
 use super::connection::{NoReply, ServerConnection};
 use super::dial::Target;
 use super::reply::{SlotRange, slots};
-use crate::slots::SLOTS;
+use crate::slots::{SLOTS, slot_of};
 
 /// Maximum time for a node to say which node owns which slot. The next node is asked after it.
 const MAP_TIMEOUT: Duration = Duration::from_secs(3);
@@ -92,6 +92,16 @@ impl Nodes {
         let mut masters: Vec<Arc<Node>> = masters.into_iter().map(|at| Arc::clone(&map.nodes[at])).collect();
         masters.sort_by(|a, b| a.address.cmp(&b.address));
         masters
+    }
+
+    /// Returns the address of each node that owns slots, and how many of these keys it has.
+    pub(super) fn keys_per_node(&self, keys: &[&str]) -> Vec<(String, usize)> {
+        let of_node = |node: Arc<Node>| {
+            let is_owner =
+                |key: &&&str| self.owner(slot_of(key)).is_some_and(|owner| owner.address == node.address);
+            (node.address.to_string(), keys.iter().filter(is_owner).count())
+        };
+        self.masters().into_iter().map(of_node).collect()
     }
 
     /// Returns the node with an address to which a call was redirected.

@@ -87,6 +87,10 @@ impl FeatureProbe {
 
     /// Stores what the reply to a feature's probe shows.
     pub(super) fn learn(&self, feature: Feature, reply: Result<Value, Error>) -> Result<bool, Error> {
+        // Redis 6.2 looks for the key before the subcommand, so the reply about a missing stream shows nothing.
+        if matches!((feature, &reply), (Feature::Missed, Err(error)) if is_missing_key(error)) {
+            return Ok(false);
+        }
         let has = feature.is_shown_by(reply)?;
         self.assume(feature, has);
         Ok(has)

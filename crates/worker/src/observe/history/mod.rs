@@ -96,7 +96,7 @@ impl History {
 
     /// Adds the groups of a look, unless the last point is less than two seconds old. Forgets groups that are gone.
     pub fn add(&mut self, look: &Look) {
-        let groups = look.rows.iter().filter_map(|row| {
+        let groups = look.rows.iter().chain(&look.hidden_rows).filter_map(|row| {
             Some((&row.key, Values::of(row.info.entries_added, row.group.as_ref()?, look.at_ms)))
         });
         self.add_values(look.at_ms, groups);

@@ -1,6 +1,7 @@
 //! Finds problems in a store, its streams and its groups, and suggests a fix for each.
 
 mod finding;
+mod partitions;
 mod policies;
 mod server;
 mod streams;
@@ -69,8 +70,12 @@ pub async fn findings(
     };
     findings.extend(streams().flat_map(streams::findings).filter(needs_group));
     for stream in streams() {
-        findings.extend(policies::findings(backend, stream).await?);
-        policies::explain_missed(backend, &stream.name, &mut findings).await?;
+        findings.extend(partitions::findings(backend, stream));
+        // The policies of a logical stream are those of its partitions.
+        for part in streams_behind(stream) {
+            findings.extend(policies::findings(backend, part).await?);
+            policies::explain_missed(backend, &part.name, &mut findings).await?;
+        }
     }
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.health));
     Ok(findings)
@@ -86,12 +91,23 @@ pub async fn group_findings(
 ) -> Result<Vec<DoctorFinding>, Error> {
     let is_meant = |finding: &DoctorFinding| finding.subject.group() == Some(group);
     let mut findings: Vec<DoctorFinding> = streams::findings(stream).into_iter().filter(is_meant).collect();
-    policies::explain_missed(backend, &stream.name, &mut findings).await?;
-    if let Some(found) = stream.group(group) {
-        findings.extend(policies::of_group(backend, found).await?);
+    if let Some(found) = stream.group(group).filter(|_| stream.partitioned.is_some()) {
+        findings.extend(partitions::of_group(stream, found));
+    }
+    for part in streams_behind(stream) {
+        policies::explain_missed(backend, &part.name, &mut findings).await?;
+        if let Some(found) = part.group(group) {
+            findings.extend(policies::of_group(backend, found).await?);
+        }
     }
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.health));
     Ok(findings)
+}
+
+/// Returns the partitions of a logical stream, or the stream itself.
+fn streams_behind(stream: &StreamSnapshot) -> impl Iterator<Item = &StreamSnapshot> {
+    let parts = stream.parts().iter().map(|part| &**part);
+    parts.chain(stream.partitioned.is_none().then_some(stream))
 }
 
 /// Asks the store which capabilities it has natively. The question names a stream, but changes nothing.

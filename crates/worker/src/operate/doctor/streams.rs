@@ -94,14 +94,20 @@ fn add_keeping_unread(stream: &str) -> Command {
     Command::new("add", &[stream, "FIELD=VALUE"]).option("--maxlen", "100000").flag("--keep-unread")
 }
 
-fn group_finding(group: &GroupSnapshot, found: Finding) -> DoctorFinding {
-    let GroupSnapshot { stream, name, .. } = group;
+fn group_finding(whole: &GroupSnapshot, found: Finding) -> DoctorFinding {
+    // Commands about pending entries name the partition that has them.
+    let part = match (&found.consumer, found.partition) {
+        (Some(consumer), _) => whole.parts.iter().max_by_key(|part| pending_of(part, consumer)),
+        (None, number) => whole.parts.iter().find(|part| number.is_some() && part.number() == number),
+    };
+    let group = part.map_or(whole, |part| &**part);
+    let GroupSnapshot { stream, name, .. } = whole;
     let way_out = match found.code {
         "missed" => WayOut::text(
             "these entries are gone; find the producer that trims the stream (MAXLEN, MINID or XTRIM) and let it keep unread \
              entries: ",
         )
-        .run(add_keeping_unread(stream))
+        .run(add_keeping_unread(logical(group)))
         .then("; or let workers delete what is done: ")
         .run(start_worker(group, Some("--delete-done"))),
         "lag" | "unread_age" => WayOut::text("start more workers with: ")
@@ -109,15 +115,15 @@ fn group_finding(group: &GroupSnapshot, found: Finding) -> DoctorFinding {
             .then("; only if nobody needs the unread entries, skip them with: ")
             .run(Command::new("group reset", &[stream, name]).flag("--to-latest")),
         "no_reader" => WayOut::text("start a worker with: ").run(start_worker(group, None)),
-        "worker_dead" => dead_worker(group, found.consumer.as_deref().unwrap_or_default()),
-        "circuit_open" => open_breaker(group, found.consumer.as_deref().unwrap_or_default()),
+        "worker_dead" => dead_worker(whole, found.consumer.as_deref().unwrap_or_default()),
+        "circuit_open" => open_breaker(whole, found.consumer.as_deref().unwrap_or_default()),
         "name_in_use" => WayOut::text(
             "stop one of the workers, or give each a name of its own with --consumer, or leave --consumer out",
         ),
         "consumer_idle" => remove_consumer(group, found.consumer.as_deref().unwrap_or_default()),
         _ => claim_idle(group),
     };
-    let Finding { health, code, text, consumer } = found;
+    let Finding { health, code, text, consumer, .. } = found;
     DoctorFinding { health, code, subject: Subject::group_of(stream, name), consumer, text, way_out }
 }
 
@@ -175,9 +181,19 @@ fn least_idle<'a>(group: &'a GroupSnapshot, except: Option<&str>) -> Option<&'a 
     others.min_by_key(|consumer| consumer.idle)
 }
 
+/// Returns the name of the stream that workers and producers use: for a partition, that of its logical stream.
+fn logical(group: &GroupSnapshot) -> &str {
+    group.part_of.as_ref().map_or(&group.stream, |part| &part.stream)
+}
+
+/// Returns the number of entries that are pending for a consumer. `None` if the group does not have this consumer.
+fn pending_of(group: &GroupSnapshot, consumer: &str) -> Option<u64> {
+    group.consumers.iter().find(|found| found.name == consumer).map(|found| found.pending)
+}
+
 /// Returns the command that starts a worker of the group, with one more option.
 fn start_worker(group: &GroupSnapshot, flag: Option<&'static str>) -> Command {
-    let work = Command::new("work", &[]).option("--stream", &group.stream).option("--group", &group.name);
+    let work = Command::new("work", &[]).option("--stream", logical(group)).option("--group", &group.name);
     let work = flag.into_iter().fold(work, Command::flag);
     work.option("--exec", "COMMAND")
 }
