@@ -32,15 +32,15 @@ pub(crate) enum Mistake {
     AcknowledgesEarly,
     /// The store does not check the fence of an owner that reads, and the owner never learns that it has lost its lease.
     ReadsWithoutFence,
-    /// A take-over counts as a delivery of each message.
-    CountsTakeOvers,
+    /// A take-over leaves messages behind that back off.
+    LeavesBackOffsBehind,
 }
 
 impl Mistake {
     const ALL: [(Mistake, &'static str); 3] = [
         (Mistake::AcknowledgesEarly, "acknowledges-early"),
         (Mistake::ReadsWithoutFence, "reads-without-fence"),
-        (Mistake::CountsTakeOvers, "counts-take-overs"),
+        (Mistake::LeavesBackOffsBehind, "leaves-back-offs-behind"),
     ];
 
     pub(crate) fn name(self) -> &'static str {
@@ -228,7 +228,7 @@ impl Backend for Recording {
         Box::pin(async move {
             let requested_ms = now_ms();
             let claimed = match self.mistake {
-                Some(Mistake::CountsTakeOvers) => {
+                Some(Mistake::LeavesBackOffsBehind) => {
                     self.inner.autoclaim(consumer, Duration::ZERO, from, count).await?
                 }
                 _ => self.inner.take_over(consumer, from, count).await?,

@@ -48,8 +48,7 @@ const FAULT_INTERVAL: Duration = Duration::from_millis(1_100);
 const FREEZE: Duration = Duration::from_secs(4);
 /// Lease of messages. Owners need none, but it limits how long an acknowledgement that a failover lost goes unnoticed.
 const LEASE: Duration = Duration::from_secs(5);
-/// Many enough that no good message reaches it, although workers die all the time.
-pub(crate) const MAX_DELIVERIES: u64 = 8;
+const MAX_DELIVERIES: u64 = 8;
 const MAX_ATTEMPTS: u64 = 12;
 /// Workers are left alone for this long before and after a change whose pauses are measured.
 const CALM: Duration = Duration::from_millis(2_500);
@@ -119,7 +118,6 @@ pub(crate) struct OrderPlan {
     pub time: Duration,
     /// Number of messages per second.
     pub rate: u64,
-    pub max_deliveries: u64,
     /// Whether workers kill themselves at the steps of a message, too.
     pub has_step_deaths: bool,
 }
@@ -223,7 +221,7 @@ impl OrderCampaign {
             pace: Duration::ZERO,
             seed: self.plan.seed,
             lease: LEASE,
-            max_deliveries: self.plan.max_deliveries,
+            max_deliveries: MAX_DELIVERIES,
             max_attempts: MAX_ATTEMPTS,
             death: None,
             mistake: self.plan.mistake,
