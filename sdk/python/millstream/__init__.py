@@ -530,7 +530,7 @@ class _Channel:
         if "fields" not in data:
             return self._cancel(data.get("cancel"))
         fields = {name: _value(value) for name, value in data["fields"].items()}
-        others = ("id", "stream", "group", "attempt", "traceparent", "tracestate")
+        others = ("id", "stream", "group", "attempt", "partition", "fence", "traceparent", "tracestate")
         key = _value(data["key"]) if "key" in data else None
         message = Message(fields, key=key, **{name: data[name] for name in others if name in data})
         self.in_flight[message.id] = message

@@ -4,7 +4,7 @@
 import { useGet } from '../api.js';
 import { commands } from '../cli.js';
 import { counted } from '../format.js';
-import { html, useEffect, useState } from '../html.js';
+import { html, useEffect, useRef, useState } from '../html.js';
 import { status } from '../live.js';
 import { printable } from '../printable.js';
 import { words } from '../words.js';
@@ -43,8 +43,15 @@ function Claimant({ stream, group, from, value, onChange }) {
   const found = useGet('/group', { stream, group });
   const consumers = [...(found.data?.consumers ?? [])].sort((a, b) => (a.idle_ms ?? 1e15) - (b.idle_ms ?? 1e15));
   const likely = consumers.find((each) => each.consumer !== from)?.consumer ?? '';
-  useEffect(() => { if (likely !== '' && value === '') onChange(likely); }, [likely]);
+  const input = useRef(/** @type {HTMLInputElement | null} */ (null));
+  useEffect(() => {
+    if (likely === '' || input.current?.value !== '') return;
+    onChange(likely);
+    // The proposal is selected, so that typing replaces it.
+    input.current.value = likely;
+    input.current.select();
+  }, [likely]);
   return html`<${Field} label=${text.claimant} hint=${text.claimantHint}>
-    <input list="claimants" value=${value} data-focus autocomplete="off" spellcheck=${false} onInput=${(/** @type {any} */ event) => onChange(event.target.value)} />
+    <input ref=${input} list="claimants" value=${value} data-focus autocomplete="off" spellcheck=${false} onInput=${(/** @type {any} */ event) => onChange(event.target.value)} />
     <datalist id="claimants">${consumers.map((each) => html`<option key=${each.consumer} value=${each.consumer} />`)}</datalist><//>`;
 }

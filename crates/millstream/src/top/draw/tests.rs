@@ -190,7 +190,7 @@ async fn help_lists_the_keys() {
     let mut state = state().await;
     state.act(Action::Help);
     let text = text(&mut state, (120, 30));
-    assert_contains(&text, "open a group: consumers, stuck messages, dead letters");
+    assert_contains(&text, "open a group: partitions, consumers, stuck messages, dead letters");
     assert_contains(&text, "Esc closes this");
 }
 
