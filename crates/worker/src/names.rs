@@ -112,11 +112,7 @@ pub fn can_match_pattern(name: &str) -> bool {
         let is_hexadecimal = |text: &str| !text.is_empty() && text.bytes().all(|c| c.is_ascii_hexdigit());
         is_hexadecimal(tag) && !generation.is_empty() && generation.bytes().all(|c| c.is_ascii_digit())
     });
-    let is_control = name.split_once("}:").is_some_and(|(before, suffix)| {
-        before.contains('{')
-            && ["control:", "members:", "retry:", "workers:"].iter().any(|word| suffix.starts_with(word))
-    });
-    !name.ends_with(":dlq") && !is_partition && !is_control
+    !name.ends_with(":dlq") && !is_partition && !is_control_stream(name)
 }
 
 /// Returns the key under which the store remembers a processed deduplication key.
@@ -159,6 +155,12 @@ pub(crate) fn redrive_key(stream: &str, group: &str, id: &str, n: u64) -> String
     key_in_same_slot(stream, &format!("redriven:{group}:{id}:{n}"))
 }
 
+/// Returns whether a stream has the name of a [control stream](control_stream). Tools do not list these streams.
+pub fn is_control_stream(name: &str) -> bool {
+    let before = name.split_once(":control:").map_or("", |(before, _)| before);
+    before.split_once('{').is_some_and(|(_, tagged)| tagged.contains('}'))
+}
+
 /// Returns a key that is in the same cluster slot as the stream.
 ///
 /// Exception: if the name of the stream contains a `}` but no hash tag, the key can be in another slot.
@@ -188,13 +190,26 @@ mod tests {
 
     #[test]
     fn patterns_match_no_dead_letters_partitions_and_control_streams() {
-        for name in ["orders", "orders:1", "shop:{7}", "{eu}orders", "orders:{ae}", "v1.2", "a}.b", "{x}:y"] {
+        for name in [
+            "orders",
+            "orders:1",
+            "fleet:control:g",
+            "shop:{7}",
+            "{eu}orders",
+            "orders:{ae}",
+            "v1.2",
+            "a}.b",
+            "{x}:y",
+        ] {
             assert!(can_match_pattern(name), "{name}");
         }
         let others = ["{orders}:dlq", "shop:{7}:dlq", "events:orders:dlq", "orders:{ae}.1", "orders:{6b}.12"];
-        for name in
-            others.into_iter().chain(["{orders}:control:g", "orders:{ae}.1:dlq", "shop:{7}:control:g"])
-        {
+        for name in others.into_iter().chain([
+            "{orders}:control:g",
+            "orders:{ae}.1:dlq",
+            "shop:{7}:control:g",
+            "{eu}orders:control:g",
+        ]) {
             assert!(!can_match_pattern(name), "{name}");
         }
     }

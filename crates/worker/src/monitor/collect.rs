@@ -16,6 +16,7 @@ use crate::backend::{
     Admin, Error, GroupInfo, GroupLook, LookDetail, PendingFilter, PendingRow, Range, StreamId, StreamInfo,
     StreamLook,
 };
+use crate::names::is_control_stream;
 use crate::partitions::{Partitions, partitions_matching};
 
 /// Maximum number of entries or pending entries to read per call.
@@ -58,7 +59,7 @@ impl Monitor {
     }
 
     /// Returns snapshots of the streams whose names match a glob pattern, with their groups. The partitions of a logical
-    /// stream are [behind its name](StreamSnapshot::partitioned).
+    /// stream are [behind its name](StreamSnapshot::partitioned). The control streams of workers are left out.
     ///
     /// A pattern that matches a partition selects its logical stream.
     pub async fn streams(&self, pattern: &str) -> Result<Vec<StreamSnapshot>, Error> {
@@ -113,7 +114,8 @@ impl Monitor {
     /// Returns the names of the streams that match a pattern and of all partitions of their logical streams, sorted, and the
     /// lists that name these partitions.
     async fn names(&self, pattern: &str) -> Result<(Vec<String>, PartitionLists), Error> {
-        let mut names: BTreeSet<String> = self.backend.streams(pattern).await?.into_iter().collect();
+        let found = self.backend.streams(pattern).await?.into_iter();
+        let mut names: BTreeSet<String> = found.filter(|name| !is_control_stream(name)).collect();
         let mut lists = PartitionLists::default();
         // The name of a partition is longer than that of its logical stream.
         let of_partitions = match pattern.ends_with('*') {

@@ -13,6 +13,7 @@ use crate::monitor::{
     DeadLetters, GroupSnapshot, GroupWorkers, PartitionLists, StreamSnapshot, StuckRule, dead_letter_streams,
     fold, logical_groups, read_workers,
 };
+use crate::names::is_control_stream;
 use crate::partitions::{Partitions, partitions_matching};
 
 /// Maximum number of steps of a walk per look. A step visits 1,000 keys.
@@ -129,6 +130,7 @@ impl Collector {
         let page = self.admin.walk_streams(pattern, &self.walk.next, WALK_STEPS).await?;
         for name in page.names {
             match String::from_utf8(name.to_vec()) {
+                Ok(name) if is_control_stream(&name) => continue,
                 Ok(name) => self.names.insert(name, self.walk.number),
                 Err(_) => self.unopenable.insert(name.escape_ascii().to_string(), self.walk.number),
             };
