@@ -26,7 +26,7 @@ const store = await startMillstream(['--appendonly', 'yes', '--dir', newFolder()
 const { client } = store;
 const call = (/** @type {any[]} */ ...command) => client.call(.../** @type {[string, ...any[]]} */ (command));
 
-/** Runs something so many times per second, in steps of 200 ms. @param {number} rate @param {(count: number) => Promise<any>} run */
+/** Calls `run` with the number of actions that are due, five times per second, so that their rate is `rate` per second. @param {number} rate @param {(count: number) => Promise<any>} run */
 function regularly(rate, run) {
   let due = 0;
   let busy = false;

@@ -215,7 +215,7 @@ fn dead_letters_of_all_partitions_are_merged_and_redriven_to_their_own() {
         work(&store, "true");
         assert_eq!(rows(&store, &["pending", "ls", "orders", "billing"]), Vec::<Value>::new());
         assert_eq!(rows(&store, &["dlq", "ls", "orders"]), Vec::<Value>::new());
-        // The stream that wakes the workers of the group is none of the user's.
+        // The control stream of the group is not listed.
         let listed = rows(&store, &["stream", "ls"]);
         assert_eq!(listed.iter().map(|stream| &stream["stream"]).collect::<Vec<_>>(), ["orders"]);
     }

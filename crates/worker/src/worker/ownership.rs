@@ -414,7 +414,7 @@ impl Sharing {
     }
 }
 
-/// Waits until one of the futures is ready. Waits forever if there is none.
+/// Waits until one of the futures is ready. If the list is empty, waits forever.
 async fn any_of<F: Future<Output = ()> + Unpin>(mut futures: Vec<F>) {
     std::future::poll_fn(|cx| {
         let is_ready = futures.iter_mut().any(|future| std::pin::Pin::new(future).poll(cx).is_ready());

@@ -92,7 +92,7 @@ impl Figures {
                         "dying" => line.pid,
                         _ => line.number(0).unwrap_or_default() as u32,
                     };
-                    // Whoever was hit does not count as the next owner.
+                    // The worker that the fault hit does not count as the next owner.
                     hits.retain(|_, hit| hit.pid != pid && hit.next != Some(pid));
                     for (stream, _) in owners.iter().filter(|(_, owner)| **owner == pid && !is_changing) {
                         hits.insert(stream, Hit { pid, ms: line.ms, event, next: None });

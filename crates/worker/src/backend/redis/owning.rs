@@ -471,7 +471,7 @@ fn value(fence: u64, instance: &str) -> String {
     format!("{fence} {instance}")
 }
 
-/// Parses the value of a lease or a fence. `None` if there is none, or if it has another form.
+/// Parses the value of a lease or a fence. Returns `None` if the key does not exist, or if its value has another form.
 fn mark(reply: &Value) -> Option<(u64, String)> {
     let text = bytes(reply.clone()).ok()?;
     let (fence, instance) = std::str::from_utf8(&text).ok()?.split_once(' ')?;
