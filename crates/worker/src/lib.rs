@@ -64,8 +64,6 @@
 /// Compiles the Rust examples in these pages.
 #[cfg(doctest)]
 mod pages {
-    #[doc = include_str!("../../../README.md")]
-    struct Readme;
     #[doc = include_str!("../../../docs/workers.md")]
     struct Workers;
     #[doc = include_str!("../../../docs/workers/rust.md")]

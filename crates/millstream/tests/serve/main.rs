@@ -15,6 +15,7 @@ mod process;
 mod random;
 mod reload;
 mod restarts;
+mod service;
 mod sessions;
 mod shared;
 mod start;
