@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use millstream_worker::backend::ServerInfo;
-use millstream_worker::operate::doctor::{DoctorFinding, ServerFacts, diagnose};
+use millstream_worker::operate::doctor::{
+    DoctorFinding, FindingsQuery, SHOWN_DEFAULT, SHOWN_MAX, ServerFacts, diagnose,
+};
 use millstream_worker::operate::shapes;
 use millstream_worker::operate::wording::millis;
 use serde::Deserialize;
@@ -133,16 +135,31 @@ pub(super) async fn clients(LoggedIn(visitor): LoggedIn) -> Answer {
     app::json(&rows.collect())
 }
 
-pub(super) async fn doctor(State(app): State<Arc<App>>, LoggedIn(visitor): LoggedIn) -> Answer {
+#[derive(Deserialize)]
+pub(super) struct DoctorQuery {
+    code: Option<String>,
+    offset: Option<usize>,
+    count: Option<usize>,
+}
+
+pub(super) async fn doctor(
+    State(app): State<Arc<App>>,
+    LoggedIn(visitor): LoggedIn,
+    Params(query): Params<DoctorQuery>,
+) -> Answer {
+    let count = query::count(query.count, SHOWN_DEFAULT, SHOWN_MAX)?;
+    let wanted =
+        FindingsQuery { code: query.code.as_deref(), offset: query.offset.unwrap_or_default(), count };
     app.sampler.touch();
     let look = app.sampler.look();
     let streams: Vec<_> =
         look.streams.iter().filter(|stream| stream.is_seen(&*visitor.may_see)).cloned().collect();
     let diagnosis = diagnose(&*visitor.backend, &streams).await?;
-    let mut json = shapes::diagnosis(&diagnosis, &app.options.command_line);
+    let kinds = diagnosis.kinds(&wanted);
+    let mut json = shapes::diagnosis(&diagnosis, &kinds, &app.options.command_line);
     let since = app.first_seen.update(&visitor.name, diagnosis.findings.iter().map(id_of));
     if let Some(findings) = json["findings"].as_array_mut() {
-        for (shown, finding) in findings.iter_mut().zip(&diagnosis.findings) {
+        for (shown, finding) in findings.iter_mut().zip(kinds.iter().flat_map(|kind| &kind.shown)) {
             let id = id_of(finding);
             shown["since_ms"] = json!(since.get(&id));
             shown["id"] = json!(id);

@@ -1,9 +1,13 @@
 //! `millstream doctor`: checks a store, its streams and its groups for common problems, and suggests a fix for each.
 
 use clap::Args;
-use millstream_worker::backend::Capability;
+use millstream_worker::Error;
+use millstream_worker::backend::{Capability, ErrorKind};
 use millstream_worker::monitor::{Health, Monitor};
-use millstream_worker::operate::doctor::{Diagnosis, ServerFacts, diagnose};
+use millstream_worker::operate::command::Command;
+use millstream_worker::operate::doctor::{
+    Diagnosis, DoctorFinding, FindingKind, FindingsQuery, SHOWN_DEFAULT, ServerFacts, diagnose,
+};
 use millstream_worker::operate::shapes;
 
 use super::connection::CommonOptions;
@@ -18,6 +22,10 @@ const EXAMPLES: &str = "\
 Examples:
   millstream doctor
   millstream doctor --json
+  millstream doctor --code stuck --limit 100
+
+A store with many unhealthy groups has many findings of few kinds. The command shows the first of each kind, and counts the \
+others.
 
 'native' lists what the store has commands for. Workers and tools replace what is 'emulated' by scripts or further \
 calls. What is 'missing' is not possible on this store.
@@ -28,6 +36,15 @@ Exit code 5 means that there are problems to fix.";
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Doctor {
+    /// Only findings with this code, such as stuck
+    #[arg(long, value_name = "CODE")]
+    code: Option<String>,
+    /// Maximum number of findings of each kind to show
+    #[arg(long, value_name = "N", default_value_t = SHOWN_DEFAULT)]
+    limit: usize,
+    /// Number of findings of each kind to skip
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    offset: usize,
     #[command(flatten)]
     common: CommonOptions,
 }
@@ -38,16 +55,18 @@ impl Doctor {
         backend.ping().await?;
         let streams = Monitor::new(backend.clone()).streams("*").await?;
         let diagnosis = diagnose(&*backend, &streams).await?;
+        let query = FindingsQuery { code: self.code.as_deref(), offset: self.offset, count: self.limit };
+        let kinds = diagnosis.kinds(&query);
         if self.common.json {
-            print_json(&shapes::diagnosis(&diagnosis, &line))?;
+            print_json(&shapes::diagnosis(&diagnosis, &kinds, &line))?;
         } else {
-            print(text(&diagnosis))?;
+            print(text(&diagnosis, &kinds, self.offset))?;
         }
         if diagnosis.health == Health::Ok { Ok(()) } else { Err(Failure::Check) }
     }
 }
 
-fn text(diagnosis: &Diagnosis) -> String {
+fn text(diagnosis: &Diagnosis, kinds: &[FindingKind<'_>], offset: usize) -> String {
     let mut properties = Properties::default();
     properties.push("store", &diagnosis.location);
     push_server(&mut properties, &diagnosis.server);
@@ -57,17 +76,38 @@ fn text(diagnosis: &Diagnosis) -> String {
     let verdict = Cell::styled(health_style(diagnosis.health), diagnosis.health.to_string());
     properties.push("verdict", verdict);
     let mut text = properties.to_string();
-    for finding in &diagnosis.findings {
-        let style = health_style(finding.health);
-        let label = if finding.health == Health::Ok { "note".to_owned() } else { finding.health.to_string() };
-        text.push_str(&format!(
-            "\n{style}{label}{style:#}  {}: {}\n{DIM}fix:{DIM:#} {}\n",
-            printable(finding.subject.to_string()),
-            printable(&finding.text),
-            printable(finding.way_out.to_text(line))
-        ));
+    for kind in kinds {
+        text.extend(kind.shown.iter().map(|finding| finding_text(finding)));
+        text.push_str(&left_out_text(kind, offset));
     }
     text
+}
+
+fn finding_text(finding: &DoctorFinding) -> String {
+    format!(
+        "\n{}  {}: {}\n{DIM}fix:{DIM:#} {}\n",
+        label(finding.health),
+        printable(finding.subject.to_string()),
+        printable(&finding.text),
+        printable(finding.way_out.to_text(line))
+    )
+}
+
+/// Says how many findings of a kind are not shown, and how to list those that follow.
+fn left_out_text(kind: &FindingKind<'_>, offset: usize) -> String {
+    let next = offset + kind.shown.len();
+    let left = kind.count.saturating_sub(next);
+    if left == 0 {
+        return String::new();
+    }
+    let list = Command::new("doctor", &[]).option("--code", kind.code).option("--offset", &next.to_string());
+    let more = counted(left as u64, "more finding", "more findings");
+    format!("\n{}  {more} of the kind {}; list with: {}\n", label(kind.health), kind.code, line(&list))
+}
+
+fn label(health: Health) -> String {
+    let style = health_style(health);
+    if health == Health::Ok { format!("{style}note{style:#}") } else { format!("{style}{health}{style:#}") }
 }
 
 /// Adds the version of the server and how it persists its data.
@@ -97,9 +137,16 @@ fn push_capabilities(properties: &mut Properties, diagnosis: &Diagnosis) {
     push("native", &|_, native| native == Some(true));
     push("emulated", &|capability, native| native == Some(false) && can_be_emulated(capability));
     push("missing", &|capability, native| native == Some(false) && !can_be_emulated(capability));
-    for (_, name, native) in &diagnosis.capabilities {
-        if let Err(error) = native {
-            properties.push("unknown", printable(format!("{name}: {error}")));
-        }
+    let unknown =
+        diagnosis.capabilities.iter().filter_map(|(_, name, native)| Some((name, native.as_ref().err()?)));
+    let (names, errors): (Vec<&str>, Vec<&Error>) = unknown.unzip();
+    // The reason is usually the same for all, such as a full disk, and has a finding of its own.
+    if let Some(error) = errors.first() {
+        let why = if error.kind() == ErrorKind::NotWritable {
+            "the store refuses writes now".to_owned()
+        } else {
+            error.to_string()
+        };
+        properties.push("unknown", printable(format!("{}: {why}", names.join(", "))));
     }
 }

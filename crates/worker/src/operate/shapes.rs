@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use super::command::Command;
 use super::consumers;
 use super::dead_letters::LetterPage;
-use super::doctor::{Diagnosis, DoctorFinding, ServerFacts};
+use super::doctor::{Diagnosis, DoctorFinding, FindingKind, ServerFacts, TEXT_BYTES_MAX};
 use super::error_counts::common_text;
 use super::fields::{self, FieldsView};
 use super::groups::{ConsumerRemoval, GroupRemoval};
@@ -32,6 +32,7 @@ use crate::message::age_of;
 use crate::monitor::{
     GroupSnapshot, GroupVerdict, Health, Limits, MissedAccuracy, PartitionOwners, StreamSnapshot,
 };
+use crate::outcome::shortened;
 use crate::redrive::Progress;
 use crate::retry_record::RetryRecord;
 
@@ -248,23 +249,40 @@ pub fn verdict(verdict: &GroupVerdict) -> Value {
 
 /// Returns a finding of the doctor. `line_of` writes the commands in its way out as lines for a shell.
 pub fn doctor_finding(finding: &DoctorFinding, line_of: &dyn Fn(&Command) -> String) -> Value {
+    let way_out = finding.way_out.to_text(line_of);
+    let text = shortened(&finding.text, TEXT_BYTES_MAX);
     json!({
         "health": finding.health.to_string(),
         "code": finding.code,
         "stream": finding.subject.stream(),
         "group": finding.subject.group(),
-        "text": finding.text,
-        "way_out": finding.way_out.to_text(line_of),
+        "text": text,
+        // Half a command would be a wrong one.
+        "way_out": if way_out.len() > TEXT_BYTES_MAX { "the names are too long to show a command" } else { &way_out },
     })
 }
 
-/// Returns the result of the doctor. `line_of` writes commands as lines for a shell.
-pub fn diagnosis(diagnosis: &Diagnosis, line_of: &dyn Fn(&Command) -> String) -> Value {
+/// Returns the result of the doctor, with these of its findings. `line_of` writes commands as lines for a shell.
+///
+/// `kinds` counts all findings, of which `findings` are some.
+pub fn diagnosis(
+    diagnosis: &Diagnosis,
+    kinds: &[FindingKind<'_>],
+    line_of: &dyn Fn(&Command) -> String,
+) -> Value {
     let capabilities = diagnosis.capabilities.iter();
     let capabilities: Map<String, Value> = capabilities
         .map(|(_, name, native)| ((*name).to_owned(), native.as_ref().ok().copied().into()))
         .collect();
-    let findings = diagnosis.findings.iter();
+    let findings = kinds.iter().flat_map(|kind| &kind.shown);
+    let kind = |kind: &FindingKind<'_>| {
+        json!({
+            "health": kind.health.to_string(),
+            "code": kind.code,
+            "count": kind.count,
+            "shown": kind.shown.len(),
+        })
+    };
     json!({
         "place": diagnosis.location,
         "health": diagnosis.health.to_string(),
@@ -272,6 +290,7 @@ pub fn diagnosis(diagnosis: &Diagnosis, line_of: &dyn Fn(&Command) -> String) ->
         "capabilities": capabilities,
         "streams": diagnosis.streams,
         "groups": diagnosis.groups,
+        "kinds": kinds.iter().map(kind).collect::<Value>(),
         "findings": findings.map(|finding| doctor_finding(finding, line_of)).collect::<Value>(),
     })
 }

@@ -33,7 +33,7 @@ export function Doctor({ query }) {
 
 /** @param {{ data: any }} props */
 function Answer({ data }) {
-  const number = (/** @type {string} */ health) => data.findings.filter((/** @type {any} */ finding) => finding.health === health).length;
+  const number = (/** @type {string} */ health) => data.kinds.filter((/** @type {any} */ kind) => kind.health === health).reduce((/** @type {number} */ sum, /** @type {any} */ kind) => sum + kind.count, 0);
   return html`<section class=${`answer ${data.health}`}><p class="verdict"><${Health} health=${data.health} brief=${true} /> ${text.answer(number('critical'), number('degraded'), number('ok'))}</p>
     <p class="soft">${text.looked(counted(data.streams, text.stream, text.streams), counted(data.groups, text.group, text.groups))} <${Ago} ms=${data.at_ms} /> ${words.entry.ago}</p></section>`;
 }

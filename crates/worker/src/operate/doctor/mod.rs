@@ -1,6 +1,7 @@
 //! Finds problems in a store, its streams and its groups, and suggests a fix for each.
 
 mod finding;
+mod page;
 mod partitions;
 mod policies;
 mod server;
@@ -13,6 +14,8 @@ use crate::backend::{Admin, Capability, Error};
 use crate::monitor::{Health, StreamSnapshot};
 
 pub use finding::{DoctorFinding, Subject};
+pub(crate) use page::TEXT_BYTES_MAX;
+pub use page::{FindingKind, FindingsQuery, SHOWN_DEFAULT, SHOWN_MAX};
 pub use server::ServerFacts;
 
 /// A description of a store, and the findings about it.
