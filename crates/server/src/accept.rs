@@ -4,6 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use millstream_protocol::errors::{self, CommandError};
@@ -23,6 +24,10 @@ use crate::stats::Event;
 
 /// Pause after a failed accept, for example for lack of descriptors or memory.
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
+/// Maximum number of clients that wait until their thread serves them.
+const UNSERVED_MAX: usize = 1024;
+/// Pause while too many clients wait until their thread serves them.
+const UNSERVED_PAUSE: Duration = Duration::from_millis(1);
 
 /// Accepts connections until the server is asked to stop.
 pub(crate) async fn run(
@@ -60,6 +65,7 @@ async fn accept_tcp(
     start: fn(&Acceptor, stream: TcpStream, addr: SocketAddr),
 ) {
     loop {
+        acceptor.wait_for_threads().await;
         match listener.accept().await {
             Ok((stream, addr)) => start(&acceptor, stream, addr),
             Err(error) => acceptor.after_failure(&error).await,
@@ -74,6 +80,7 @@ fn accept_unix(socket: UnixSocket, acceptor: Acceptor) -> io::Result<impl Future
     Ok(async move {
         let path = socket.path().display().to_string();
         loop {
+            acceptor.wait_for_threads().await;
             match listener.accept().await {
                 Ok((stream, _)) => acceptor.start_unix(stream, &path),
                 Err(error) => acceptor.after_failure(&error).await,
@@ -83,6 +90,14 @@ fn accept_unix(socket: UnixSocket, acceptor: Acceptor) -> io::Result<impl Future
 }
 
 impl Acceptor {
+    /// Waits while too many clients wait until their thread serves them. A flood of connections then waits in the system's
+    /// queue, where it takes neither open files nor memory of the server.
+    async fn wait_for_threads(&self) {
+        while self.server.clients.unserved() >= UNSERVED_MAX {
+            tokio::time::sleep(UNSERVED_PAUSE).await;
+        }
+    }
+
     /// Logs a failed accept and waits before the next one.
     ///
     /// A client that disconnected before it was accepted is no failure. If descriptors or memory are short, the loop
@@ -196,7 +211,10 @@ pub(crate) fn start_on<S: Send + 'static, T: Send + 'static, F: Future<Output = 
     join_runtime: fn(T) -> io::Result<S>,
     serve: fn(Connection, S) -> F,
 ) {
+    let unserved = connection.unserved();
+    unserved.fetch_add(1, Ordering::Relaxed);
     thread.spawn(async move {
+        unserved.fetch_sub(1, Ordering::Relaxed);
         if let Ok(stream) = join_runtime(stream) {
             serve(connection, stream).await;
         }

@@ -16,8 +16,8 @@
 //! table                             one row per command: its properties and the function that runs it
 //! exec   admin   blocked            commands on data; commands on the server; clients in a blocking command
 //! command   io_thread               CommandSpec, Call, Outcome; threads and their buffers
-//! session   deferred_replies   turns   state of a connection; replies held until the log is durable; turns of clients
-//!                                   that have not logged in
+//! session   deferred_replies        state of a connection; replies held until the log is durable
+//! turns   login_delays              turns of clients that have not logged in; waits after failed logins
 //! snapshots   housekeeping          taking snapshots; periodic work
 //! state                             Server: what all threads share
 //! tls                               certificates and their reload, handshakes, encrypted sockets
@@ -56,6 +56,7 @@ mod housekeeping;
 mod in_process;
 mod io_thread;
 mod listen;
+mod login_delays;
 pub mod memory;
 mod memory_monitor;
 mod pause;

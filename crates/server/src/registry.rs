@@ -28,6 +28,8 @@ pub(crate) struct Registry {
     blocked: Arc<AtomicUsize>,
     /// The clients that have not logged in. Shared with the clients, which update it.
     logged_out: Arc<Mutex<LoggedOut>>,
+    /// The number of clients that wait until their thread serves them. Shared with the clients, which update it.
+    unserved: Arc<AtomicUsize>,
 }
 
 /// The clients that have not logged in, although they must: since when, in milliseconds of the server's uptime, and id.
@@ -84,6 +86,8 @@ pub(crate) struct Client {
     blocked: Arc<AtomicUsize>,
     /// The clients of the whole server that have not logged in.
     logged_out: Arc<Mutex<LoggedOut>>,
+    /// The number of clients of the whole server that wait until their thread serves them.
+    pub(crate) unserved: Arc<AtomicUsize>,
     waker: OnceLock<Waker>,
 }
 
@@ -177,9 +181,7 @@ impl Registry {
             return None;
         }
         let id = self.last_id.fetch_add(1, Ordering::Relaxed) + 1;
-        let client =
-            Client::new(id, info, uptime_ms, Arc::clone(&self.blocked), Arc::clone(&self.logged_out));
-        let client = Arc::new(client);
+        let client = Arc::new(Client::new(id, info, uptime_ms, self));
         if must_log_in {
             client.set_logged_out(uptime_ms);
         }
@@ -212,6 +214,12 @@ impl Registry {
     /// Returns the number of clients that have not logged in, although they must.
     pub(crate) fn logged_out_count(&self) -> usize {
         self.logged_out.lock().len()
+    }
+
+    /// Returns the number of clients that wait until their thread serves them: those whose connection the thread has not begun
+    /// to serve, and those that wait for a turn (see the module `turns`).
+    pub(crate) fn unserved(&self) -> usize {
+        self.unserved.load(Ordering::Relaxed)
     }
 
     /// Returns the client with this id.
@@ -279,13 +287,7 @@ fn close_largest(mut clients: Vec<(u64, Arc<Client>)>, bytes_max: u64) -> (u64, 
 }
 
 impl Client {
-    fn new(
-        id: u64,
-        info: ConnectionInfo,
-        uptime_ms: u64,
-        blocked: Arc<AtomicUsize>,
-        logged_out: Arc<Mutex<LoggedOut>>,
-    ) -> Client {
+    fn new(id: u64, info: ConnectionInfo, uptime_ms: u64, registry: &Registry) -> Client {
         Client {
             id,
             addr: info.addr,
@@ -311,8 +313,9 @@ impl Client {
             last_command: AtomicUsize::new(usize::MAX),
             is_killed: AtomicBool::new(false),
             blocked_call: Mutex::default(),
-            blocked,
-            logged_out,
+            blocked: Arc::clone(&registry.blocked),
+            logged_out: Arc::clone(&registry.logged_out),
+            unserved: Arc::clone(&registry.unserved),
             waker: OnceLock::new(),
         }
     }

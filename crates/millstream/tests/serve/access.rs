@@ -91,6 +91,24 @@ fn failed_logins_are_delayed_and_logged_and_the_fifth_closes_the_connection() {
     assert!(!log.contains("guess") && !log.contains("secret"), "{log}");
 }
 
+/// Otherwise clients that guess and close their connections would keep thousands of sockets open, for half a second each.
+#[test]
+fn few_connections_wait_after_failed_logins() {
+    let server = Server::start(&["--requirepass", "secret", "--io-threads", "1"]);
+    let mut guessers: Vec<Client> = (0..600).map(|_| server.connect()).collect();
+    guessers.iter_mut().for_each(|guesser| guesser.send("AUTH guess\r\n".repeat(5)));
+    server.connect().call("AUTH secret", "+OK\r\n");
+    let replies = guessers.iter_mut().map(|guesser| {
+        let mut replies = String::new();
+        guesser.stream.read_to_string(&mut replies).expect("the server closes the connection");
+        replies.matches(WRONG_PASS).count()
+    });
+    let replies: Vec<usize> = replies.collect();
+    assert!(replies.iter().all(|count| (1..=5).contains(count)), "{replies:?}");
+    // 256 can wait at a time. The others were closed at their first failures.
+    assert!(replies.iter().filter(|count| **count < 5).count() > 100, "{replies:?}");
+}
+
 #[test]
 fn clients_that_do_not_log_in_in_time_are_disconnected() {
     let server = Server::start(&["--requirepass", "secret", "--login-timeout", "100"]);

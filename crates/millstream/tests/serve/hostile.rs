@@ -26,6 +26,22 @@ fn tls_handshake_must_be_complete_in_ten_seconds() {
     established.call("PING", "+PONG\r\n");
 }
 
+/// Otherwise a flood of connections would take all files that the server may open before its threads close the first ones.
+#[test]
+fn connections_that_no_thread_serves_yet_are_limited() {
+    let server = Server::start(&["--io-threads", "1", "--enable-debug-command", "yes"]);
+    let mut busy = server.connect();
+    busy.call("PING", "+PONG\r\n");
+    let before = server.descriptors();
+    busy.send("DEBUG SLEEP 2\r\n");
+    let mut waiting: Vec<Client> = (0..1200).map(|_| server.connect()).collect();
+    eventually("the limit is reached", || server.descriptors() >= before + 1024);
+    assert!(server.descriptors() <= before + 1024, "{} open files", server.descriptors() - before);
+    for client in &mut waiting {
+        client.call("PING", "+PONG\r\n");
+    }
+}
+
 #[test]
 fn malformed_requests_get_an_error_and_close_the_connection() {
     let server = Server::start(&[]);

@@ -5,12 +5,12 @@
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 use super::Connection;
 use super::socket::Socket;
 use crate::event_log::EventKind;
 use crate::io_thread::{Buffers, recycle, with_buffers};
+use crate::login_delays;
 use crate::session::AfterReply;
 use crate::stats::Event;
 use crate::turns;
@@ -21,8 +21,6 @@ const READ_BYTES: usize = 4 << 10;
 pub(super) const REPLY_BYTES_PER_TURN: usize = 1 << 10;
 /// Maximum bytes of replies that the socket does not take. Redis has the same limit.
 const UNREAD_BYTES_MAX: usize = 1 << 10;
-/// Time between a failed login and its reply.
-const FAILED_LOGIN_DELAY: Duration = Duration::from_millis(100);
 
 impl Connection {
     /// Reads, unless there are requests to run, and waits for a turn. Returns false if the connection must be closed.
@@ -30,7 +28,9 @@ impl Connection {
         let has_input = self.input.runnable || poll_fn(|cx| self.poll_input(cx, stream)).await;
         if has_input {
             self.input.runnable = true;
-            turns::wait_for_turn().await;
+            if !turns::wait_for_turn(&self.session.client).await {
+                return false;
+            }
             // If no password is required any more, the client becomes `default`.
             self.session.log_out(&self.server);
         }
@@ -53,11 +53,12 @@ impl Connection {
         })
     }
 
-    /// Waits because a login has failed. After too many of them, makes the connection close once the replies are sent.
+    /// Waits because a login has failed. Makes the connection close once the replies are sent, if too many logins have failed on it
+    /// or its wait has ended early.
     pub(super) async fn delay_replies(&mut self) {
-        tokio::time::sleep(FAILED_LOGIN_DELAY).await;
+        let has_waited = login_delays::wait(&self.session.client).await;
         self.session.after_reply = AfterReply::Continue;
-        if self.session.has_too_many_failed_logins() {
+        if !has_waited && !self.session.authenticated || self.session.has_too_many_failed_logins() {
             self.session.after_reply = AfterReply::Close;
             self.server.stats.note(Event::FailedLoginsClose);
         }

@@ -24,7 +24,7 @@ use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 
 use millstream_protocol::resp::{Decoder, Limits, PLAIN_ARGS_MAX, ProtocolError, RequestArgs, Writer};
@@ -110,6 +110,11 @@ impl Connection {
             awaited_position: None,
             turn_bytes: 0,
         }
+    }
+
+    /// The number of clients of the whole server that wait until their thread serves them.
+    pub(crate) fn unserved(&self) -> Arc<AtomicUsize> {
+        Arc::clone(&self.session.client.unserved)
     }
 
     /// Logs the client in as this user. Returns false if the user was removed.
