@@ -60,6 +60,8 @@ pub enum Refusal {
     GroupNeedsLeaseOfStream(PolicyField),
     /// The policy names the stream itself as its dead-letter stream.
     DeadLettersToItself,
+    /// The memory that the owner of the store allows is in use.
+    OutOfMemory,
     /// Not for clients: the group has a lease, so a read must also look for pending entries.
     GroupHasLease,
     /// The due time of a delayed entry is more than ten years away.
@@ -78,6 +80,7 @@ impl fmt::Display for Refusal {
             Refusal::PolicyNeedsLease(_) => "the policy has a field that needs LEASE",
             Refusal::GroupNeedsLeaseOfStream(_) => "the policy of a group has a field that needs LEASE",
             Refusal::DeadLettersToItself => "the dead letters of a stream cannot go to the stream itself",
+            Refusal::OutOfMemory => "memory is full: more is in use than maxmemory and its reserve",
             Refusal::GroupHasLease => "the group has a lease",
             Refusal::WrongType => "the key holds another type of value",
             Refusal::NoSuchKey => "the key does not exist",

@@ -71,6 +71,7 @@ impl From<Refusal> for CommandError {
         CommandError::fixed(match refusal {
             // Parsers return these errors too.
             Refusal::IdIsZero => return ID_IS_ZERO,
+            Refusal::OutOfMemory => return OUT_OF_MEMORY,
             Refusal::DelayOutOfRange => return XNACK_DELAY_RANGE,
             Refusal::DueOutOfRange => "ERR delay is out of range, must be at most 315360000000 milliseconds",
             Refusal::AdoptsItself => return ADOPTS_ITSELF,

@@ -124,6 +124,10 @@ impl Server {
         server.event_log = event_log;
         let server = Arc::new(server);
         server.apply_store_settings();
+        // A weak reference, because the server owns the store.
+        let weak = Arc::downgrade(&server);
+        let fits = move |bytes| weak.upgrade().is_none_or(|server| server.fits_into_reserve(bytes));
+        server.store.limit_memory(fits);
         memory::refresh();
         warn_if_open(&server);
         let threads = (0..server.settings.size(Id::IoThreads))

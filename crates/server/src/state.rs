@@ -187,11 +187,12 @@ impl Server {
         limit == 0 || memory::used_bytes().saturating_add(bytes) <= limit
     }
 
-    /// Returns whether `bytes` more fit into the reserve above `maxmemory` that acknowledgements may use.
+    /// Returns whether `bytes` more fit into the reserve above `maxmemory`. Data may use it that helps to acknowledge
+    /// entries: dead letters, what is added in a transaction with an acknowledgement, and new consumers.
     pub(crate) fn fits_into_reserve(&self, bytes: u64) -> bool {
         let limit = self.maxmemory();
         let reserve = (limit / 8).max(RESERVE_BYTES_MIN);
-        memory::used_bytes().saturating_add(bytes) <= limit.saturating_add(reserve)
+        limit == 0 || memory::used_bytes().saturating_add(bytes) <= limit.saturating_add(reserve)
     }
 
     /// Returns how much memory all clients together may use, in bytes; `None`: no limit.

@@ -66,6 +66,9 @@ fn has_hash_tag(name: &[u8]) -> bool {
     after.and_then(|rest| rest.iter().position(|byte| *byte == b'}')).is_some_and(|end| end > 0)
 }
 
+/// At least as many bytes as the names in [`FIELDS`] and the numbers and the reason among their values have together.
+const DESCRIPTION_BYTES: u64 = 256;
+
 /// What the store knows about an entry that it dead-letters.
 pub(crate) struct Failure<'a> {
     pub(crate) stream: &'a [u8],
@@ -79,6 +82,13 @@ pub(crate) struct Failure<'a> {
 }
 
 impl Failure<'_> {
+    /// Returns about how many bytes the dead letter has, never too few, without building it.
+    pub(crate) fn bytes(&self, entry: Option<&EntryRef<'_>>) -> u64 {
+        let names = [self.stream, self.group, self.consumer];
+        let names = names.iter().map(|name| name.len() as u64).sum::<u64>();
+        entry.map_or(0, EntryRef::text_bytes) + names + DESCRIPTION_BYTES
+    }
+
     /// Builds the fields of the dead letter: name, value, name, value… `entry` is `None` if it no longer exists.
     pub(crate) fn fields(&self, entry: Option<&EntryRef<'_>>) -> Vec<Vec<u8>> {
         let mut fields = Vec::new();

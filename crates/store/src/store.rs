@@ -1,12 +1,12 @@
 //! The store: a fixed number of shards, and what they share: journal, clock, settings. Threads share it in an [`Arc`].
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use millstream_engine::keyspace::DeferredDrop;
 use millstream_engine::stream::IdempotenceLimits;
 use millstream_engine::value::Hashing;
-use millstream_engine::{BlockLimits, Value};
+use millstream_engine::{BlockLimits, Refusal, Value};
 use parking_lot::Mutex;
 
 use crate::clock::{Clock, SystemClock};
@@ -82,6 +82,8 @@ impl Settings {
     }
 }
 
+type MemoryCheck = Box<dyn Fn(u64) -> bool + Send + Sync>;
+
 /// The database. Share it in an [`Arc`].
 pub struct Store {
     shards: Box<[Mutex<Shard>]>,
@@ -100,6 +102,8 @@ pub struct Store {
     /// Number of keys that were removed because they had expired.
     pub(crate) expired: Arc<AtomicU64>,
     pub(crate) duties: DutyCounters,
+    /// Returns whether this many more bytes fit; not set: there is no limit.
+    memory_check: OnceLock<MemoryCheck>,
     /// When the store was opened, in Unix milliseconds.
     opened_at_ms: u64,
 }
@@ -125,6 +129,7 @@ impl Store {
             reader_numbers: AtomicU64::new(0),
             expired: Arc::default(),
             duties: DutyCounters::default(),
+            memory_check: OnceLock::new(),
         }
     }
 
@@ -170,6 +175,21 @@ impl Store {
     /// Returns the settings that can be changed while the store runs.
     pub fn settings(&self) -> &Settings {
         &self.settings
+    }
+
+    /// Sets the function that says whether this many more bytes of memory fit. The store asks it before it adds data on its
+    /// own: dead letters, consumers that a read or a claim creates, and the rules that a policy sets in each group.
+    /// Commands that add data are not checked here. Recovery does not ask. Only the first call has an effect.
+    pub fn limit_memory(&self, fits: impl Fn(u64) -> bool + Send + Sync + 'static) {
+        let _ = self.memory_check.set(Box::new(fits));
+    }
+
+    /// Returns an error if this many more bytes do not fit.
+    pub(crate) fn check_memory(&self, bytes: u64) -> Result<(), Refusal> {
+        match self.memory_check.get().is_none_or(|fits| fits(bytes)) {
+            true => Ok(()),
+            false => Err(Refusal::OutOfMemory),
+        }
     }
 
     /// Returns the number of numbered databases.

@@ -272,6 +272,31 @@ fn dead_letters_use_a_reserve_above_the_limit_and_no_more() {
     eventually("the dead letter fits", || client.ask(&transaction).ends_with("*2\r\n$3\r\n1-1\r\n:1\r\n"));
 }
 
+/// A few bytes make the server copy a large entry, again and again.
+#[test]
+fn dead_letters_of_a_policy_stop_at_the_reserve_and_go_on_when_there_is_memory() {
+    let server = Server::start(&["--appendonly", "no", "--maxmemory", "40mb"]);
+    let mut client = server.connect();
+    client.send(request(&["XADD", "s", "1-1", "field", &"x".repeat(8 << 20)]));
+    client.expect("$3\r\n1-1\r\n");
+    client.ask(&["XGROUP CREATE s g 0", "XPOLICY SET s GROUP g LEASE 100 MAXDELIVER 5 DLQ dead"]);
+    let is_stuck = |client: &mut Client| info(client, "policy_dead_letter_errors") > 0;
+    let is_pending = |client: &mut Client| !client.ask(&["XPENDING s g"]).starts_with("*4\r\n:0\r\n");
+    for _ in 0..20 {
+        client.call("XNACK s g FATAL IDS 1 1-1 FORCE", ":1\r\n");
+        eventually("the letter is written or refused", || is_stuck(&mut client) || !is_pending(&mut client));
+    }
+    // The limit and its reserve are 56 MiB. A letter exists twice while it is written.
+    let peak = info(&mut client, "used_memory_peak");
+    assert!(is_stuck(&mut client) && is_pending(&mut client) && peak < 64 * MIB, "{peak} bytes");
+    let policy = client.ask(&["XPOLICY GET s GROUP g"]);
+    assert!(policy.contains("dead: memory is full"), "{policy}");
+    client.call("DEL dead", ":1\r\n");
+    eventually("the letter is written", || !is_pending(&mut client));
+    client.call("XLEN dead", ":1\r\n");
+    assert!(!client.ask(&["XPOLICY GET s GROUP g"]).contains("memory is full"));
+}
+
 #[tokio::test]
 async fn a_worker_acknowledges_and_dead_letters_above_the_limit() {
     let server = Server::start(&["--appendonly", "no"]);

@@ -4,7 +4,7 @@
 //! A dead letter and the acknowledgement of its entry are changes of one transaction, so they are in one record of the
 //! log. The transaction locks the stream and the dead-letter stream together.
 //!
-//! If the dead-letter stream cannot take an entry, the row stays, and the group tries again after [`RETRY_MS`]. Other
+//! If the dead-letter stream cannot take an entry, or memory is full, the row stays, and the group tries again after [`RETRY_MS`]. Other
 //! groups do not wait.
 
 use std::sync::atomic::Ordering;
@@ -22,11 +22,13 @@ use crate::verbs::add;
 /// Maximum number of dead letters in one transaction.
 const ROWS_MAX: usize = 32;
 /// A transaction ends when its dead letters have this many bytes.
-const BYTES_MAX: usize = 64 << 10;
+const BYTES_MAX: u64 = 64 << 10;
 /// Maximum number of groups that one transaction looks at, so that it does not delay clients.
 pub(super) const GROUPS_MAX: usize = 256;
 /// How long a group waits after a failed attempt.
 const RETRY_MS: u64 = 1000;
+/// Maximum bytes of the dead-letter stream's name in an error. Each group keeps its last error.
+const SHOWN_KEY_BYTES: usize = 100;
 
 /// The outcome of a search for a group that has final rows.
 pub(super) enum Found {
@@ -128,8 +130,9 @@ impl DeadLetterWork {
         key: &[u8],
         dead_letters: &[u8],
         row: &PendingEntry,
-    ) -> Result<usize, String> {
-        let refused = |refusal: Refusal| format!("{}: {refusal}", dead_letters.escape_ascii());
+    ) -> Result<u64, String> {
+        let shown = &dead_letters[..dead_letters.len().min(SHOWN_KEY_BYTES)];
+        let refused = |refusal: Refusal| format!("{}: {refusal}", shown.escape_ascii());
         if dead_letters == key {
             return Err(refused(Refusal::DeadLettersToItself));
         }
@@ -149,9 +152,11 @@ impl DeadLetterWork {
             first_seen_ms: row.id.ms,
             dead_at_ms: txn.now_ms(),
         };
+        let bytes = failure.bytes(entry.as_ref());
+        // Before the letter is built: it can be as large as the memory that is left.
+        txn.store().check_memory(bytes).map_err(refused)?;
         let fields = failure.fields(entry.as_ref());
-        let bytes = fields.iter().map(Vec::len).sum();
-        txn.store().check_writable(bytes as u64).map_err(|error| error.to_string())?;
+        txn.store().check_writable(bytes).map_err(|error| error.to_string())?;
         let fields: Vec<&[u8]> = fields.iter().map(Vec::as_slice).collect();
         let is_gone = entry.is_none();
         add(txn, dead_letters, &Addition::new(&fields)).map_err(refused)?;
