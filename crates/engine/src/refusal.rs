@@ -18,6 +18,8 @@ pub enum Refusal {
     GroupNeedsKey,
     /// The group exists already.
     GroupExists,
+    /// The stream has the maximum number of groups.
+    TooManyGroups,
     /// The id is `0-0`, which no entry can have.
     IdIsZero,
     /// The id is not greater than the stream's last id.
@@ -89,6 +91,7 @@ impl fmt::Display for Refusal {
                 "the stream does not exist; create it first, or create it with the group (MKSTREAM)"
             }
             Refusal::GroupExists => "the group exists already",
+            Refusal::TooManyGroups => "the stream has 65536 groups, the maximum",
             Refusal::IdIsZero => "an entry cannot have the id 0-0",
             Refusal::IdNotGreater => "the id must be greater than the stream's last id",
             Refusal::IdsExhausted => {

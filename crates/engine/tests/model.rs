@@ -512,7 +512,7 @@ impl Run {
             let expected = &naive.groups[name];
             assert_eq!(group.last_id(), expected.last_id);
             assert_eq!(stream.query_lag_exact(group), naive.lag(name));
-            let missed = group.missed();
+            let missed = stream.missed(group);
             assert_eq!(missed.count, expected.missed.0);
             assert!(missed.through >= expected.missed.1);
             // A trim by id can end between two entries. But it ends before the next one.

@@ -86,6 +86,9 @@ impl From<Refusal> for CommandError {
                  MKSTREAM option to create an empty stream automatically."
             }
             Refusal::GroupExists => "BUSYGROUP Consumer Group name already exists",
+            Refusal::TooManyGroups => {
+                "ERR The stream has 65536 consumer groups, the maximum. Destroy groups that nobody reads from."
+            }
             Refusal::IdNotGreater => {
                 "ERR The ID specified in XADD is equal or smaller than the target stream top item"
             }

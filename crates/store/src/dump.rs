@@ -100,10 +100,11 @@ fn put_stream(out: &mut String, stream: &Stream) {
         if let Some(policy) = group.own_policy() {
             let _ = write!(out, "{policy:?} ");
         }
-        if group.missed().count > 0 {
+        let missed = stream.missed(group);
+        if missed.count > 0 {
             out.push_str("missed ");
-            put_number(out, group.missed().count);
-            put_id(out, group.missed().through);
+            put_number(out, missed.count);
+            put_id(out, missed.through);
         }
         for (name, _, consumer) in group.consumers() {
             out.push_str("consumer ");

@@ -372,6 +372,7 @@ impl<'s> Txn<'s> {
         let Some(Value::Stream(stream)) = self.shard(key).keys.get(db, key, now_ms) else { return };
         let next_ms = match part {
             Scheduled::Group(group) => stream.next_duty_of_group_ms(group, now_ms),
+            Scheduled::NewGroup(group) => stream.next_duty_of_new_group_ms(group, now_ms, phase_of(key)),
             _ => stream.next_promotion_duty_ms(now_ms),
         };
         let Some(next_ms) = next_ms.map(|at_ms| at_ms.max(now_ms)) else { return };

@@ -47,6 +47,9 @@ pub use ready::ReadyRule;
 pub use released::NOT_BEFORE_MS_MAX;
 use released::{Released, claimable_through};
 
+/// Number of rows that a search for many ids passes one by one before it searches the next id.
+const ROWS_PASSED_MAX: usize = 16;
+
 /// The number by which a group refers to one of its consumers. Groups should assign small, consecutive
 /// numbers, because a summary can distinguish only 64 consecutive handles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -313,6 +316,33 @@ impl PendingList {
         if self.pages.walk(from, &filter, &mut visit).is_continue() {
             // The tail is the end of the list, so it does not matter whether the visitor stopped.
             let _ = self.tail.walk(self.tail.seek(from), &filter, &mut visit);
+        }
+    }
+
+    /// Says for each of these ids, which ascend, whether it is pending. Costs a step per id and per row between them, but
+    /// skips long runs of other rows.
+    pub fn find_all(&self, ids: &[StreamId], mut found: impl FnMut(StreamId, bool)) {
+        let mut left = ids.iter().copied().peekable();
+        while let Some(&from) = left.peek() {
+            let (mut passed, mut has_ended) = (0, true);
+            self.walk(from, Filter::default(), |row| {
+                while let Some(id) = left.next_if(|id| *id < row.id) {
+                    found(id, false);
+                }
+                passed = match left.next_if_eq(&row.id) {
+                    Some(id) => {
+                        found(id, true);
+                        0
+                    }
+                    None => passed + 1,
+                };
+                // If the walk continues, it may be at the end of the list.
+                has_ended = left.peek().is_some() && passed < ROWS_PASSED_MAX;
+                if has_ended { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            });
+            if has_ended {
+                left.by_ref().for_each(|id| found(id, false));
+            }
         }
     }
 

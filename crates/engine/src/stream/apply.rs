@@ -38,7 +38,8 @@ impl Stream {
             }
             StreamEffect::TrimThrough { last } => {
                 self.miss_through(last);
-                self.entries.trim_through(last);
+                let through = last.min(self.entries.last_entry_id);
+                self.trimmed_entries.add(self.entries.trim_through(last), through);
             }
             StreamEffect::TrimEntries { ids } => {
                 self.miss(ids);
@@ -52,6 +53,9 @@ impl Stream {
             }
             StreamEffect::Forget { ids } => self.groups.values_mut().for_each(|group| group.forget(ids)),
             StreamEffect::SetId { last_id, entries_added, max_deleted_id } => {
+                if last_id < self.entries.last_id {
+                    self.forget_behind();
+                }
                 let entries = &mut self.entries;
                 entries.blocks.lower_last_id(last_id);
                 entries.last_id = last_id;
@@ -68,7 +72,13 @@ impl Stream {
             StreamEffect::Deliver { group, consumer, last, count, at_ms, pending } => {
                 if let Some(group) = self.groups.get_mut(group) {
                     let to = Recipient { consumer, at_ms, pending };
-                    group.deliver(&self.entries, &to, count, &mut AcceptThrough(last));
+                    group.deliver(
+                        &self.entries,
+                        &to,
+                        count,
+                        &mut AcceptThrough(last),
+                        &mut self.trimmed_entries,
+                    );
                 }
             }
             StreamEffect::IdempotenceConfigure { duration_s, max_size } => {
@@ -101,12 +111,16 @@ impl Stream {
     #[inline(never)]
     fn apply_to_group(&mut self, effect: &StreamEffect<'_>) {
         match *effect {
-            StreamEffect::GroupSetId { group, last_id, entries_read } => self.with_group(group, |group| {
-                group.last_id = last_id;
-                group.entries_read = entries_read;
-                group.missed = MissedEntries::default();
-                group.cursor = None;
-            }),
+            StreamEffect::GroupSetId { group, last_id, entries_read } => {
+                if let Some(group) = self.groups.get_mut(group) {
+                    group.last_id = last_id;
+                    group.entries_read = entries_read;
+                    group.missed = MissedEntries::default();
+                    group.behind_since = None;
+                    group.cursor = None;
+                    self.trimmed_entries.note_position(group);
+                }
+            }
             StreamEffect::ConsumerCreate { group, consumer, at_ms } => self.with_group(group, |group| {
                 group.consumers.join(consumer, at_ms);
             }),
@@ -187,9 +201,10 @@ impl Group {
     }
 
     fn forget(&mut self, ids: &[StreamId]) {
-        let (Some(first), Some(last)) = (self.pending.first(), self.pending.last_id()) else { return };
-        for id in ids.iter().filter(|id| (first.id..=last).contains(id)) {
-            self.remove_pending(*id);
+        let mut pending = Vec::new();
+        self.pending.find_all(ids, |id, is_pending| pending.extend(is_pending.then_some(id)));
+        for id in pending {
+            self.remove_pending(id);
         }
     }
 

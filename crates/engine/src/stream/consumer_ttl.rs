@@ -27,7 +27,7 @@ impl Stream {
 }
 
 impl Group {
-    fn next_consumer_look_ms(&self, since_ms: u64, phase: u64) -> Option<u64> {
+    pub(super) fn next_consumer_look_ms(&self, since_ms: u64, phase: u64) -> Option<u64> {
         let ttl_ms = self.rules()?.consumer_ttl_ms?;
         Some(next_on_grid(since_ms, LOOK_MS_MIN.max(ttl_ms / LOOKS_PER_TTL), phase))
     }

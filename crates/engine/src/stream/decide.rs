@@ -9,6 +9,10 @@ use crate::{
 /// Maximum size of an entry: names and values together.
 pub(super) const ENTRY_BYTES_MAX: u64 = 1 << 30;
 
+/// Maximum number of groups that can be created in a stream. A trim, a deletion or a policy of the stream concerns all of
+/// them.
+const GROUPS_MAX: usize = if cfg!(test) { 3 } else { 65_536 };
+
 /// Default limit of an approximate trim, in full blocks.
 const TRIM_BLOCKS_DEFAULT: u64 = 100;
 /// Default limit of an approximate trim, in entries, if the number of entries per block is not limited.
@@ -141,6 +145,15 @@ impl Stream {
         }
     }
 
+    /// Decides whether a group of this name can be created.
+    pub fn decide_group(&self, name: &[u8]) -> Result<(), Refusal> {
+        match self.groups.len() {
+            _ if self.groups.contains_key(name) => Err(Refusal::GroupExists),
+            GROUPS_MAX.. => Err(Refusal::TooManyGroups),
+            _ => Ok(()),
+        }
+    }
+
     /// Returns the id after which a group starts.
     pub fn decide_group_start(&self, start: GroupStart) -> StreamId {
         match start {
@@ -165,5 +178,28 @@ pub(super) fn trim_limit(limit: TrimLimit, limits: BlockLimits) -> Option<u64> {
             0 => Some(TRIM_ENTRIES_DEFAULT),
             count => Some(count.min(TRIM_ENTRIES_DEFAULT_MAX)),
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::StreamEffect;
+
+    #[test]
+    fn a_stream_takes_as_many_groups_as_the_limit_and_keeps_more_that_it_has() {
+        let mut stream = Stream::new();
+        for at in 0..GROUPS_MAX as u8 + 1 {
+            let expected = if usize::from(at) < GROUPS_MAX { Ok(()) } else { Err(Refusal::TooManyGroups) };
+            assert_eq!(stream.decide_group(&[at]), expected);
+            let create =
+                StreamEffect::GroupCreate { group: &[at], last_id: StreamId::MIN, entries_read: None };
+            stream.apply(&create, BlockLimits::default());
+            assert_eq!(stream.decide_group(&[at]), Err(Refusal::GroupExists));
+        }
+        assert_eq!(stream.groups().len(), GROUPS_MAX + 1);
+        stream.apply(&StreamEffect::GroupDestroy { group: &[0] }, BlockLimits::default());
+        stream.apply(&StreamEffect::GroupDestroy { group: &[1] }, BlockLimits::default());
+        assert_eq!(stream.decide_group(&[0]), Ok(()));
     }
 }

@@ -39,10 +39,10 @@ impl Stream {
                 if self.entries.blocks.sealed_through(last) > FEW_BLOCKS_OR_GROUPS =>
             {
                 // Applying the effect counts only what groups miss of the entries that are left.
-                if let Some(cut_through) = self.entries.blocks.end_of_cut(last) {
-                    self.miss_through(cut_through);
-                }
+                let cut_through = self.entries.blocks.end_of_cut(last).unwrap_or_default();
+                self.miss_through(cut_through);
                 let (gone, blocks) = self.entries.blocks.cut_through(last);
+                self.trimmed_entries.add(gone, cut_through);
                 self.entries.length -= gone;
                 deferred.entries.blocks = blocks;
             }
@@ -85,7 +85,7 @@ mod tests {
             let trim = StreamEffect::TrimThrough { last: StreamId::new(1234, 0) };
             assert!(stream.take_deferred(&trim).is_some());
             stream.apply(&trim, limits);
-            let missed = stream.group(group).unwrap().missed();
+            let missed = stream.missed(stream.group(group).unwrap());
             assert_eq!((stream.len(), missed.count), (766, 1234 - read));
             stream.check().unwrap();
         }

@@ -3,6 +3,7 @@
 //!
 //! A group refers to an entry if the group has not read it yet, or if the entry is pending in the group.
 
+use std::iter::Peekable;
 use std::ops::ControlFlow;
 
 use super::decide::trim_limit;
@@ -13,6 +14,15 @@ use crate::{BlockLimits, Exactness, References, StreamId, Trim, TrimBy};
 /// Number of entries that groups still refer to, after which an approximate trim with ACKED stops. It bounds the cost of
 /// an add that trims while many entries are pending.
 const REFERENCED_VISITS_MAX: u64 = 1000;
+
+/// Maximum number of questions whether a group needs an entry, after which an approximate trim with ACKED or DELREF stops.
+const QUESTIONS_MAX: u64 = 250_000;
+
+/// A trim with ACKED asks about at least this many entries at a time, because the first question to a group costs more.
+const ASKED_TOGETHER_MIN: u64 = 8;
+
+/// Removing a pending entry costs about as much as this many questions.
+const FORGETTING_COST: u64 = 16;
 
 /// The outcome of the request to delete one id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,18 +65,19 @@ impl Stream {
     pub fn decide_delete_referenced(&self, ids: &[StreamId], references: References) -> DeleteDecision {
         let mut decision =
             DeleteDecision { answers: vec![Deletion::NotFound; ids.len()], ..DeleteDecision::default() };
-        let Some((places, range)) = in_order(ids) else { return decision };
-        let mut view = self.view(references, range, None);
+        let places = in_order(ids);
+        let mut free = self.unreferenced(references, ids, &places, None);
         let mut near = None;
         for same in places.chunk_by(|a, b| ids[*a] == ids[*b]) {
             let id = ids[same[0]];
+            let is_free = free.next_if_eq(&id).is_some();
             // Like Redis, check references first. So an id that never existed counts as referenced if it is
             // greater than the position of some group.
-            if references == References::Acked && view.is_referenced(id) {
+            if references == References::Acked && !is_free {
                 same.iter().for_each(|place| decision.answers[*place] = Deletion::Referenced);
                 continue;
             }
-            if references == References::Delete && view.is_pending(id) {
+            if references == References::Delete && !is_free {
                 decision.forgotten.push(id);
             }
             if self.entries.blocks.get(id, &mut near).is_some() {
@@ -87,20 +98,21 @@ impl Stream {
     ) -> DeleteDecision {
         let mut decision =
             DeleteDecision { answers: vec![Deletion::NotFound; ids.len()], ..DeleteDecision::default() };
-        let Some((places, range)) = in_order(ids) else { return decision };
-        let mut view = self.view(references, range, Some(group));
+        let places = in_order(ids);
+        let mut free = self.unreferenced(references, ids, &places, Some(group));
         let mut near = None;
         for same in places.chunk_by(|a, b| ids[*a] == ids[*b]) {
             let id = ids[same[0]];
+            let is_free = free.next_if_eq(&id).is_some();
             if group.pending.get(id).is_none() {
                 continue;
             }
             decision.acknowledged.push(id);
-            if references == References::Acked && view.is_referenced(id) {
+            if references == References::Acked && !is_free {
                 decision.answers[same[0]] = Deletion::Referenced;
                 continue;
             }
-            if references == References::Delete && view.is_pending(id) {
+            if references == References::Delete && !is_free {
                 decision.forgotten.push(id);
             }
             decision.answers[same[0]] = Deletion::Deleted;
@@ -111,13 +123,24 @@ impl Stream {
         decision
     }
 
-    /// Returns a view of the references to a range of ids, without the pending entries of `without`. With
-    /// KEEPREF, references do not matter and the view is empty.
-    fn view(&self, references: References, range: IdRange, without: Option<&Group>) -> ReferenceView<'_> {
+    /// Returns those ids to which no group refers that matters, each once, in ascending order. The pending entries of
+    /// `without` do not matter. With KEEPREF, no reference matters; with DELREF, an unread entry does not.
+    fn unreferenced(
+        &self,
+        references: References,
+        ids: &[StreamId],
+        places: &[usize],
+        without: Option<&Group>,
+    ) -> Peekable<impl Iterator<Item = StreamId> + use<>> {
+        let mut free: Vec<StreamId> = places.iter().map(|place| ids[*place]).collect();
+        free.dedup();
+        let mut view = ReferenceView::new(self, without);
         match references {
-            References::Keep => ReferenceView::default(),
-            References::Delete | References::Acked => ReferenceView::new(self, range, without),
+            References::Keep => {}
+            References::Delete => view.retain_not_pending(&mut free),
+            References::Acked => view.retain_unreferenced(&mut free),
         }
+        free.into_iter().peekable()
     }
 
     /// Decides a trim with DELREF or ACKED.
@@ -125,9 +148,11 @@ impl Stream {
     /// Even an approximate trim decides for each entry, not for whole blocks. With ACKED, the trim keeps
     /// entries that groups still refer to; to reach MAXLEN, it removes newer entries instead. It stops at the
     /// smallest position of all groups, because some group has not read the entries after it. An approximate trim also
-    /// stops after it has kept 1000 entries.
+    /// stops after it has kept 1000 entries, or when it has asked groups 250,000 times whether they need an
+    /// entry.
     ///
-    /// The cost is proportional to the number of groups plus the number of entries visited.
+    /// The cost is proportional to the number of groups plus the number of questions. See
+    /// [`references`](super::references) for how many these are.
     pub fn decide_trim_referenced(
         &self,
         trim: &Trim,
@@ -138,59 +163,75 @@ impl Stream {
             TrimBy::MaxLen(keep) => (keep, self.entries.last_entry_id),
             TrimBy::MinId(first) => (0, first.prev()?),
         };
-        let limit = match trim.exactness {
-            Exactness::Exact => None,
-            Exactness::Approximate => trim_limit(trim.limit, limits),
+        let (limit, kept_max, questions_max) = match trim.exactness {
+            Exactness::Exact => (None, u64::MAX, u64::MAX),
+            Exactness::Approximate => (trim_limit(trim.limit, limits), REFERENCED_VISITS_MAX, QUESTIONS_MAX),
         };
-        let mut view = self.view(references, IdRange { first: self.entries.first_id, last }, None);
-        let last = match (references, view.read_through()) {
-            (References::Acked, Some(read_through)) => last.min(read_through),
-            _ => last,
+        let (cost, least) = match references {
+            References::Acked => (1, ASKED_TOGETHER_MIN),
+            _ => (FORGETTING_COST, 1),
         };
+        let cost = cost * self.groups.len().max(1) as u64;
+        let together = (QUESTIONS_MAX / cost).clamp(least, REFERENCED_VISITS_MAX) as usize;
         let max_count = self.entries.length.saturating_sub(keep) as usize;
-        let mut found = ReferencedTrim::default();
-        let (mut kept, kept_max) = match trim.exactness {
-            Exactness::Exact => (0, u64::MAX),
-            Exactness::Approximate => (0, REFERENCED_VISITS_MAX),
-        };
+        let mut view = ReferenceView::new(self, None);
+        let (mut found, mut kept) = (ReferencedTrim::default(), 0);
         let mut first = self.entries.first_id;
+        let mut ids = Vec::new();
         for block in self.entries.blocks.in_use() {
             let is_over = limit.is_some_and(|limit| found.ids.len() as u64 + block.live() > limit);
-            if found.ids.len() >= max_count || is_over || first > last || kept >= kept_max {
-                break;
-            }
             let block_last = block.last_id();
-            let range = IdRange { first, last: block_last.min(last) };
-            self.visit_range(range, None, &mut |entry: &EntryRef<'_>| {
-                if found.ids.len() >= max_count || kept >= kept_max {
-                    return ControlFlow::Break(());
+            loop {
+                let last = match references {
+                    References::Acked => last.min(view.read_through_at_most()),
+                    _ => last,
+                };
+                let is_done = found.ids.len() >= max_count || kept >= kept_max || first > last;
+                let spent = view.questions + found.forgotten.len() as u64 * cost;
+                if is_over || is_done || spent >= questions_max {
+                    return (!found.ids.is_empty()).then_some(found);
                 }
-                let id = entry.id();
-                if references == References::Acked && view.is_referenced(id) {
-                    kept += 1;
-                    return ControlFlow::Continue(());
+                let range = IdRange { first, last: block_last.min(last) };
+                let most = together.min(max_count - found.ids.len()) as u64;
+                ids.clear();
+                self.visit_range(range, Some(most), &mut |entry: &EntryRef<'_>| {
+                    ids.push(entry.id());
+                    ControlFlow::Continue(())
+                });
+                let Some(next) = ids.last().and_then(|last| last.next()) else { break };
+                first = next;
+                let mut free = ids.clone();
+                match references {
+                    References::Acked => view.retain_unreferenced(&mut free),
+                    _ => view.retain_not_pending(&mut free),
                 }
-                if references == References::Delete && view.is_pending(id) {
-                    found.forgotten.push(id);
+                let mut free = free.into_iter().peekable();
+                for &id in &ids {
+                    let is_free = free.next_if_eq(&id).is_some();
+                    if references == References::Acked && !is_free {
+                        kept += 1;
+                        if kept >= kept_max {
+                            break;
+                        }
+                        continue;
+                    }
+                    if !is_free {
+                        found.forgotten.push(id);
+                    }
+                    found.has_gaps |= kept > 0;
+                    found.ids.push(id);
                 }
-                found.has_gaps |= kept > 0;
-                found.ids.push(id);
-                ControlFlow::Continue(())
-            });
-            let Some(next) = block_last.next() else { break };
-            first = next;
+            }
         }
         (!found.ids.is_empty()).then_some(found)
     }
 }
 
-/// Sorts the indexes of `ids` by id. Returns them, and the range from the smallest to the greatest id. Equal
-/// ids stay in the order given. Returns `None` if there are no ids.
-fn in_order(ids: &[StreamId]) -> Option<(Vec<usize>, IdRange)> {
+/// Sorts the indexes of `ids` by id, and returns them. Equal ids stay in the order given.
+fn in_order(ids: &[StreamId]) -> Vec<usize> {
     let mut places: Vec<usize> = (0..ids.len()).collect();
     places.sort_by_key(|place| ids[*place]);
-    let range = IdRange { first: ids[*places.first()?], last: ids[*places.last()?] };
-    Some((places, range))
+    places
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use std::ops::ControlFlow;
 use smallvec::SmallVec;
 
 use super::entries::Entries;
+use super::missed::TrimmedEntries;
 use super::{Delivery, EntryRef, EntrySink, Group, Stream};
 use crate::{Refusal, StreamId};
 
@@ -51,7 +52,7 @@ impl Stream {
                 return Ok(None);
             }
         }
-        Ok(group.deliver(&self.entries, to, count.unwrap_or(u64::MAX), sink))
+        Ok(group.deliver(&self.entries, to, count.unwrap_or(u64::MAX), sink, &mut self.trimmed_entries))
     }
 }
 
@@ -64,6 +65,7 @@ impl Group {
         to: &Recipient<'_>,
         max_count: u64,
         sink: &mut impl EntrySink,
+        trimmed_entries: &mut TrimmedEntries,
     ) -> Option<Delivery> {
         if max_count == 0 || !entries.has_after(self.last_id) {
             return None;
@@ -90,6 +92,9 @@ impl Group {
         if count > 0 {
             // If the visit ended at an accepted entry, the cursor is still before that entry.
             self.cursor = Some(after_last.map_or(cursor, |position| cursor.at(position)));
+            if self.behind_since.is_some() {
+                trimmed_entries.catch_up(self);
+            }
         }
         (count > 0).then_some(Delivery { last: self.last_id, count })
     }

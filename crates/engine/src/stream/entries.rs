@@ -61,10 +61,13 @@ impl Entries {
         self.blocks.push(id, fields, limits)
     }
 
-    pub(super) fn trim_through(&mut self, last: StreamId) {
-        self.length -= self.blocks.delete_through(last);
+    /// Trims the entries up to and including `last`. Returns how many there were.
+    pub(super) fn trim_through(&mut self, last: StreamId) -> u64 {
+        let count = self.blocks.delete_through(last);
+        self.length -= count;
         self.gone_through = self.gone_through.max(last);
         self.find_ends();
+        count
     }
 
     /// Trims these entries. Unlike a deletion, a trim does not change `max_deleted_id`.

@@ -17,6 +17,8 @@ pub struct Group {
     pub(super) last_id: StreamId,
     pub(super) entries_read: Option<u64>,
     pub(super) missed: MissedEntries,
+    /// How many entries trims had removed when the group fell [behind](super::missed); `None` if it is not behind.
+    pub(super) behind_since: Option<u64>,
     pub(super) pending: PendingList,
     pub(super) consumers: Consumers,
     /// The position of the entry after `last_id`, if it is known.
@@ -35,6 +37,7 @@ impl Group {
             last_id,
             entries_read,
             missed: MissedEntries::default(),
+            behind_since: None,
             pending: PendingList::default(),
             consumers: Consumers::default(),
             cursor: None,

@@ -51,7 +51,9 @@ use std::ops::Bound;
 use crate::StreamId;
 use entries::Entries;
 use idempotence::ProducerHistory;
+use missed::TrimmedEntries;
 use policy::StreamPolicy;
+use references::NeedingGroup;
 
 pub use apply::Acknowledged;
 pub use block::EncodedValues;
@@ -80,6 +82,10 @@ pub use visit::{Delivery, IdRange};
 pub struct Stream {
     entries: Entries,
     groups: BTreeMap<Box<[u8]>, Group>,
+    /// What groups that are [behind](missed) have missed.
+    trimmed_entries: TrimmedEntries,
+    /// The group that needed the entries which a trim with ACKED had to keep.
+    needing: NeedingGroup,
     /// `None` until a producer uses idempotence or configures it, which few do.
     history: Option<Box<ProducerHistory>>,
     /// What the operator set on the stream; `None` if nothing.
@@ -199,6 +205,7 @@ impl Stream {
         for (name, group) in &self.groups {
             group.check().map_err(|why| format!("group {}: {why}", String::from_utf8_lossy(name)))?;
             self.check_lag(group)?;
+            self.check_behind(group)?;
             self.check_rules(group)?;
             self.check_finals(group)?;
         }

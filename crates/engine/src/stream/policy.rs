@@ -108,6 +108,7 @@ impl Stream {
     pub(super) fn create_group(&mut self, name: &[u8], last_id: StreamId, entries_read: Option<u64>) {
         let mut group = Group::new(last_id, entries_read);
         group.refresh_rules(self.policy(), &self.entries);
+        self.trimmed_entries.note_position(&group);
         self.groups.insert(name.into(), group);
     }
 
@@ -136,6 +137,17 @@ impl Stream {
             StreamId::MAX => due_ms.max(now_ms.saturating_add(RETRY_MS)),
             _ => due_ms,
         })
+    }
+
+    /// Like [`next_duty_ms`](Stream::next_duty_ms), but only for what there is to do because this group was created.
+    pub fn next_duty_of_new_group_ms(&self, name: &[u8], now_ms: u64, phase: u64) -> Option<u64> {
+        let group = self.group(name)?;
+        let since_ms = now_ms.saturating_add(1);
+        // The first group begins ACKEDAGE.
+        let retention_ms =
+            (self.groups.len() == 1).then(|| self.next_retention_ms(since_ms, phase)).flatten();
+        let final_ms = group.rules().and_then(|rules| self.next_final_ms(group, rules, now_ms));
+        [retention_ms, final_ms, group.next_consumer_look_ms(since_ms, phase)].into_iter().flatten().min()
     }
 
     /// Like [`next_duty_ms`](Stream::next_duty_ms), but only for the pending entries of this group.

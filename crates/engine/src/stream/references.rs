@@ -1,83 +1,181 @@
 //! Finds out, for many ids in one pass, which entries groups still need.
 //!
-//! A group refers to an entry if the group has not read it yet, or if the entry is pending in the group. With
-//! many groups it would be too slow to ask each group about each entry. So a command creates one view:
+//! A group refers to an entry if the group has not read it yet, or if the entry is pending in the group. Thousands of
+//! groups can have ten thousand pending entries each. So a view never visits them all:
 //!
-//! 1. The smallest position of all groups. All entries after it are unread in at least one group.
-//! 2. A heap with the first pending entry in the range of ids, for each group that has one.
+//! 1. It asks one group after the other about all ids in question, and then only about those that no group needed so
+//!    far. In most streams the groups need the same entries, so the first group answers for all.
+//! 2. It begins with the group that needed the entries of the last trim.
 //!
-//! Callers then ask for ids in ascending order. The top of the heap is the next pending entry of any group.
-//! Pending entries before the requested id are replaced by the next one of their group. So a group without
-//! pending entries in the range costs nothing more. Creating the view costs O(groups). An id costs O(1), plus
-//! O(log rows + log groups) for each group whose pending entry was passed.
+//! To create a view costs nothing. It looks at each group once if the first one does not need all ids. Then a group costs
+//! at most one step per id in question and one step per pending entry between them.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-use std::ops::ControlFlow;
+use std::cell::RefCell;
+use std::{fmt, mem, ptr};
 
-use super::{Group, IdRange, Stream};
+use super::{Group, Stream};
 use crate::StreamId;
-use crate::pending::PendingList;
 
-/// The references of groups to a range of ids. The default has no references.
-#[derive(Default)]
+/// The name of the group that last needed all entries which a trim asked about. Only a hint, not part of the state.
+#[derive(Clone, Default)]
+pub(super) struct NeedingGroup(RefCell<Option<Box<[u8]>>>);
+
+impl fmt::Debug for NeedingGroup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("NeedingGroup")
+    }
+}
+
+/// The references of groups to entries.
 pub(super) struct ReferenceView<'s> {
+    stream: &'s Stream,
+    /// Its pending entries do not count, because they are about to be removed.
+    without: Option<&'s Group>,
+    /// The group that is asked first.
+    hint: Option<(&'s [u8], &'s Group)>,
+    groups: Option<AllGroups<'s>>,
+    /// Number of questions so far: ids times groups.
+    pub(super) questions: u64,
+}
+
+/// What a view knows of all groups.
+struct AllGroups<'s> {
     /// All groups have read up to this id; `None` if there are no groups.
     read_through: Option<StreamId>,
-    lists: Vec<&'s PendingList>,
-    /// The next pending entry of each list that has one left: its id and the index of the list.
-    next: BinaryHeap<Reverse<(StreamId, usize)>>,
+    /// The groups with pending entries. Those that needed most are the first ones.
+    pending: Vec<(&'s [u8], &'s Group)>,
 }
 
 impl<'s> ReferenceView<'s> {
-    /// Creates a view of `range`. Ignores the pending entries of `without`, because they are about to be
-    /// removed.
-    pub(super) fn new(stream: &'s Stream, range: IdRange, without: Option<&Group>) -> ReferenceView<'s> {
-        let read_through = stream.groups.values().map(|group| group.last_id).min();
-        let lists = stream
-            .groups
-            .values()
-            .filter(|group| without.is_none_or(|without| !std::ptr::eq(*group, without)));
-        let mut view = ReferenceView { read_through, lists: Vec::new(), next: BinaryHeap::new() };
-        for list in lists.map(|group| &group.pending) {
-            let (Some(first), Some(last)) = (list.first(), list.last_id()) else { continue };
-            if first.id <= range.last && last >= range.first {
-                view.lists.push(list);
-                view.advance(view.lists.len() - 1, range.first);
+    pub(super) fn new(stream: &'s Stream, without: Option<&'s Group>) -> ReferenceView<'s> {
+        let name = stream.needing.0.borrow();
+        let hint = name.as_ref().and_then(|name| stream.groups.get_key_value(name));
+        let hint = hint.map(|(name, group)| (&**name, group));
+        let hint = hint.filter(|(_, group)| without.is_none_or(|without| !ptr::eq(*group, without)));
+        ReferenceView { stream, without, hint, groups: None, questions: 0 }
+    }
+
+    /// Returns an id after which no entry was read by all groups. It can be too great.
+    pub(super) fn read_through_at_most(&self) -> StreamId {
+        let known = self.groups.as_ref().and_then(|groups| groups.read_through);
+        known.or(self.hint.map(|(_, group)| group.last_id)).unwrap_or(StreamId::MAX)
+    }
+
+    /// Keeps those of these ids, which ascend, that every group has read and acknowledged.
+    pub(super) fn retain_unreferenced(&mut self, ids: &mut Vec<StreamId>) {
+        if let Some((_, group)) = self.hint {
+            self.ask(group, ids);
+            ids.truncate(ids.partition_point(|id| *id <= group.last_id));
+        }
+        if ids.is_empty() {
+            return;
+        }
+        if let Some(read_through) = self.groups().read_through {
+            ids.truncate(ids.partition_point(|id| *id <= read_through));
+        }
+        self.retain_not_pending(ids);
+    }
+
+    /// Keeps those of these ids, which ascend, that are pending in no group.
+    pub(super) fn retain_not_pending(&mut self, ids: &mut Vec<StreamId>) {
+        self.groups();
+        let Some(mut groups) = self.groups.take() else { return };
+        for at in 0..groups.pending.len() {
+            if ids.is_empty() {
+                break;
+            }
+            let (name, group) = groups.pending[at];
+            self.ask(group, ids);
+            if ids.is_empty() {
+                // The other groups keep their order.
+                groups.pending[..=at].rotate_right(1);
+                let mut hint = self.stream.needing.0.borrow_mut();
+                if hint.as_deref() != Some(name) {
+                    *hint = Some(name.into());
+                }
             }
         }
-        view
+        self.groups = Some(groups);
     }
 
-    /// Returns the smallest position of all groups; `None` if there are no groups. At least one group has not
-    /// read the entries after it.
-    pub(super) fn read_through(&self) -> Option<StreamId> {
-        self.read_through
+    /// Keeps those ids that are not pending in this group.
+    fn ask(&mut self, group: &Group, ids: &mut Vec<StreamId>) {
+        self.questions += ids.len() as u64;
+        let asked = mem::take(ids);
+        group.pending.find_all(&asked, |id, is_pending| ids.extend((!is_pending).then_some(id)));
     }
 
-    /// Returns whether any group has not read or not acknowledged the entry. Ids must ascend from call to
-    /// call.
-    pub(super) fn is_referenced(&mut self, id: StreamId) -> bool {
-        self.read_through.is_some_and(|read_through| read_through < id) || self.is_pending(id)
-    }
-
-    /// Returns whether the entry is pending in any group. Ids must ascend from call to call.
-    pub(super) fn is_pending(&mut self, id: StreamId) -> bool {
-        while let Some(&Reverse((next, list))) = self.next.peek() {
-            if next >= id {
-                return next == id;
+    fn groups(&mut self) -> &AllGroups<'s> {
+        let (stream, without) = (self.stream, self.without);
+        self.groups.get_or_insert_with(|| {
+            let mut all = AllGroups { read_through: None, pending: Vec::new() };
+            for (name, group) in &stream.groups {
+                all.read_through = Some(all.read_through.map_or(group.last_id, |id| id.min(group.last_id)));
+                if !group.pending.is_empty() && without.is_none_or(|without| !ptr::eq(group, without)) {
+                    all.pending.push((name, group));
+                }
             }
-            self.next.pop();
-            self.advance(list, id);
+            all
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{BlockLimits, StreamEffect};
+
+    /// A stream of these entries, with groups that have read them all and acknowledged those of the second argument.
+    fn stream(entries: u64, groups: u8, is_acknowledged: impl Fn(u8, u64) -> bool) -> Stream {
+        let (mut stream, limits) = (Stream::new(), BlockLimits::default());
+        let ids: Vec<StreamId> = (1..=entries).map(|ms| StreamId::new(ms, 0)).collect();
+        for &id in &ids {
+            stream.apply(&StreamEffect::Append { id, fields: &[b"n", b"1"] }, limits);
         }
-        false
+        for name in 0..groups {
+            let (group, last) = (&[name][..], StreamId::new(entries, 0));
+            let ids: Vec<_> = ids.iter().copied().filter(|id| is_acknowledged(name, id.ms)).collect();
+            for effect in [
+                StreamEffect::GroupCreate { group, last_id: StreamId::MIN, entries_read: None },
+                StreamEffect::Deliver {
+                    group,
+                    consumer: b"c",
+                    last,
+                    count: entries,
+                    at_ms: 1,
+                    pending: true,
+                },
+                StreamEffect::Ack { group, ids: &ids },
+            ] {
+                stream.apply(&effect, limits);
+            }
+        }
+        stream
     }
 
-    /// Finds the next pending entry of a list from `id` on.
-    fn advance(&mut self, list: usize, id: StreamId) {
-        self.lists[list].walk(id, Default::default(), |row| {
-            self.next.push(Reverse((row.id, list)));
-            ControlFlow::Break(())
-        });
+    fn unreferenced(stream: &Stream, entries: u64) -> (Vec<u64>, u64) {
+        let mut ids: Vec<_> = (1..=entries).map(|ms| StreamId::new(ms, 0)).collect();
+        let mut view = ReferenceView::new(stream, None);
+        view.retain_unreferenced(&mut ids);
+        (ids.iter().map(|id| id.ms).collect(), view.questions)
+    }
+
+    #[test]
+    fn one_group_answers_for_many_that_need_the_same_entries() {
+        let stream = stream(2000, 50, |_, _| false);
+        assert_eq!(unreferenced(&stream, 2000), (vec![], 2000));
+        // The last group needs them all. So it is asked first from the second time on.
+        let stream = self::stream(2000, 50, |group, ms| group < 49 && ms % 2 == 0);
+        let first_time = unreferenced(&stream, 2000);
+        assert_eq!((first_time.0.len(), first_time.1), (0, 2000 + 49 * 1000));
+        assert_eq!(unreferenced(&stream, 2000), (vec![], 2000));
+    }
+
+    #[test]
+    fn an_entry_is_kept_if_one_group_of_many_needs_it() {
+        let stream = stream(600, 30, |group, ms| ms % 30 != u64::from(group));
+        assert_eq!(unreferenced(&stream, 600), (vec![], 600 * 31 / 2));
+        let stream = self::stream(600, 30, |group, ms| ms % 31 != u64::from(group));
+        assert_eq!(unreferenced(&stream, 600).0, (1..=600).filter(|ms| ms % 31 == 30).collect::<Vec<_>>());
     }
 }

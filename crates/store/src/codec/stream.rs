@@ -125,7 +125,7 @@ pub(super) fn put_stream(out: &mut Vec<u8>, stream: &Stream, pause: Pause<'_>) {
         put_group(out, name, group, pause);
         put_number(out, group.pending().released_len());
         group.pending().released().for_each(|row| put_id(out, row.id));
-        put_text(out, &group_settings(group));
+        put_text(out, &group_settings(stream, group));
     }
     let counters = stream.history_counters();
     out.push(u8::from(counters.is_some()));
@@ -173,7 +173,7 @@ fn put_setting(settings: &mut Vec<u8>, tag: u64, put: impl FnOnce(&mut Vec<u8>))
 }
 
 /// Returns the encoded settings of a group.
-fn group_settings(group: &Group) -> Vec<u8> {
+fn group_settings(stream: &Stream, group: &Group) -> Vec<u8> {
     let (mut settings, mut waiting, mut before_ms) = (Vec::new(), Vec::new(), 0);
     for (due_ms, _) in group.pending().waiting() {
         put_number(&mut waiting, due_ms - before_ms);
@@ -183,7 +183,7 @@ fn group_settings(group: &Group) -> Vec<u8> {
         put_number(&mut settings, WAITING);
         put_text(&mut settings, &waiting);
     }
-    let missed = group.missed();
+    let missed = stream.missed(group);
     if missed.count > 0 {
         put_setting(&mut settings, MISSED, |value| {
             put_number(value, missed.count);

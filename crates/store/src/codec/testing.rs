@@ -380,7 +380,7 @@ pub(crate) fn dump(stream: &Stream) -> String {
     for (name, group) in stream.groups() {
         let lag = (stream.query_lag_exact(group), stream.query_lag_estimated(group));
         writeln!(out, "{name:?} {} {:?} {lag:?}", group.last_id(), group.entries_read()).unwrap();
-        writeln!(out, "{:?} {:?} {:?}", group.missed(), group.own_policy(), group.rules()).unwrap();
+        writeln!(out, "{:?} {:?} {:?}", stream.missed(group), group.own_policy(), group.rules()).unwrap();
         group.consumers().for_each(|(name, _, consumer)| writeln!(out, "{name:?} {consumer:?}").unwrap());
         group.pending().walk(StreamId::MIN, Default::default(), |row| {
             let owner = group.owner_name(row.consumer);

@@ -85,6 +85,7 @@ fn remedy(refusal: Refusal) -> Option<&'static str> {
         Refusal::NoSuchKey => "add an entry first",
         Refusal::NoGroup => "create the group first",
         Refusal::GroupExists => "use the existing group, or move it with group_set_id",
+        Refusal::TooManyGroups => "destroy groups that nobody reads from",
         Refusal::IdIsZero | Refusal::IdNotGreater => "pass a greater id, or let the stream choose one",
         Refusal::IdsExhausted => "continue with a stream under another key",
         Refusal::EntryTooLarge => "split the entry, or store its content elsewhere",

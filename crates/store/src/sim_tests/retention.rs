@@ -55,7 +55,11 @@ fn prepare(disk: &SimDisk, policy: Policy, has_snapshot: bool) {
 fn state(store: &Store) -> (u64, u64, u64) {
     let txn = store.lock(0, [KEY], store.now_ms());
     let group = txn.group(KEY, GROUP).unwrap().unwrap();
-    (txn.stream(KEY).unwrap().unwrap().len(), group.pending().len(), group.missed().count)
+    (
+        txn.stream(KEY).unwrap().unwrap().len(),
+        group.pending().len(),
+        txn.stream(KEY).unwrap().unwrap().missed(group).count,
+    )
 }
 
 /// Cuts the power before, during and after a look at the stream. Returns the states after recovery, and after the

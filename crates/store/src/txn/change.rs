@@ -89,6 +89,8 @@ pub(super) enum Scheduled<'a> {
     DelayedEntries,
     /// The pending entries of this group.
     Group(&'a [u8]),
+    /// What the creation of this group adds.
+    NewGroup(&'a [u8]),
     /// Any part. Finding the time takes longer if the stream has many groups.
     Stream,
 }
@@ -168,8 +170,8 @@ impl<'a> Consequences<'a> {
                 Consequences { wakes_readers: true, schedules: Scheduled::Stream, ..Self::NOT_ENTRIES }
             }
             // The policy of the stream is in force in the new group, and ACKEDAGE only if there is a group.
-            StreamEffect::GroupCreate { .. } => {
-                Consequences { schedules: Scheduled::Stream, ..Self::NOT_ENTRIES }
+            StreamEffect::GroupCreate { group, .. } => {
+                Consequences { schedules: Scheduled::NewGroup(group), ..Self::NOT_ENTRIES }
             }
             // A claim can set a delivery time in the past. The entry can then be idle long enough for a reader that is
             // blocked in XREADGROUP with CLAIM.

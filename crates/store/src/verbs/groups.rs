@@ -35,10 +35,10 @@ impl<B: AsRef<[u8]>> Verb for GroupCreate<B> {
         let new = Stream::new();
         let stream = match txn.stream(key)? {
             None if !self.make_stream => return Err(Refusal::GroupNeedsKey),
-            Some(stream) if stream.group(group).is_some() => return Err(Refusal::GroupExists),
             stream => stream,
         };
         let found = stream.unwrap_or(&new);
+        found.decide_group(group)?;
         let last_id = found.decide_group_start(self.start);
         let entries_read = found.decide_entries_read(self.entries_read);
         if stream.is_none() {

@@ -260,6 +260,8 @@ pub struct GroupView<'t> {
     pub group: &'t Group,
     /// See [`GroupInfo::lag`].
     pub lag: Option<u64>,
+    /// The entries that it has missed.
+    pub missed: MissedEntries,
 }
 
 impl<'t> GroupView<'t> {
@@ -268,7 +270,7 @@ impl<'t> GroupView<'t> {
             true => Some(stream.query_lag_exact(group)),
             false => stream.query_lag_estimated(group),
         };
-        GroupView { name, group, lag }
+        GroupView { name, group, lag, missed: stream.missed(group) }
     }
 
     fn look(&self) -> GroupLook {
@@ -277,7 +279,7 @@ impl<'t> GroupView<'t> {
             last_id: self.group.last_id(),
             entries_read: self.group.entries_read(),
             lag: self.lag,
-            missed: self.group.missed(),
+            missed: self.missed,
             pending: self.group.pending().len(),
             consumers: self.group.consumers().count() as u64,
         }
@@ -295,7 +297,7 @@ impl<'t> GroupView<'t> {
             last_id: self.group.last_id(),
             entries_read: self.group.entries_read(),
             lag: self.lag,
-            missed: self.group.missed(),
+            missed: self.missed,
             pending: self.group.pending().len(),
             released: self.group.pending().released_len(),
             consumers: consumers.collect(),

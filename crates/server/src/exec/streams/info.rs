@@ -162,7 +162,7 @@ fn write_missed(out: &mut Writer, view: &StreamView<'_>) {
     let groups = view.groups();
     out.array(groups.len());
     for view in groups {
-        let missed = view.group.missed();
+        let missed = view.missed;
         out.map(3);
         bulk_pair(out, "name", view.name);
         uint_pair(out, "missed", missed.count);

@@ -234,7 +234,7 @@ impl NaiveStream {
                 queue: released.filter(|id| waiting.iter().all(|(_, waiting)| waiting != id)).collect(),
                 waiting,
                 consumers: group.consumers().map(|(name, ..)| name.to_vec()).collect(),
-                missed: group.missed().count,
+                missed: stream.missed(group).count,
                 notes: Notes::default(),
             };
             found.groups.insert(name.to_vec(), group);
