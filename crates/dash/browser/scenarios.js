@@ -389,6 +389,47 @@ export async function focus(visitor) {
   await eventually(async () => assert.ok(await opener.evaluate((element) => element === document.activeElement), 'the focus is not back'));
 }
 
+/** A key acts from the moment at which its table or dialog is in the page. A task of the browser between the two would swallow it. */
+export async function keysAtOnce(visitor) {
+  /** Presses a key when an element appears, in the same task, and returns whether the focus is then in what `within` selects. */
+  const pressWhen = (/** @type {string} */ shown, /** @type {string} */ key, /** @type {string} */ within) => visitor.page.evaluate(([shown, key, within]) => {
+    window.pressed = new Promise((resolve) => {
+      const observer = new MutationObserver(() => {
+        if (!document.querySelector(shown)) return;
+        observer.disconnect();
+        document.activeElement?.dispatchEvent(new KeyboardEvent('keydown', { key, bubbles: true, cancelable: true }));
+        resolve(document.activeElement?.closest(within) !== null);
+      });
+      observer.observe(document.body, { childList: true, subtree: true });
+    });
+  }, [shown, key, within]);
+  const acted = () => visitor.page.evaluate(() => window.pressed);
+  await pressWhen("tbody a[href*='dlq=']", 'j', 'tbody');
+  await visitor.keys('g', 'd');
+  assert.ok(await acted(), 'j does not move the focus into the table');
+  await pressWhen('dialog', 'p', 'dialog');
+  await visitor.keys('Control+k');
+  assert.ok(await acted(), 'a letter after Control+k does not belong to the palette');
+  await visitor.find('button.live:not(.paused)').waitFor();
+}
+
+/** Enter opens the first row that the filter finds, even if the list comes late or a request fails; Enter in the palette means what was typed. */
+export async function enterWaits(visitor) {
+  visitor.expected.push(/status of 504/);
+  await visitor.page.route(/api\/v1\/overview\?q=billing/, (route) => route.fulfill({ status: 504, contentType: 'application/problem+json', body: '{"title":"no answer"}' }));
+  await visitor.keys('/');
+  await visitor.page.keyboard.type('billing');
+  await visitor.keys('Enter');
+  await visitor.sees(/billing/, 'h1');
+  await visitor.page.unrouteAll();
+  await visitor.goto('');
+  await visitor.keys('Control+k');
+  await visitor.find('dialog li', { hasText: 'group-' }).first().waitFor();
+  await visitor.page.keyboard.type('billing');
+  await visitor.keys('Enter');
+  await visitor.sees(/billing/, 'h1');
+}
+
 /** Browsers allow six connections to a host, and each visible tab has one for its events. So a hidden tab has none, and gets it back. */
 export async function sevenTabs(visitor) {
   const live = (/** @type {import('playwright-core').Page} */ page) => page.locator('button.live.live').waitFor();

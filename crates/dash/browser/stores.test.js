@@ -39,6 +39,8 @@ after(async () => {
 const task = (name, base, run) => visit(name, () => Visitor.open(browser, base()), run);
 
 task('2 find a group among thousands', () => many.base, scenarios.findGroup);
+task('keys act at once', () => durable.base, scenarios.keysAtOnce);
+task('Enter waits for what was typed', () => many.base, scenarios.enterWaits);
 task('19 read-only, with hidden fields', () => readOnly, scenarios.readOnly);
 task('log in and out', () => locked.base, scenarios.login);
 task('a dialog keeps the focus, and gives it back', () => durable.base, scenarios.focus);

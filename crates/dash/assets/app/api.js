@@ -16,10 +16,15 @@ export class Problem extends Error {
     this.code = code ?? '';
     this.status = status ?? 0;
     this.wayOut = way_out ?? '';
+    /** Whether the same request may succeed soon: nobody answered, or not in time. */
+    this.mayPass = code === 'no_answer' || [502, 503, 504].includes(this.status);
     /** The new plan, if the world has moved since the preview. */
     this.plan = plan;
   }
 }
+
+/** How long to wait before reading again what got no answer. */
+const RETRY_MS = 2000;
 
 /** Is called when the server wants a login. */
 export const hooks = { loginNeeded: () => {} };
@@ -63,7 +68,7 @@ async function send(method, path, query, body, signal) {
 const parsed = (text) => (text === '' ? null : JSON.parse(text));
 
 /**
- * Reads a resource for a component, and again when its address or `version` changes. The last answer stays while a newer one loads.
+ * Reads a resource for a component, and again when its address or `version` changes, or if nobody answers. The last answer stays while a newer one loads.
  * @param {string | null} path null: read nothing
  * @param {import('./routes.js').Query} [query]
  * @param {{ every_ms?: number }} [options] with `every_ms`, reads again after this time while the tab is visible
@@ -92,5 +97,10 @@ export function useGet(path, query = {}, options = {}) {
     return () => clearInterval(timer);
   }, [address, options.every_ms]);
   const isCurrent = state.address === address;
+  useEffect(() => {
+    if (!isCurrent || !state.problem?.mayPass) return undefined;
+    const timer = setTimeout(reload, RETRY_MS);
+    return () => clearTimeout(timer);
+  }, [state, isCurrent]);
   return { data: isCurrent ? state.data : null, problem: isCurrent ? state.problem : null, loading: address !== null && !isCurrent, reload };
 }

@@ -1,7 +1,7 @@
 // @ts-check
 /** Calls functions for keys. Single letters act only outside of fields and dialogs, and can be turned off. */
 
-import { useEffect, useRef } from './html.js';
+import { useLayoutEffect, useRef } from './html.js';
 import { preferences } from './preferences.js';
 
 /** How long a `g` waits for the letter of a page. */
@@ -20,10 +20,11 @@ document.addEventListener('keydown', (event) => {
   const isPlain = !name.includes('+');
   if (isPlain && (isTyping(event.target) || document.querySelector('dialog[open]'))) return;
   if (isPlain && name.length === 1 && !preferences.value.letterKeys) return;
-  const withPrefix = Date.now() < prefixUntil ? `g ${name}` : name;
+  // The time of the press: on a busy machine, the page receives it later.
+  const withPrefix = event.timeStamp < prefixUntil ? `g ${name}` : name;
   prefixUntil = 0;
   if (name === 'g' && withPrefix === 'g') {
-    prefixUntil = Date.now() + PREFIX_MS;
+    prefixUntil = event.timeStamp + PREFIX_MS;
     return;
   }
   for (const layer of layers) {
@@ -49,11 +50,11 @@ function isTyping(target) {
   return target.isContentEditable || target instanceof HTMLTextAreaElement || target instanceof HTMLSelectElement;
 }
 
-/** Binds keys while a component is shown. Inner components come first. @param {Bindings} bindings */
+/** Binds keys while a component is shown, from the moment at which it appears. The component that appeared last comes first. @param {Bindings} bindings */
 export function useKeys(bindings) {
   const latest = useRef(bindings);
   latest.current = bindings;
-  useEffect(() => {
+  useLayoutEffect(() => {
     const layer = { bindings: () => latest.current };
     layers.unshift(layer);
     return () => void layers.splice(layers.indexOf(layer), 1);

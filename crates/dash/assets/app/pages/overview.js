@@ -1,7 +1,7 @@
 // @ts-check
 /** The overview: is anything wrong right now, and why; then one row for each group, and for each stream without one. */
 
-import { apiUrl, get, useGet } from '../api.js';
+import { apiUrl, useGet } from '../api.js';
 import { commands } from '../cli.js';
 import { bound, eta } from '../format.js';
 import { html, useEffect, useState } from '../html.js';
@@ -79,9 +79,15 @@ export function Overview({ query }) {
     const next = offset + by * ROWS;
     if (next >= 0 && (by < 0 || next < (state?.matched ?? 0))) setQuery({ offset: next || null });
   };
-  const openFirst = (/** @type {string} */ value) => get('/overview', { ...asked, q: value || null, offset: null, count: 1 }).then((answer) => {
-    if (answer.rows[0]) open(pageOfRow(answer.rows[0]).page, pageOfRow(answer.rows[0]).query);
-  }, () => {});
+  // Enter in the filter opens the first row of the list that it asks for, as soon as that is here.
+  const [opening, setOpening] = useState(/** @type {string | null} */ (null));
+  const openFirst = (/** @type {string} */ value) => setOpening(watchOf('overview', { ...asked, q: value || null, offset: null }));
+  useEffect(() => {
+    if (opening === null || state?.watch !== opening) return;
+    setOpening(null);
+    const row = state.rows.get(state.order[0]);
+    if (row) open(pageOfRow(row).page, pageOfRow(row).query);
+  }, [opening, state]);
   useKeys({ s: () => onSort(sortKeys[(sortKeys.indexOf(sort) + 1) % sortKeys.length]), '[': () => page(-1), ']': () => page(1) });
 
   const rows = order.map((key) => state?.rows.get(key)).filter(Boolean);
@@ -91,7 +97,7 @@ export function Overview({ query }) {
     ${!state && !first.problem && html`<p class="loading">${words.parts.loading}</p>`}
     ${totals && html`<${Answer} totals=${totals} /><${Totals} totals=${totals} />`}
     <${Panel} class="table-panel">
-      <${FilterBar} value=${q} onInput=${(/** @type {string} */ value) => setQuery({ q: value, offset: null }, { replace: true })} onEnter=${openFirst} matched=${state?.matched} total=${totals && !q && !health ? state?.matched : null}>
+      <${FilterBar} value=${q} onInput=${(/** @type {string} */ value) => { setOpening(null); setQuery({ q: value, offset: null }, { replace: true }); }} onEnter=${openFirst} matched=${state?.matched} total=${totals && !q && !health ? state?.matched : null}>
         <${Choices} label=${text.health} value=${health} choices=${[['', text.all], ['critical', words.health.critical], ['degraded', words.health.degraded], ['ok', words.health.ok]]}
           onChange=${(/** @type {string} */ value) => setQuery({ health: value, offset: null })} />
         <a class="button small" href=${apiUrl('/overview', { ...asked, count: null })} download="overview.json">${text.export}</a>

@@ -1,7 +1,7 @@
 // @ts-check
 /** Dialogs. The browser's own element moves the focus inside, keeps it there, and gives it back at the end. */
 
-import { html, useEffect, useId, useRef } from '../html.js';
+import { html, useId, useLayoutEffect, useRef } from '../html.js';
 import { words } from '../words.js';
 
 /**
@@ -11,7 +11,8 @@ import { words } from '../words.js';
 export function Dialog({ title, onClose, class: className = '', children, actions }) {
   const element = useRef(/** @type {HTMLDialogElement | null} */ (null));
   const titleId = useId();
-  useEffect(() => {
+  // At once: a key that is pressed after the dialog was asked for belongs to it.
+  useLayoutEffect(() => {
     const dialog = element.current;
     const opener = document.activeElement;
     dialog?.showModal();

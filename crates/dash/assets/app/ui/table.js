@@ -253,7 +253,7 @@ export function FilterBar({ value, onInput, onEnter, matched, total, label = wor
   const input = useRef(/** @type {HTMLInputElement | null} */ (null));
   const timer = useRef(/** @type {any} */ (undefined));
   const [typed, setTyped] = useState(/** @type {string | null} */ (null));
-  useKeys(main ? { '/': () => input.current?.select() } : {});
+  useKeys(main ? { '/': () => { input.current?.focus(); input.current?.select(); } } : {});
   const tell = (/** @type {string} */ text) => {
     clearTimeout(timer.current);
     setTyped(null);
