@@ -10,7 +10,7 @@ use axum::http::header;
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use millstream_worker::observe::Sampler;
-use millstream_worker::operate::redaction::Redaction;
+use millstream_worker::redaction::Redaction;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::sync::Semaphore;
@@ -127,8 +127,13 @@ impl<S: Send + Sync> FromRequestParts<S> for LoggedIn {
     }
 }
 
-/// The parameters in the query of a request.
+/// The parameters in the query of a request. Their types deny unknown ones: a condition that nobody reads would select everything.
 pub(crate) struct Params<T>(pub(crate) T);
+
+/// The query of a request that has no parameters.
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NoParams {}
 
 impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Params<T> {
     type Rejection = Problem;
@@ -140,14 +145,16 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Params<T> {
     }
 }
 
-/// The JSON body of a request.
+/// The JSON body of a request, which has no parameters in its query. Its type denies unknown members.
 pub(crate) struct JsonBody<T>(pub(crate) T);
 
 impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for JsonBody<T> {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, _: &S) -> Result<JsonBody<T>, Problem> {
-        let body = axum::body::to_bytes(request.into_body(), BODY_BYTES_MAX).await.map_err(|_| {
+    async fn from_request(request: Request, state: &S) -> Result<JsonBody<T>, Problem> {
+        let (mut head, body) = request.into_parts();
+        Params::<NoParams>::from_request_parts(&mut head, state).await?;
+        let body = axum::body::to_bytes(body, BODY_BYTES_MAX).await.map_err(|_| {
             let detail = format!("the body exceeds {BODY_BYTES_MAX} bytes, or did not arrive completely");
             Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", detail)
         })?;

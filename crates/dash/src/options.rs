@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use millstream_worker::metrics::MoreSeries;
 use millstream_worker::operate::command::Command;
-use millstream_worker::operate::redaction::Redaction;
+use millstream_worker::redaction::Redaction;
 use serde_json::Value;
 
 /// Maximum number of open connections.

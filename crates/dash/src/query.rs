@@ -93,6 +93,7 @@ pub(crate) fn flag<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D
 
 /// The query of `/overview`, and of events about it.
 #[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct OverviewQuery {
     q: Option<String>,
     health: Option<String>,

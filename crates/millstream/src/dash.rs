@@ -11,7 +11,7 @@ use millstream_dash::options::PublicUrl;
 use millstream_dash::{LoginKind, OneStore, Options};
 use millstream_worker::Admin;
 use millstream_worker::observe::{Sampler, SamplerOptions};
-use millstream_worker::operate::redaction::{DEFAULT_GLOBS, Redaction};
+use millstream_worker::redaction::{DEFAULT_GLOBS, Redaction};
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;

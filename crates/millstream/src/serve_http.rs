@@ -20,7 +20,7 @@ use millstream_store::priority;
 use millstream_worker::backend::Redis;
 use millstream_worker::metrics::MoreSeries;
 use millstream_worker::observe::{Sampler, SamplerOptions};
-use millstream_worker::operate::redaction::{DEFAULT_GLOBS, Redaction};
+use millstream_worker::redaction::{DEFAULT_GLOBS, Redaction};
 use tokio_util::sync::CancellationToken;
 use tracing::Level;
 use tracing::subscriber::DefaultGuard;

@@ -93,6 +93,7 @@ pub mod operate;
 pub mod outcome;
 pub mod partitions;
 pub mod producer;
+pub mod redaction;
 pub mod redrive;
 pub mod retry_record;
 pub mod shutdown;

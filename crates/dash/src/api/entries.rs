@@ -27,6 +27,7 @@ const FIRST_CALL: usize = 25;
 const PAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct EntriesQuery {
     stream: String,
     from: Option<String>,
@@ -91,6 +92,7 @@ pub(crate) fn bytes_of(fields: &Fields) -> usize {
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct EntryQuery {
     stream: String,
     id: String,
@@ -143,6 +145,7 @@ async fn neighbour(
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct RawQuery {
     stream: String,
     id: String,

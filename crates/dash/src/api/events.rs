@@ -16,10 +16,10 @@ use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
-use super::stream::{self, GroupDetails};
+use super::stream::{self, GroupDetails, GroupQuery, StreamQuery};
 use super::tail::{self, TailEvent};
 use crate::access::Visitor;
-use crate::app::{Answer, App, Caller, LoggedIn, Params, while_admitted};
+use crate::app::{Answer, App, Caller, LoggedIn, NoParams, Params, while_admitted};
 use crate::options::EVENT_STREAMS_MAX;
 use crate::problem::Problem;
 use crate::query::OverviewQuery;
@@ -34,6 +34,7 @@ const DETAILS_AGE_MAX: Duration = Duration::from_secs(10);
 const INTERVAL_MS: std::ops::RangeInclusive<u64> = 100..=60_000;
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct EventsQuery {
     watch: String,
     since: Option<u64>,
@@ -50,7 +51,8 @@ enum Watch {
 }
 
 #[derive(Deserialize)]
-struct Named {
+#[serde(deny_unknown_fields)]
+struct TailQuery {
     stream: String,
     group: Option<String>,
     contains: Option<String>,
@@ -60,19 +62,18 @@ impl Watch {
     /// Parses a text such as `group?stream=orders&group=billing`.
     fn parse(text: &str) -> Result<Watch, Problem> {
         let (kind, query) = text.split_once('?').unwrap_or((text, ""));
-        let named = || parse_query::<Named>(query);
         match kind {
             "overview" => Ok(Watch::Overview(parse_query::<OverviewQuery>(query)?.parse()?)),
-            "stream" => Ok(Watch::Stream(named()?.stream)),
+            "stream" => Ok(Watch::Stream(parse_query::<StreamQuery>(query)?.stream)),
             "group" => {
-                let Named { stream, group, .. } = named()?;
-                Ok(Watch::Group(stream, group.ok_or_else(|| Problem::bad_request("group is missing"))?))
+                let GroupQuery { stream, group } = parse_query(query)?;
+                Ok(Watch::Group(stream, group))
             }
             "tail" => {
-                let Named { stream, group, contains } = named()?;
+                let TailQuery { stream, group, contains } = parse_query(query)?;
                 Ok(Watch::Tail(tail::Tail { stream, group, contains }))
             }
-            "jobs" => Ok(Watch::Jobs),
+            "jobs" => parse_query(query).map(|NoParams {}| Watch::Jobs),
             _ => {
                 Err(Problem::bad_request("invalid watch")
                     .way_out("use overview, stream, group, tail or jobs"))

@@ -23,6 +23,7 @@ const POINTS_MAX: usize = 600;
 const HOUR_MS: u64 = 60 * 60 * 1000;
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct HistoryQuery {
     stream: String,
     group: Option<String>,

@@ -8,16 +8,21 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::access::Visitor;
-use crate::app::{self, Answer, App, Caller, LoggedIn, Params};
+use crate::app::{self, Answer, App, Caller, LoggedIn, NoParams, Params};
 use crate::jobs::Job;
 use crate::problem::Problem;
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct JobQuery {
     id: String,
 }
 
-pub(super) async fn list(State(app): State<Arc<App>>, LoggedIn(visitor): LoggedIn) -> Answer {
+pub(super) async fn list(
+    State(app): State<Arc<App>>,
+    LoggedIn(visitor): LoggedIn,
+    Params(NoParams {}): Params<NoParams>,
+) -> Answer {
     app::json(&app.jobs.list(&*visitor.may_see))
 }
 
@@ -56,6 +61,10 @@ fn find(app: &App, visitor: &Visitor, id: &str) -> Result<Arc<Job>, Problem> {
     })
 }
 
-pub(super) async fn audit(State(app): State<Arc<App>>, LoggedIn(visitor): LoggedIn) -> Answer {
+pub(super) async fn audit(
+    State(app): State<Arc<App>>,
+    LoggedIn(visitor): LoggedIn,
+    Params(NoParams {}): Params<NoParams>,
+) -> Answer {
     app::json(&app.audit.last(&visitor))
 }

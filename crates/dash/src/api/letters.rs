@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::State;
+use millstream_worker::Reason;
 use millstream_worker::backend::StreamId;
 use millstream_worker::operate::dead_letters::{DeadLetterSource, list};
 use millstream_worker::operate::fields::FieldsView;
 use millstream_worker::operate::shapes;
 use millstream_worker::redrive::Filter;
-use millstream_worker::{Admin, Reason};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 
@@ -21,6 +21,7 @@ use crate::query;
 /// Maximum number of dead letters that one answer examines.
 const SCAN_MAX: usize = 10_000;
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct DlqQuery {
     stream: Option<String>,
 }
@@ -62,6 +63,7 @@ pub(super) async fn streams(
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct LettersQuery {
     stream: String,
     dlq: Option<String>,
@@ -73,6 +75,7 @@ pub(super) struct LettersQuery {
 
 /// Which dead letters to list or to act on. All conditions that are set must hold.
 #[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct LetterFilter {
     reason: Option<String>,
     error: Option<String>,
@@ -96,46 +99,23 @@ fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::
 }
 
 impl LetterFilter {
-    /// Returns the filter of the runtime.
-    ///
-    /// A filter by the text of an error sees only what the dashboard may show of the error. Otherwise a visitor could guess
-    /// hidden values letter by letter. So such a filter selects dead letters by their ids.
-    pub(super) async fn resolve(
-        &self,
-        app: &App,
-        backend: &dyn Admin,
-        source: &DeadLetterSource,
-    ) -> Result<Filter, Problem> {
+    /// Returns the filter of the runtime. It sees only what the dashboard may show of an error.
+    pub(super) fn resolve(&self, app: &App) -> Result<Filter, Problem> {
         let reason = self.reason.as_deref().map(str::parse::<Reason>).transpose().map_err(|_| {
             let reasons = Reason::ALL.map(Reason::as_str).join(", ");
             Problem::bad_request("invalid reason").way_out(format!("use one of {reasons}"))
         })?;
         let ids = self.ids.as_deref().map(query::ids).transpose()?;
-        let mut filter = Filter {
+        Ok(Filter {
             group: self.group.clone(),
             reason,
+            error: self.error.clone(),
+            hidden: Some(app.redaction.clone()),
             ids: ids.map(|ids| ids.into_iter().collect()),
             older_than: self.older_ms.map(Duration::from_millis),
             newer_than: self.newer_ms.map(Duration::from_millis),
             ..Filter::default()
-        };
-        let Some(text) = &self.error else { return Ok(filter) };
-        if app.redaction.globs().is_empty() {
-            filter.error = Some(text.clone());
-            return Ok(filter);
-        }
-        let mut ids = BTreeSet::new();
-        source
-            .for_each(backend, &filter, |letter| {
-                let shown = |error: &str| app.redaction.mask(error, &letter.fields).contains(text);
-                if shown(&letter.error) || shown(&letter.error_type) {
-                    ids.insert(letter.id);
-                }
-                ids.len() < SCAN_MAX
-            })
-            .await?;
-        filter.ids = Some(ids);
-        Ok(filter)
+        })
     }
 }
 
@@ -154,7 +134,7 @@ pub(super) async fn letters(
             "dead_letters": null, "items": [], "matched": 0, "exact": true, "next": null, "by_reason": [], "by_error": [],
         }));
     };
-    let filter = query.filter.resolve(&app, backend, &source).await?;
+    let filter = query.filter.resolve(&app)?;
     let page = list(backend, &source, &filter, after, count, SCAN_MAX, &app.redaction).await?;
     let view = FieldsView::listed(&app.redaction);
     let mut json = shapes::letter_counts(&page);
@@ -173,6 +153,7 @@ pub(super) async fn letters(
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct DelayedQuery {
     stream: String,
     after: Option<String>,

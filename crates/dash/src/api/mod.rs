@@ -24,7 +24,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 
-use crate::app::App;
+use crate::app::{App, NoParams, Params};
 use crate::problem::Problem;
 
 /// Returns all routes. Every path that is not one of them is a page.
@@ -92,7 +92,7 @@ fn api() -> Router<Arc<App>> {
 const SEE_DESCRIPTION: &str = "/api/v1/openapi.json describes the API";
 
 /// The description of the API, for programs that generate clients.
-async fn description() -> impl IntoResponse {
+async fn description(Params(NoParams {}): Params<NoParams>) -> impl IntoResponse {
     ([(header::CONTENT_TYPE, "application/json")], include_str!("../../openapi.json"))
 }
 

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::access::Visitor;
-use crate::app::{self, Answer, App, LoggedIn, Params};
+use crate::app::{self, Answer, App, LoggedIn, NoParams, Params};
 use crate::problem::Problem;
 use crate::query::{self, OverviewQuery};
 use crate::rows;
@@ -38,6 +38,7 @@ pub(super) async fn overview(
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct StreamsQuery {
     q: Option<String>,
     offset: Option<usize>,
@@ -74,7 +75,11 @@ pub(super) async fn streams(
     )
 }
 
-pub(super) async fn workers(State(app): State<Arc<App>>, LoggedIn(visitor): LoggedIn) -> Answer {
+pub(super) async fn workers(
+    State(app): State<Arc<App>>,
+    LoggedIn(visitor): LoggedIn,
+    Params(NoParams {}): Params<NoParams>,
+) -> Answer {
     app.sampler.touch();
     let look = app.sampler.look();
     let answer = app::json(&workers_of(&look, &visitor))?;
@@ -97,7 +102,11 @@ fn workers_of(look: &Look, visitor: &Visitor) -> Value {
     workers.collect()
 }
 
-pub(super) async fn consumers(State(app): State<Arc<App>>, LoggedIn(visitor): LoggedIn) -> Answer {
+pub(super) async fn consumers(
+    State(app): State<Arc<App>>,
+    LoggedIn(visitor): LoggedIn,
+    Params(NoParams {}): Params<NoParams>,
+) -> Answer {
     app.sampler.touch();
     let look = app.sampler.look();
     let answer = app::json(&consumers_of(&look, &visitor))?;

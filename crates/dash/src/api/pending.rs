@@ -17,6 +17,7 @@ use crate::query;
 const SCAN_MAX: usize = 10_000;
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct ListQuery {
     stream: String,
     group: String,

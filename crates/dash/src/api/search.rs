@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use axum::extract::State;
 use millstream_worker::backend::{Entry, IdOrder, Range};
 use millstream_worker::operate::fields::FieldsView;
-use millstream_worker::operate::redaction::Redaction;
 use millstream_worker::operate::shapes;
+use millstream_worker::redaction::Redaction;
 use serde::Deserialize;
 use serde_json::json;
 
@@ -36,6 +36,7 @@ const PAGE: usize = 500;
 const PAGE_BYTES: usize = 1024 * 1024;
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct SearchQuery {
     stream: String,
     from: Option<String>,

@@ -13,7 +13,7 @@ use millstream_worker::operate::wording::millis;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::app::{self, Answer, App, LoggedIn, Params};
+use crate::app::{self, Answer, App, LoggedIn, NoParams, Params};
 use crate::facts::{self, COMMAND_PREFIX};
 use crate::query;
 
@@ -31,7 +31,11 @@ const SETTINGS: [&str; 10] = [
     "stream-node-max-entries",
 ];
 
-pub(super) async fn server(State(app): State<Arc<App>>, LoggedIn(visitor): LoggedIn) -> Answer {
+pub(super) async fn server(
+    State(app): State<Arc<App>>,
+    LoggedIn(visitor): LoggedIn,
+    Params(NoParams {}): Params<NoParams>,
+) -> Answer {
     let Some(info) = visitor.backend.server(&SETTINGS).await? else {
         return app::json(
             &json!({ "facts": null, "settings": null, "summary": null, "series": null, "commands": [], "denied": null }),
@@ -88,6 +92,7 @@ fn commands(app: &App, info: &ServerInfo) -> Value {
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct CountQuery {
     count: Option<usize>,
 }
@@ -113,7 +118,7 @@ pub(super) async fn slow_log(
     app::json(&rows.collect())
 }
 
-pub(super) async fn clients(LoggedIn(visitor): LoggedIn) -> Answer {
+pub(super) async fn clients(LoggedIn(visitor): LoggedIn, Params(NoParams {}): Params<NoParams>) -> Answer {
     let clients = visitor.backend.clients().await?;
     let rows = clients.iter().map(|client| {
         json!({
@@ -136,7 +141,9 @@ pub(super) async fn clients(LoggedIn(visitor): LoggedIn) -> Answer {
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct DoctorQuery {
+    q: Option<String>,
     code: Option<String>,
     offset: Option<usize>,
     count: Option<usize>,
@@ -148,8 +155,12 @@ pub(super) async fn doctor(
     Params(query): Params<DoctorQuery>,
 ) -> Answer {
     let count = query::count(query.count, SHOWN_DEFAULT, SHOWN_MAX)?;
-    let wanted =
-        FindingsQuery { code: query.code.as_deref(), offset: query.offset.unwrap_or_default(), count };
+    let wanted = FindingsQuery {
+        words: &query::words(query.q)?,
+        code: query.code.as_deref(),
+        offset: query.offset.unwrap_or_default(),
+        count,
+    };
     app.sampler.touch();
     let look = app.sampler.look();
     let streams: Vec<_> =

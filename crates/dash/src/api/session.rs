@@ -9,11 +9,12 @@ use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::app::{self, App, Caller, JsonBody};
+use crate::app::{self, App, Caller, JsonBody, NoParams, Params};
 use crate::guard;
 use crate::problem::Problem;
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct Login {
     user: Option<String>,
     password: String,
@@ -37,7 +38,11 @@ pub(super) async fn log_in(
     Ok((cookie, app::json(&json!({ "user": name }))?).into_response())
 }
 
-pub(super) async fn log_out(State(app): State<Arc<App>>, caller: Caller) -> Response {
+pub(super) async fn log_out(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Params(NoParams {}): Params<NoParams>,
+) -> Response {
     if let Some(token) = &caller.token {
         if let Some(visitor) = &caller.visitor {
             app.audit.session(caller.address, &visitor.name, "logout");

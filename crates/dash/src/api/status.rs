@@ -7,10 +7,14 @@ use millstream_worker::operate::wording::millis;
 use serde_json::json;
 
 use super::events;
-use crate::app::{self, Answer, App, Caller};
+use crate::app::{self, Answer, App, Caller, NoParams, Params};
 use crate::options;
 
-pub(super) async fn status(State(app): State<Arc<App>>, caller: Caller) -> Answer {
+pub(super) async fn status(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Params(NoParams {}): Params<NoParams>,
+) -> Answer {
     let login = app.access.login_kind().as_str();
     let Some(visitor) = caller.visitor else {
         return app::json(&json!({

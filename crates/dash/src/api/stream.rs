@@ -19,17 +19,20 @@ use crate::problem::Problem;
 use crate::rows;
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct StreamQuery {
-    stream: String,
+    pub(super) stream: String,
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct GroupQuery {
-    stream: String,
-    group: String,
+    pub(super) stream: String,
+    pub(super) group: String,
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct PolicyQuery {
     stream: String,
     group: Option<String>,

@@ -273,6 +273,28 @@ async fn dead_letters_are_redriven_and_deleted_by_filter() {
     }
 }
 
+/// Dead letters that come in after the preview are not part of the plan, and do not make it out of date.
+#[tokio::test]
+async fn a_plan_holds_while_more_dead_letters_come_in() {
+    for (store, dash) in filled().await {
+        store.bury(2).await;
+        for (filter, path) in [
+            (json!({"error": "login"}), "dlq/redrive"),
+            (json!({"error": "login", "older_ms": 60_000}), "dlq/purge"),
+        ] {
+            let body = json!({"stream": "orders", "filter": filter});
+            let mut confirmed = body.clone();
+            confirmed["preview"] = dash.plan(path, &body, 3).await;
+            store.bury(2).await;
+            let reply = dash.act(path, &confirmed).await;
+            assert_eq!(reply.status, 202, "{} {path}: {}", store.name, reply.text());
+            let job = dash.ended(&reply).await;
+            assert_eq!((&job["state"], &job["total"]), (&json!("done"), &json!(3)), "{job}");
+            assert_eq!(store.admin.stream("{orders}:dlq").await.unwrap().unwrap().length, 3);
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_slow_redrive_can_be_stopped() {
     let (store, dash) = filled().await.remove(0);

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use millstream_dash::Options;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::stores;
 use crate::support::over;
@@ -99,4 +99,89 @@ fn check(path: &str, description: &Value, schema: &Value, value: &Value) {
     for item in value.as_array().into_iter().flatten().filter(|_| !schema["items"].is_null()) {
         check(path, description, &schema["items"], item);
     }
+}
+
+/// A request that is complete but for an unknown parameter or member, at any depth, is refused and changes nothing.
+#[tokio::test]
+async fn unknown_parameters_and_members_are_refused_by_every_route() {
+    let store = stores::all().await.remove(0);
+    store.fill().await;
+    let dash = over(store.admin.clone(), Options::default()).await;
+    dash.row("billing", 1).await;
+    let description = dash.api("openapi.json").await;
+    let mut checked = 0;
+    for (path, methods) in description["paths"].as_object().unwrap() {
+        for (method, route) in methods.as_object().unwrap() {
+            let parameters = route["parameters"].as_array().cloned().unwrap_or_default();
+            let query = parameters.iter().filter(|parameter| parameter["required"] == true);
+            let query: String = query
+                .filter_map(|parameter| parameter["name"].as_str())
+                .map(|name| format!("{name}={}&", if name == "watch" { "jobs" } else { "1-1" }))
+                .collect();
+            let content = &route["requestBody"]["content"]["application/json"]["schema"];
+            let sample = sample(content);
+            let mut requests = vec![(format!("{query}undescribed=1"), sample.clone())];
+            requests.extend(with_unknown_members(&sample).into_iter().map(|body| (query.clone(), body)));
+            for (query, body) in requests {
+                let body = if body.is_null() { String::new() } else { body.to_string() };
+                let (method, path) = (method.to_uppercase(), format!("/api/v1{path}?{query}"));
+                let reply = dash.send(&method, &path, &dash.action_headers(), &body).await;
+                let names_it =
+                    ["undescribed", "expected value"].iter().any(|text| reply.text().contains(text));
+                assert!(reply.status == 400 && names_it, "{method} {path} {body}: {reply:?}");
+                checked += 1;
+            }
+        }
+    }
+    assert!(checked > 70, "{checked}");
+    for watch in
+        ["overview?x=1", "stream?stream=a&x=1", "stream?stream=a&group=b", "tail?stream=a&x=1", "jobs?x=1"]
+    {
+        let path = format!("/api/v1/events?watch={}", watch.replace('?', "%3F").replace('&', "%26"));
+        assert_eq!(dash.get(&path).await.status, 400, "{watch}");
+    }
+    let audit = dash.api("audit").await;
+    assert_eq!(audit, json!([]), "an action began");
+}
+
+/// Returns a value with all members of a schema.
+fn sample(schema: &Value) -> Value {
+    if let Some(any) = schema["oneOf"].as_array() {
+        return sample(any.last().unwrap());
+    }
+    if let Some(values) = schema["enum"].as_array() {
+        return values[0].clone();
+    }
+    match schema["type"].as_str() {
+        None => Value::Null,
+        Some("object") => {
+            let members = schema["properties"].as_object().into_iter().flatten();
+            members
+                .map(|(name, schema)| (name.clone(), sample(schema)))
+                .collect::<serde_json::Map<_, _>>()
+                .into()
+        }
+        Some("array") => {
+            let length = schema["minItems"].as_u64().unwrap_or(1) as usize;
+            vec![sample(&schema["items"]); length].into()
+        }
+        Some("integer" | "number") => json!(1),
+        Some("boolean") => json!(true),
+        _ => json!("1-1"),
+    }
+}
+
+/// Returns the value with an unknown member, once for each object in it.
+fn with_unknown_members(value: &Value) -> Vec<Value> {
+    let Value::Object(members) = value else { return Vec::new() };
+    let mut found = vec![value.clone()];
+    found[0]["undescribed"] = json!(1);
+    for (name, member) in members {
+        found.extend(with_unknown_members(member).into_iter().map(|inner| {
+            let mut outer = value.clone();
+            outer[name] = inner;
+            outer
+        }));
+    }
+    found
 }

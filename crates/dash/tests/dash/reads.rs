@@ -2,7 +2,7 @@
 
 use millstream_dash::Options;
 use millstream_worker::backend::Start;
-use millstream_worker::operate::redaction::Redaction;
+use millstream_worker::redaction::Redaction;
 use serde_json::{Value, json};
 
 use crate::stores;

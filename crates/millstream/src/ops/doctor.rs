@@ -55,7 +55,12 @@ impl Doctor {
         backend.ping().await?;
         let streams = Monitor::new(backend.clone()).streams("*").await?;
         let diagnosis = diagnose(&*backend, &streams).await?;
-        let query = FindingsQuery { code: self.code.as_deref(), offset: self.offset, count: self.limit };
+        let query = FindingsQuery {
+            code: self.code.as_deref(),
+            offset: self.offset,
+            count: self.limit,
+            ..FindingsQuery::default()
+        };
         let kinds = diagnosis.kinds(&query);
         if self.common.json {
             print_json(&shapes::diagnosis(&diagnosis, &kinds, &line))?;

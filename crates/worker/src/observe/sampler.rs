@@ -283,13 +283,14 @@ impl Shared {
 
     fn publish(&self, look: Option<Arc<Look>>, trouble: Option<&Error>) {
         if let Some(look) = &look {
-            self.history.lock().add(look);
+            let usual = usual_time(&self.state.borrow(), look.took);
+            self.history.lock().add(look, self.interval(usual));
             *self.look.write() = Arc::clone(look);
         }
         self.state.send_modify(|state| {
             let last_answer = Some(state.at_ms).filter(|at_ms| *at_ms > 0);
             if let Some(look) = look {
-                state.usual = if state.number == 0 { look.took } else { look.took.min(state.took) };
+                state.usual = usual_time(state, look.took);
                 (state.number, state.at_ms, state.took) = (look.number, look.at_ms, look.took);
             }
             let since_ms = state.trouble.as_ref().map(|known| known.since_ms);
@@ -321,6 +322,11 @@ impl Shared {
         let wanted = self.viewers.lock().interval(self.options.interval, Instant::now());
         wanted.unwrap_or(self.options.idle_interval).max(took.saturating_mul(LOOK_SHARE))
     }
+}
+
+/// Returns how long the store usually takes to answer after a look that took this long.
+fn usual_time(before: &SamplerState, took: Duration) -> Duration {
+    if before.number == 0 { took } else { took.min(before.took) }
 }
 
 #[cfg(test)]

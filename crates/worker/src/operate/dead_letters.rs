@@ -2,15 +2,16 @@
 //! redrives them with a [`Plan`].
 
 use std::ops::ControlFlow;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::error_counts::{ErrorCounts, TextCounts};
 use super::plan::{Executed, Plan, bound_of};
-use super::redaction::Redaction;
+use super::wording::millis_since_epoch;
 use crate::backend::{Admin, Error, ErrorKind, IdOrder, Range, StreamId};
 use crate::dead_letter::{DeadLetter, DeadLetterFormat, FieldMap};
 use crate::monitor::dead_letter_streams;
 use crate::names::{self, DEAD_LETTERS_SUFFIX};
+use crate::redaction::Redaction;
 use crate::redrive::{Filter, Progress, Redrive, redrive};
 
 /// Number of dead letters read per call.
@@ -273,30 +274,28 @@ pub async fn plan_purge(
     source: &DeadLetterSource,
     filter: &Filter,
 ) -> Result<Plan<Purge>, Error> {
-    let mut ids = Vec::new();
+    let (filter, mut ids) = (filter.fixed(SystemTime::now()), Vec::new());
     source
-        .for_each(backend, filter, |letter| {
+        .for_each(backend, &filter, |letter| {
             ids.push(letter.id);
             true
         })
         .await?;
     let bound = ids.last().copied().unwrap_or_default();
-    let asked = Filter { through: None, ..filter.clone() };
-    let seen = ("purge", source.name.clone(), asked, ids.len(), ids.first().copied());
-    Ok(Plan::new(Purge { dead_letters: source.name.clone(), ids }, bound, &seen))
+    let seen = ("purge", source.name.clone(), asked(&filter), ids.len(), ids.first().copied());
+    Ok(letters_plan(Purge { dead_letters: source.name.clone(), ids }, bound, &filter, &seen))
 }
 
 /// Checks whether a plan is still right. Returns the dead letters to delete, for [`purge`], or the plan now.
 ///
-/// Dead letters that are newer than the plan are not part of it.
+/// Dead letters that are newer than the plan are not part of it, and their ages are those at its time.
 pub async fn check_purge(
     backend: &dyn Admin,
     source: &DeadLetterSource,
     filter: &Filter,
     digest: &str,
 ) -> Result<Executed<Purge, Purge>, Error> {
-    let bounded = Filter { through: Some(bound_of(digest)), ..filter.clone() };
-    let plan = plan_purge(backend, source, &bounded).await?;
+    let plan = plan_purge(backend, source, &as_planned(filter, digest)).await?;
     match plan.digest == digest {
         true => Ok(Executed::Done(plan.effect)),
         false => Ok(Executed::Outdated(plan_purge(backend, source, filter).await?)),
@@ -325,35 +324,49 @@ pub async fn plan_redrive(
 ) -> Result<Plan<Progress>, Error> {
     let last = backend.stream(dead_letters).await?.and_then(|info| info.last_entry).unwrap_or_default();
     let bound = request.filter.through.unwrap_or(last);
-    let dry = Redrive {
-        filter: Filter { through: Some(bound), ..request.filter.clone() },
-        rate: None,
-        dry_run: true,
-        ..request.clone()
-    };
+    let filter = Filter { through: Some(bound), ..request.filter.fixed(SystemTime::now()) };
+    let dry = Redrive { filter: filter.clone(), rate: None, dry_run: true, ..request.clone() };
     let progress = redrive(backend, dead_letters, &dry, |_| {}).await?;
-    let asked = Filter { through: None, ..request.filter.clone() };
     let seen = (
         "redrive",
-        (dead_letters, &request.stream, asked, request.to, request.limit),
+        (dead_letters, &request.stream, asked(&filter), request.to, request.limit),
         (progress.matched, progress.added, progress.skipped()),
     );
-    Ok(Plan::new(progress, bound, &seen))
+    Ok(letters_plan(progress, bound, &filter, &seen))
 }
 
 /// Checks whether a plan is still right. Returns the request to run with [`redrive`], or the plan now.
 ///
-/// Dead letters that are newer than the plan are not part of it.
+/// Dead letters that are newer than the plan are not part of it, and their ages are those at its time.
 pub async fn check_redrive(
     backend: &dyn Admin,
     dead_letters: &str,
     request: &Redrive,
     digest: &str,
 ) -> Result<Executed<Progress, Redrive>, Error> {
-    let filter = Filter { through: Some(bound_of(digest)), ..request.filter.clone() };
+    let filter = as_planned(&request.filter, digest);
     let bounded = Redrive { filter, dry_run: false, ..request.clone() };
     match plan_redrive(backend, dead_letters, &bounded).await?.digest == digest {
         true => Ok(Executed::Done(bounded)),
         false => Ok(Executed::Outdated(plan_redrive(backend, dead_letters, request).await?)),
     }
+}
+
+/// Makes a plan whose digest also holds the time of the filter.
+fn letters_plan<T>(effect: T, bound: StreamId, filter: &Filter, seen: &impl std::fmt::Debug) -> Plan<T> {
+    let plan = Plan::new(effect, bound, seen);
+    let at_ms = filter.at.map_or(0, millis_since_epoch);
+    Plan { digest: format!("{}.{at_ms}", plan.digest), ..plan }
+}
+
+/// Returns what a filter asks for, without the bounds of a plan.
+fn asked(filter: &Filter) -> Filter {
+    Filter { through: None, at: None, ..filter.clone() }
+}
+
+/// Returns the filter with the bounds of an earlier plan, so that it selects the same dead letters.
+fn as_planned(filter: &Filter, digest: &str) -> Filter {
+    let at_ms = digest.rsplit_once('.').and_then(|(_, at_ms)| at_ms.parse().ok());
+    let at = UNIX_EPOCH.checked_add(Duration::from_millis(at_ms.unwrap_or_default()));
+    Filter { through: Some(bound_of(digest)), at, ..filter.clone() }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::redaction::HIDDEN;
+use crate::redaction::HIDDEN;
 
 /// Number of texts that are listed. The rest is only counted.
 pub const LISTED_MAX: usize = 100;

@@ -5,9 +5,9 @@
 
 use serde_json::{Map, Value, json};
 
-use super::redaction::Redaction;
 use super::wording::printable;
 use crate::backend::Fields;
+use crate::redaction::Redaction;
 
 /// Maximum bytes of a value in a list. A longer one is cut.
 pub const LISTED_BYTES_MAX: usize = 4 * 1024;

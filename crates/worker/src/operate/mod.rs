@@ -10,7 +10,7 @@
 //! * [`groups`] and [`trim`] move and remove groups, and remove entries.
 //! * [`partitions`] describes and removes the partitions of a logical stream.
 //! * A [`plan`] says what an action would do, and whether that is still so when the action is executed.
-//! * [`redaction`] hides the values of fields, and [`fields`] turns fields into JSON.
+//! * [`fields`] turns fields into JSON, and [`redaction`](crate::redaction) hides their values.
 
 pub mod command;
 pub mod consumers;
@@ -24,9 +24,9 @@ pub mod life;
 pub mod partitions;
 pub mod pending;
 pub mod plan;
-pub mod redaction;
 pub mod shapes;
 #[cfg(test)]
 mod tests;
 pub mod trim;
+
 pub use crate::wording;

@@ -20,7 +20,6 @@ use super::idle_times::IdleTimes;
 use super::life::{EntryInGroup, EntryState};
 use super::partitions::{PartitionInfo, PartitionsRemoval};
 use super::pending::Changed;
-use super::redaction::HIDDEN;
 use super::trim::{Deletion, TrimEffect};
 use super::wording::{format_time, millis, millis_since_epoch};
 use crate::backend::policy::{PolicyField, PolicyValue};
@@ -33,6 +32,7 @@ use crate::monitor::{
     GroupSnapshot, GroupVerdict, Health, Limits, MissedAccuracy, PartitionOwners, StreamSnapshot,
 };
 use crate::outcome::shortened;
+use crate::redaction::HIDDEN;
 use crate::redrive::Progress;
 use crate::retry_record::RetryRecord;
 

@@ -1,7 +1,7 @@
 //! Tests of what operators do, on the embedded store.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use super::dead_letters::{self, DeadLetterSource};
 use super::groups;
@@ -9,13 +9,13 @@ use super::idle_times::idle_times;
 use super::life::states_of;
 use super::pending::{self, PendingChange, PendingQuery};
 use super::plan::Executed;
-use super::redaction::Redaction;
 use super::trim::{self, COUNTED_MAX};
 use crate::backend::{
     Acknowledgement, Admin, Consumer, Embedded, Range, Read, Release, Start, StreamId, TrimLimit,
 };
 use crate::group_manager::{GroupManager, Position};
 use crate::producer::Producer;
+use crate::redaction::Redaction;
 use crate::redrive::{Filter, Redrive, redrive};
 
 /// Returns a store with entries in the stream orders, and a group billing of which `one` has read some.
@@ -335,6 +335,37 @@ async fn a_purge_deletes_only_what_its_plan_counted() {
     assert_eq!(length(&backend, &source.name).await, 1);
     let Executed::Outdated(now) = check(&plan.digest).await.unwrap() else { panic!() };
     assert_eq!(now.effect.ids.len(), 1);
+}
+
+#[tokio::test]
+async fn a_plan_measures_ages_at_its_own_time() {
+    let (backend, ids) = store(2, 0).await;
+    die(&backend, &ids, |_| "no".to_owned()).await;
+    let source = source(&backend).await;
+    let hour = Some(Duration::from_secs(3600));
+    let now = SystemTime::now();
+    for (asked, at) in [
+        // These dead letters will not be new, and will be old, long after the plan was made.
+        (Filter { newer_than: hour, ..Filter::default() }, now),
+        (Filter { older_than: hour, ..Filter::default() }, now + 2 * hour.unwrap()),
+    ] {
+        let then = Filter { at: Some(at), ..asked.clone() };
+        let plan = dead_letters::plan_purge(&*backend, &source, &then).await.unwrap();
+        assert_eq!(plan.effect.ids.len(), 2);
+        let later = Filter { at: Some(at + 9 * hour.unwrap()), ..asked.clone() };
+        let Executed::Done(purge) =
+            dead_letters::check_purge(&*backend, &source, &later, &plan.digest).await.unwrap()
+        else {
+            panic!()
+        };
+        assert_eq!(purge.ids, plan.effect.ids);
+        let request = |filter| Redrive { filter, ..Redrive::default() };
+        let plan = dead_letters::plan_redrive(&*backend, &source.name, &request(then)).await.unwrap();
+        let check = dead_letters::check_redrive(&*backend, &source.name, &request(later), &plan.digest)
+            .await
+            .unwrap();
+        assert!(matches!(check, Executed::Done(_)), "{check:?}");
+    }
 }
 
 #[tokio::test]

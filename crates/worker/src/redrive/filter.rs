@@ -1,11 +1,13 @@
 //! Selects the dead letters to redrive.
 
 use std::collections::BTreeSet;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::backend::StreamId;
 use crate::dead_letter::DeadLetter;
 use crate::outcome::Reason;
+use crate::redaction::Redaction;
+use crate::wording::millis_since_epoch;
 
 /// Selects dead letters. All conditions that are set must hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -16,6 +18,8 @@ pub struct Filter {
     pub reason: Option<Reason>,
     /// Only dead letters whose error message or error type contains this text.
     pub error: Option<String>,
+    /// What nobody may see of an error. Otherwise somebody who searches errors could guess it letter by letter.
+    pub hidden: Option<Redaction>,
     /// Only dead letters with these ids: their own, or those of the original entries.
     pub ids: Option<BTreeSet<StreamId>>,
     /// Only messages dead-lettered at least this long ago.
@@ -24,21 +28,35 @@ pub struct Filter {
     pub newer_than: Option<Duration>,
     /// Only dead letters with this id or a smaller one of their own.
     pub through: Option<StreamId>,
+    /// The time at which ages are measured. `None` means now.
+    pub at: Option<SystemTime>,
 }
 
 impl Filter {
     /// Returns whether a dead letter meets all conditions.
     pub fn matches(&self, dead_letter: &DeadLetter, now: SystemTime) -> bool {
-        let age = now.duration_since(dead_letter.dead_at).unwrap_or_default();
+        let age = self.at.unwrap_or(now).duration_since(dead_letter.dead_at).unwrap_or_default();
         self.group.as_ref().is_none_or(|group| *group == dead_letter.group || dead_letter.group.is_empty())
             && self.reason.is_none_or(|reason| dead_letter.reason == Some(reason))
-            && self.error.as_ref().is_none_or(|text| {
-                dead_letter.error.contains(text.as_str()) || dead_letter.error_type.contains(text.as_str())
-            })
             && self.ids.as_ref().is_none_or(|ids| dead_letter.ids().any(|id| ids.contains(&id)))
             && self.older_than.is_none_or(|least| age >= least)
             && self.newer_than.is_none_or(|most| age <= most)
             && self.through.is_none_or(|last| dead_letter.id <= last)
+            && self.error.as_ref().is_none_or(|text| self.is_in_error(text, dead_letter))
+    }
+
+    fn is_in_error(&self, text: &str, dead_letter: &DeadLetter) -> bool {
+        let DeadLetter { error, error_type, fields, .. } = dead_letter;
+        [error, error_type].into_iter().any(|error| match &self.hidden {
+            None => error.contains(text),
+            Some(hidden) => hidden.mask(error, fields).contains(text),
+        })
+    }
+
+    /// Returns the filter with this time, unless it has one: ages are whole milliseconds, as in the digest of a plan.
+    pub(crate) fn fixed(&self, now: SystemTime) -> Filter {
+        let at = UNIX_EPOCH + Duration::from_millis(millis_since_epoch(now));
+        Filter { at: self.at.or(Some(at)), ..self.clone() }
     }
 }
 
@@ -67,7 +85,9 @@ mod tests {
             ids: Some([StreamId::new(5, 0)].into()),
             older_than: Some(Duration::from_secs(5)),
             newer_than: Some(Duration::from_secs(15)),
+            hidden: Some(Redaction::default()),
             through: Some(StreamId::new(5, 0)),
+            at: Some(now),
         };
         assert!(Filter::default().matches(&dead_letter, now));
         assert!(all.matches(&dead_letter, now));
@@ -79,6 +99,7 @@ mod tests {
             Filter { older_than: Some(Duration::from_secs(11)), ..all.clone() },
             Filter { newer_than: Some(Duration::from_secs(9)), ..all.clone() },
             Filter { through: StreamId::new(5, 0).prev(), ..all.clone() },
+            Filter { at: Some(now + Duration::from_secs(6)), ..all.clone() },
         ];
         for filter in wrong {
             assert!(!filter.matches(&dead_letter, now), "{filter:?}");

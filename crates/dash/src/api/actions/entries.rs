@@ -20,6 +20,7 @@ use crate::query;
 pub(in crate::api) const IDS_MAX: usize = 1000;
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(in crate::api) struct Add {
     stream: String,
     fields: Vec<(String, String)>,
@@ -77,6 +78,7 @@ fn due(delay_ms: Option<u64>, at_ms: Option<u64>) -> Result<Option<Due>, Problem
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(in crate::api) struct Delete {
     stream: String,
     ids: Vec<String>,
@@ -123,6 +125,7 @@ pub(super) fn some_ids(texts: &[String]) -> Result<Vec<StreamId>, Problem> {
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(in crate::api) struct Trim {
     stream: String,
     max_length: Option<u64>,
@@ -167,6 +170,7 @@ pub(in crate::api) async fn trim_stream(
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(in crate::api) struct Tickets {
     stream: String,
     tickets: Vec<String>,

@@ -19,6 +19,7 @@ use crate::problem::Problem;
 use crate::query;
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(in crate::api) struct Create {
     stream: String,
     group: String,
@@ -59,6 +60,7 @@ pub(in crate::api) async fn create(
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(in crate::api) struct Reset {
     stream: String,
     group: String,
@@ -138,6 +140,7 @@ fn plan_of_reset(plan: &Plan<ResetPlan>) -> Value {
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(in crate::api) struct Remove {
     stream: String,
     group: String,
@@ -172,6 +175,7 @@ pub(in crate::api) async fn remove(
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(in crate::api) struct RemoveConsumer {
     stream: String,
     group: String,

@@ -19,6 +19,7 @@ use crate::app::{Answer, App, Caller, JsonBody};
 use crate::problem::Problem;
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(in crate::api) struct RedriveBody {
     stream: String,
     dlq: Option<String>,
@@ -58,7 +59,7 @@ pub(in crate::api) async fn redrive_letters(
             let request = Redrive {
                 stream: (source.name != body.stream).then(|| body.stream.clone()),
                 field_map: None,
-                filter: body.filter.resolve(&app, &*backend, &source).await?,
+                filter: body.filter.resolve(&app)?,
                 to: match body.to {
                     To::Group => Destination::Group,
                     To::AllGroups => Destination::AllGroups,
@@ -98,6 +99,7 @@ pub(in crate::api) async fn redrive_letters(
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(in crate::api) struct PurgeBody {
     stream: String,
     dlq: Option<String>,
@@ -118,7 +120,7 @@ pub(in crate::api) async fn purge_letters(
     action
         .run(async move {
             let source = find(&*backend, &body.stream, body.dlq.as_deref()).await?;
-            let filter = body.filter.resolve(&app, &*backend, &source).await?;
+            let filter = body.filter.resolve(&app)?;
             let Some(preview) = body.steps.preview()? else {
                 return Ok(dry_run(plan_of_purge(&plan_purge(&*backend, &source, &filter).await?)));
             };

@@ -25,6 +25,7 @@ const ROWS_MAX: usize = 100_000;
 const STEP: usize = 1000;
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(in crate::api) struct Body {
     stream: String,
     group: String,

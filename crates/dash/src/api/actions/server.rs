@@ -17,6 +17,7 @@ const SETTINGS: [&str; 6] =
     ["appendfsync", "maxmemory", "maxmemory-policy", "slowlog-log-slower-than", "slowlog-max-len", "save"];
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(in crate::api) struct OnlySteps {
     #[serde(flatten)]
     steps: Steps,
@@ -73,6 +74,7 @@ pub(in crate::api) async fn reset_slow_log(
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(in crate::api) struct Setting {
     name: String,
     value: String,

@@ -217,7 +217,7 @@ impl Selection {
             ids: (!self.ids.is_empty()).then(|| self.ids.iter().copied().collect()),
             older_than: self.older_than,
             newer_than: self.newer_than,
-            through: None,
+            ..Filter::default()
         }
     }
 }

@@ -10,6 +10,7 @@ mod encoding;
 mod series;
 
 use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
 
 use encoding::Values;
 use series::Packed;
@@ -18,13 +19,15 @@ use super::row::{GroupRow, Look, RowKey};
 
 /// Least time between two points. A bit less than two seconds, so that looks every two seconds are points.
 const STEP_MS: u64 = 1_900;
+/// The time between two points, if looks are more frequent.
+const INTERVAL_MIN: Duration = Duration::from_secs(2);
 /// Time that the history covers.
 const KEPT_MS: u64 = 60 * 60 * 1000;
 /// Number of points of a block.
 const BLOCK_POINTS: u64 = 60;
 /// Maximum number of points of each group: an hour at two seconds.
 pub(super) const POINTS_MAX: u64 = KEPT_MS / 2_000;
-/// A value stays valid for this many times the usual time between two points. Then the history has a gap.
+/// A value stays valid for this many times the time until the next point was due. Then the history has a gap.
 const GAP_FACTOR: f64 = 2.5;
 /// Memory of a group in addition to its packed points: its entry in the table and its names.
 const GROUP_BYTES: usize = size_of::<(RowKey, Packed)>() + 8;
@@ -40,12 +43,21 @@ pub struct History {
     bytes: usize,
 }
 
-/// The times of the points, in milliseconds since 1970.
+/// The times of the points.
 #[derive(Debug, Default)]
 struct Clock {
     /// The number of the first point, a multiple of [`BLOCK_POINTS`].
     first: u64,
-    times: VecDeque<u64>,
+    times: VecDeque<Tick>,
+}
+
+/// The time of a point.
+#[derive(Clone, Copy, Debug)]
+struct Tick {
+    /// In milliseconds since 1970.
+    at_ms: u64,
+    /// How long its values stay valid if no point follows.
+    reach_ms: u32,
 }
 
 /// The history of a group, in steps of equal length. `None` where nothing was recorded, as for a group that is new or unknown.
@@ -74,6 +86,8 @@ pub struct HistorySeries {
 #[derive(Clone, Copy, Debug)]
 struct Point {
     at_ms: u64,
+    /// The begin of the gap after it, or of the future.
+    gap_ms: u64,
     values: Values,
 }
 
@@ -86,27 +100,36 @@ impl History {
 
     /// Returns the memory that it takes, in bytes.
     pub fn bytes(&self) -> usize {
-        self.bytes + self.clock.times.len() * size_of::<u64>()
+        self.bytes + self.clock.times.len() * size_of::<Tick>()
     }
 
     /// Returns the time of the first point, in milliseconds since 1970. `None` if there is none yet.
     pub fn since_ms(&self) -> Option<u64> {
-        self.clock.times.front().copied()
+        self.clock.times.front().map(|tick| tick.at_ms)
     }
 
-    /// Adds the groups of a look, unless the last point is less than two seconds old. Forgets groups that are gone.
-    pub fn add(&mut self, look: &Look) {
+    /// Adds the groups of a look, unless the last point is less than two seconds old. Forgets groups that are gone. `interval` is the
+    /// time until the next look: if none follows for longer, the history has a gap.
+    pub fn add(&mut self, look: &Look, interval: Duration) {
         let groups = look.rows.iter().chain(&look.hidden_rows).filter_map(|row| {
             Some((&row.key, Values::of(row.info.entries_added, row.group.as_ref()?, look.at_ms)))
         });
-        self.add_values(look.at_ms, groups);
+        self.add_values(look.at_ms, interval, groups);
     }
 
-    fn add_values<'a>(&mut self, at_ms: u64, groups: impl Iterator<Item = (&'a RowKey, Values)>) {
-        if self.clock.times.back().is_some_and(|last| at_ms < last + STEP_MS) {
+    fn add_values<'a>(
+        &mut self,
+        at_ms: u64,
+        interval: Duration,
+        groups: impl Iterator<Item = (&'a RowKey, Values)>,
+    ) {
+        let reach = interval.max(INTERVAL_MIN).mul_f64(GAP_FACTOR).as_millis();
+        let reach_ms = u32::try_from(reach).unwrap_or(u32::MAX);
+        if let Some(last) = self.clock.times.back_mut().filter(|last| at_ms < last.at_ms + STEP_MS) {
+            last.reach_ms = last.reach_ms.max(reach_ms);
             return;
         }
-        let number = self.clock.add(at_ms);
+        let number = self.clock.add(Tick { at_ms, reach_ms });
         for (key, values) in groups {
             match self.groups.get_mut(key) {
                 Some(group) => group.add(number, &values),
@@ -128,7 +151,7 @@ impl History {
     /// Forgets blocks whose points are all too old.
     fn forget_old(&mut self, now_ms: u64) {
         let block = usize::try_from(BLOCK_POINTS).unwrap_or(usize::MAX);
-        while self.clock.times.get(block).is_some_and(|next| next + KEPT_MS <= now_ms) {
+        while self.clock.times.get(block).is_some_and(|next| next.at_ms + KEPT_MS <= now_ms) {
             self.clock.times.drain(..block);
             self.clock.first += BLOCK_POINTS;
             self.groups.values_mut().for_each(|group| group.forget_before(self.clock.first));
@@ -173,11 +196,12 @@ impl History {
         let Some(group) = key.and_then(|key| self.groups.get_mut(&key)) else { return Vec::new() };
         self.views += 1;
         group.viewed = self.views;
-        let clock = &self.clock;
+        let (clock, gaps) = (&self.clock, self.clock.gaps());
         let mut found = Vec::new();
         group.visit(|number, values| {
-            if let Some(at_ms) = clock.time(number) {
-                found.push(Point { at_ms, values: *values });
+            if let Some(at) = clock.index(number) {
+                let (at_ms, gap_ms) = (clock.times[at].at_ms, gaps[at]);
+                found.push(Point { at_ms, gap_ms, values: *values });
             }
         });
         found
@@ -190,14 +214,27 @@ fn bytes_of(key: &RowKey, group: &Packed) -> usize {
 
 impl Clock {
     /// Adds a point and returns its number.
-    fn add(&mut self, at_ms: u64) -> u64 {
-        self.times.push_back(at_ms);
+    fn add(&mut self, tick: Tick) -> u64 {
+        self.times.push_back(tick);
         self.first + self.times.len() as u64 - 1
     }
 
-    fn time(&self, number: u64) -> Option<u64> {
+    /// Returns the place of a point in `times`.
+    fn index(&self, number: u64) -> Option<usize> {
         let at = usize::try_from(number.checked_sub(self.first)?).ok()?;
-        self.times.get(at).copied()
+        (at < self.times.len()).then_some(at)
+    }
+
+    /// Returns, for each point, when the next gap begins.
+    fn gaps(&self) -> Vec<u64> {
+        let mut gaps = vec![0; self.times.len()];
+        let mut next: Option<(u64, u64)> = None;
+        for (gap, tick) in gaps.iter_mut().zip(&self.times).rev() {
+            let until_ms = tick.at_ms.saturating_add(u64::from(tick.reach_ms));
+            *gap = next.filter(|(at_ms, _)| *at_ms <= until_ms).map_or(until_ms, |(_, gap_ms)| gap_ms);
+            next = Some((tick.at_ms, *gap));
+        }
+        gaps
     }
 }
 
@@ -236,12 +273,11 @@ impl HistorySeries {
             oldest_unread_ms: vec![None; steps],
             dead_letters: vec![None; steps],
         };
-        let reach_ms = (usual_step(found) as f64 * GAP_FACTOR) as u64;
         for (at, point) in found.iter().enumerate() {
             let next_ms = found.get(at + 1).map_or(u64::MAX, |next| next.at_ms);
-            let until_ms = next_ms.min(point.at_ms.saturating_add(reach_ms)).min(to_ms);
+            let until_ms = next_ms.min(point.gap_ms).min(to_ms);
             let before = at.checked_sub(1).map(|at| &found[at]);
-            let before = before.filter(|before| point.at_ms - before.at_ms <= reach_ms);
+            let before = before.filter(|before| point.at_ms <= before.gap_ms);
             if until_ms > from_ms && point.at_ms < to_ms {
                 let first = usize::try_from(point.at_ms.saturating_sub(from_ms) / step_ms).unwrap_or(steps);
                 let last = usize::try_from((until_ms - 1).saturating_sub(from_ms) / step_ms).unwrap_or(steps);
@@ -281,13 +317,6 @@ impl HistorySeries {
             };
         }
     }
-}
-
-/// Returns the usual time between two points: the median, at least two seconds.
-fn usual_step(points: &[Point]) -> u64 {
-    let mut steps: Vec<u64> = points.windows(2).map(|two| two[1].at_ms - two[0].at_ms).collect();
-    steps.sort_unstable();
-    steps.get(steps.len() / 2).copied().unwrap_or_default().max(2_000)
 }
 
 #[cfg(test)]

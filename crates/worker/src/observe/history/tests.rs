@@ -2,6 +2,8 @@
 
 use super::*;
 
+const EVERY: Duration = Duration::from_secs(2);
+
 fn key(n: usize) -> RowKey {
     RowKey::group(format!("stream-{:04}", n / 10), format!("group-{}", n % 10))
 }
@@ -45,13 +47,13 @@ fn points_come_out_as_they_went_in() {
     for point in 0..500 {
         let groups = [(key(0), busy(point, 2)), (key(1), values(point))];
         let count = if point < 17 { 1 } else { 2 };
-        history.add_values(time(point), groups.iter().take(count).map(|(key, values)| (key, *values)));
+        history.add_values(time(point), EVERY, groups.iter().take(count).map(|(key, values)| (key, *values)));
     }
     let expected: Vec<_> = (17..500).map(|point| (point, values(point))).collect();
     assert_eq!(points_of(&history, &key(1)), expected);
     history.groups.get_mut(&key(1)).unwrap().forget_before(120);
     assert_eq!(points_of(&history, &key(1)), expected[103..]);
-    history.add_values(time(500), [(&key(1), values(500))].into_iter());
+    history.add_values(time(500), EVERY, [(&key(1), values(500))].into_iter());
     assert!(!history.groups.contains_key(&key(0)), "a group that is gone is forgotten");
 }
 
@@ -59,7 +61,7 @@ fn points_come_out_as_they_went_in() {
 fn thinned_blocks_keep_their_last_point() {
     let mut history = History::new(usize::MAX);
     for point in 7..600 {
-        history.add_values(time(point), [(&key(0), busy(point, 1))].into_iter());
+        history.add_values(time(point), EVERY, [(&key(0), busy(point, 1))].into_iter());
     }
     let all = points_of(&history, &key(0));
     let before = history.groups[&key(0)].heap_bytes();
@@ -78,8 +80,8 @@ fn thinned_blocks_keep_their_last_point() {
 fn an_hour_is_kept_and_looks_every_few_milliseconds_are_not_all_points() {
     let mut history = History::new(usize::MAX);
     for point in 0..4_000 {
-        history.add_values(time(point), [(&key(0), busy(point, 1))].into_iter());
-        history.add_values(time(point) + 100, [(&key(0), busy(point, 1))].into_iter());
+        history.add_values(time(point), EVERY, [(&key(0), busy(point, 1))].into_iter());
+        history.add_values(time(point) + 100, EVERY, [(&key(0), busy(point, 1))].into_iter());
     }
     let points = points_of(&history, &key(0)).len() as u64;
     assert!((POINTS_MAX..=POINTS_MAX + 2 * BLOCK_POINTS).contains(&points), "{points}");
@@ -96,7 +98,7 @@ fn ten_thousand_groups_take_a_few_bytes_per_point() {
     let mut history = History::new(usize::MAX);
     for point in 0..POINTS_MAX {
         let values = |n: usize| if n < BUSY / 10 { busy(point, n as u64) } else { quiet };
-        history.add_values(time(point), keys.iter().enumerate().map(|(n, key)| (key, values(n))));
+        history.add_values(time(point), EVERY, keys.iter().enumerate().map(|(n, key)| (key, values(n))));
     }
     let bytes = history.bytes() * 10;
     println!("10,000 groups, {BUSY} busy, an hour at 2 s: {:.1} MB", bytes as f64 / 1e6);
@@ -110,7 +112,7 @@ fn the_least_viewed_groups_lose_points_first_if_the_memory_is_used_up() {
     let keys: Vec<RowKey> = (0..10).map(key).collect();
     for point in 0..POINTS_MAX {
         let groups = keys.iter().enumerate().map(|(n, key)| (key, busy(point, n as u64)));
-        history.add_values(time(point), groups);
+        history.add_values(time(point), EVERY, groups);
         let _ = history.series(&keys[3], 0, u64::MAX, 10);
         assert!(history.bytes() <= limit + 20_000, "{} at {point}", history.bytes());
     }
@@ -126,7 +128,7 @@ fn a_series_has_the_greatest_values_and_gaps() {
     let values = |n: u64, lag| Values { added: Some(n * 20), read: Some(n * 10), lag, ..Values::default() };
     for (n, second) in [0, 2, 4, 6, 60, 62].into_iter().enumerate() {
         let lag = if second == 2 { 99 } else { 5 };
-        history.add_values(at(second), [(&key(0), values(n as u64, lag))].into_iter());
+        history.add_values(at(second), EVERY, [(&key(0), values(n as u64, lag))].into_iter());
     }
     let series = history.series(&key(0), at(0), at(64), 16);
     assert_eq!((series.step_ms, series.lag.len()), (4_000, 16));
@@ -141,4 +143,31 @@ fn a_series_has_the_greatest_values_and_gaps() {
     let stream = RowKey { stream: key(0).stream, group: None };
     assert_eq!(history.series(&stream, at(0), at(64), 16), series);
     assert_eq!(history.since_ms(), Some(at(0)));
+}
+
+/// Somebody watches for a while, nobody does, and then the store does not answer for a minute.
+#[test]
+fn a_history_has_gaps_only_where_looks_were_missing() {
+    let mut history = History::new(usize::MAX);
+    let at = |second: u64| 1_794_000_000_000 + second * 1_000;
+    let watched = (0..1_200).step_by(2).map(|second| (second, EVERY));
+    let idle = (1_200..2_940).step_by(10).map(|second| (second, Duration::from_secs(10)));
+    let after = (3_000..3_600).step_by(10).map(|second| (second, Duration::from_secs(10)));
+    for (second, interval) in watched.chain(idle).chain(after) {
+        history.add_values(
+            at(second),
+            interval,
+            [(&key(0), Values { lag: 5, ..Values::default() })].into_iter(),
+        );
+    }
+    let gaps = |history: &mut History| {
+        let series = history.series(&key(0), at(0), at(3_600), 300);
+        let gaps = series.lag.iter().enumerate().filter(|(_, lag)| lag.is_none());
+        gaps.map(|(step, _)| step * 12).collect::<Vec<_>>()
+    };
+    assert_eq!(gaps(&mut history), [2_964, 2_976, 2_988]);
+    for _ in 0..4 {
+        history.groups.get_mut(&key(0)).unwrap().thin_out();
+    }
+    assert_eq!(gaps(&mut history), [2_964, 2_976, 2_988], "a point that was thinned out is no gap");
 }

@@ -16,6 +16,8 @@ pub(crate) const TEXT_BYTES_MAX: usize = 2048;
 /// Which findings to show.
 #[derive(Clone, Copy, Debug)]
 pub struct FindingsQuery<'a> {
+    /// Only findings in which each of these words occurs, regardless of case.
+    pub words: &'a str,
     /// Only findings with this code.
     pub code: Option<&'a str>,
     /// Number of findings of each kind to skip.
@@ -26,7 +28,7 @@ pub struct FindingsQuery<'a> {
 
 impl Default for FindingsQuery<'_> {
     fn default() -> Self {
-        FindingsQuery { code: None, offset: 0, count: SHOWN_DEFAULT }
+        FindingsQuery { words: "", code: None, offset: 0, count: SHOWN_DEFAULT }
     }
 }
 
@@ -54,7 +56,10 @@ impl Diagnosis {
     /// Returns the findings by kind, worst first, those of each kind in the order of their streams.
     pub fn kinds(&self, query: &FindingsQuery<'_>) -> Vec<FindingKind<'_>> {
         let (mut kinds, mut bytes): (Vec<FindingKind<'_>>, usize) = (Vec::new(), 0);
-        let is_wanted = |finding: &&DoctorFinding| query.code.is_none_or(|code| code == finding.code);
+        let words = query.words.to_lowercase();
+        let is_wanted = |finding: &&DoctorFinding| {
+            query.code.is_none_or(|code| code == finding.code) && has_words(finding, &words)
+        };
         for finding in self.findings.iter().filter(is_wanted) {
             let (health, code) = (finding.health, finding.code);
             let at = kinds.iter().position(|kind| (kind.health, kind.code) == (health, code));
@@ -72,6 +77,21 @@ impl Diagnosis {
         }
         kinds
     }
+}
+
+/// Whether a finding has all words, which are in lower case.
+fn has_words(finding: &DoctorFinding, words: &str) -> bool {
+    let subject = &finding.subject;
+    let texts = [
+        Some(finding.code),
+        subject.stream(),
+        subject.group(),
+        finding.consumer.as_deref(),
+        Some(&finding.text),
+    ];
+    words
+        .split_whitespace()
+        .all(|word| texts.into_iter().flatten().any(|text| text.to_lowercase().contains(word)))
 }
 
 /// Estimates the bytes of a finding as JSON, which has its names in several places.
@@ -120,6 +140,9 @@ mod tests {
             assert_eq!(found, [(Health::Critical, 4_000, shown), (Health::Degraded, 4_000, shown)]);
             assert_eq!(kinds[0].left_out(), 4_000 - shown);
         }
+        let one = FindingsQuery { words: "S3999 Problem", ..FindingsQuery::default() };
+        let counts: Vec<_> = diagnosis.kinds(&one).iter().map(|kind| kind.count).collect();
+        assert_eq!(counts, [1, 1]);
         assert!(
             diagnosis.kinds(&FindingsQuery { code: Some("stuck"), ..FindingsQuery::default() }).is_empty()
         );
