@@ -22,7 +22,9 @@ use crate::audit::Audit;
 use crate::facts::{self, Facts};
 use crate::first_seen::FirstSeen;
 use crate::jobs::Jobs;
-use crate::options::{ANSWER_BYTES_MAX, BODY_BYTES_MAX, EVENT_STREAMS_MAX, Options, SEARCHES_MAX};
+use crate::options::{
+    ANSWER_BYTES_MAX, BODY_BYTES_MAX, EVENT_STREAMS_MAX, Options, REQUESTS_MAX, SEARCHES_MAX,
+};
 use crate::problem::Problem;
 use crate::session::{Cookie, Sessions};
 use crate::sse::MayReceive;
@@ -42,6 +44,8 @@ pub(crate) struct App {
     pub(crate) audit: Audit,
     pub(crate) first_seen: FirstSeen,
     pub(crate) jobs: Jobs,
+    /// Requests that can still be handled.
+    pub(crate) request_slots: Semaphore,
     /// Connections that can still receive events.
     pub(crate) event_slots: Arc<Semaphore>,
     /// Searches that can still run.
@@ -72,6 +76,7 @@ impl App {
             facts: Arc::clone(&facts),
             first_seen: FirstSeen::default(),
             jobs: Jobs::default(),
+            request_slots: Semaphore::new(REQUESTS_MAX),
             event_slots: Arc::new(Semaphore::new(EVENT_STREAMS_MAX)),
             search_slots: Arc::new(Semaphore::new(SEARCHES_MAX)),
             stopped,

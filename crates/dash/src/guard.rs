@@ -20,7 +20,7 @@ use axum::response::{IntoResponse, Response};
 
 use crate::access::{LoginError, LoginKind, Visitor};
 use crate::app::{App, Caller, login_required};
-use crate::options::{ANSWER_TIMEOUT, Options};
+use crate::options::{ANSWER_TIMEOUT, Options, PROBES, REQUESTS_MAX};
 use crate::problem::Problem;
 use crate::session::Cookie;
 
@@ -48,8 +48,12 @@ pub(crate) struct PeerAddress(pub(crate) SocketAddr);
 pub(crate) async fn guard(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     let (mut head, body) = request.into_parts();
     let is_page = !is_api(head.uri.path()) && head.uri.path() != METRICS_PATH;
-    let mut response = match admit(&app, &head).await {
-        Ok(caller) => {
+    let admitted = match app.request_slots.try_acquire() {
+        Err(_) if !PROBES.contains(&head.uri.path()) => Err(too_busy()),
+        slot => admit(&app, &head).await.map(|caller| (caller, slot)),
+    };
+    let mut response = match admitted {
+        Ok((caller, _slot)) => {
             head.extensions.insert(caller);
             answer(Request::from_parts(head, body), next).await
         }
@@ -62,6 +66,11 @@ pub(crate) async fn guard(State(app): State<Arc<App>>, request: Request, next: N
     };
     secure(response.headers_mut(), is_page);
     response
+}
+
+fn too_busy() -> Problem {
+    let detail = format!("the dashboard handles {REQUESTS_MAX} other requests");
+    Problem::new(StatusCode::SERVICE_UNAVAILABLE, "too_busy", detail).way_out("try again in a moment")
 }
 
 async fn answer(request: Request, next: Next) -> Response {

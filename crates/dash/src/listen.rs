@@ -1,5 +1,6 @@
 //! Runs the dashboard: on a listener of its own, with limits on connections, or mounted in another server.
 
+use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -8,18 +9,20 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::Body;
 use axum::extract::Request;
 use axum::http::Uri;
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use hyper::body::{Frame, SizeHint};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use millstream_worker::connections::{Activity, Connections};
 use millstream_worker::observe::Sampler;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
-use tokio::task::JoinSet;
 use tokio::time::{Instant, Sleep, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
@@ -83,18 +86,17 @@ pub async fn serve(
 ) -> io::Result<()> {
     check_address(listener.local_addr()?, access.login_kind())?;
     let router = router(options, access, sampler, stopped.clone());
-    let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    let mut connections = JoinSet::new();
-    while let Some(slot) = stopped.run_until_cancelled(Arc::clone(&slots).acquire_owned()).await {
-        let Some(accepted) = stopped.run_until_cancelled(listener.accept()).await else { break };
-        while connections.try_join_next().is_some() {}
+    let mut connections = Connections::new(CONNECTIONS_MAX);
+    loop {
+        let next = async {
+            connections.make_room().await;
+            listener.accept().await
+        };
+        let Some(accepted) = stopped.run_until_cancelled(next).await else { break };
         match accepted {
             Ok((socket, peer)) => {
                 let (router, stopped) = (router.clone(), stopped.clone());
-                connections.spawn(async move {
-                    serve_connection(socket, peer, router, stopped).await;
-                    drop(slot);
-                });
+                connections.add(|activity| serve_connection(socket, peer, router, stopped, activity));
             }
             Err(error) => {
                 tracing::warn!(%error, "cannot accept a connection for the dashboard: retrying in 100 ms");
@@ -103,7 +105,7 @@ pub async fn serve(
         }
     }
     // Connections that are still open after this time are dropped with the set.
-    let _ = timeout(DRAIN_TIMEOUT, async { while connections.join_next().await.is_some() {} }).await;
+    let _ = timeout(DRAIN_TIMEOUT, connections.join_all()).await;
     Ok(())
 }
 
@@ -120,17 +122,30 @@ pub fn check_address(address: SocketAddr, login: LoginKind) -> io::Result<()> {
     ))
 }
 
-async fn serve_connection(socket: TcpStream, peer: SocketAddr, router: Router, stopped: CancellationToken) {
+async fn serve_connection(
+    socket: TcpStream,
+    peer: SocketAddr,
+    router: Router,
+    stopped: CancellationToken,
+    activity: Arc<Activity>,
+) {
+    let of_requests = Arc::clone(&activity);
     let service = tower::service_fn(move |mut request: hyper::Request<hyper::body::Incoming>| {
         request.extensions_mut().insert(PeerAddress(peer));
-        let router = router.clone();
-        async move { router.oneshot(request.map(axum::body::Body::new)).await as Result<Response, _> }
+        let (router, in_progress) = (router.clone(), InProgress::begin(&of_requests));
+        async move {
+            let answer: Response = router.oneshot(request.map(Body::new)).await?;
+            Ok::<_, Infallible>(answer.map(|body| AnswerBody { body, _in_progress: in_progress }))
+        }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(ANSWER_TIMEOUT)
         .max_buf_size(HEAD_BYTES_MAX)
-        .serve_connection(TokioIo::new(WriteTimeout::new(socket)), TowerToHyperService::new(service));
+        .serve_connection(
+            TokioIo::new(WriteTimeout::new(socket, activity)),
+            TowerToHyperService::new(service),
+        );
     tokio::pin!(connection);
     tokio::select! {
         // An error only means that the client has disconnected or does not speak HTTP.
@@ -140,25 +155,72 @@ async fn serve_connection(socket: TcpStream, peer: SocketAddr, router: Router, s
     let _ = connection.await;
 }
 
+/// A request that is handled, or whose answer is not complete yet.
+struct InProgress(Arc<Activity>);
+
+impl InProgress {
+    fn begin(activity: &Arc<Activity>) -> InProgress {
+        activity.begin_request();
+        InProgress(Arc::clone(activity))
+    }
+}
+
+impl Drop for InProgress {
+    fn drop(&mut self) {
+        self.0.end_request();
+    }
+}
+
+/// The body of an answer. The request is in progress until the body is dropped.
+struct AnswerBody {
+    body: Body,
+    _in_progress: InProgress,
+}
+
+impl hyper::body::Body for AnswerBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
 /// A socket that fails if the client reads nothing for [`WRITE_TIMEOUT`].
 struct WriteTimeout {
     socket: TcpStream,
+    activity: Arc<Activity>,
     /// When the write in progress fails. `None` if there is none.
     deadline: Option<Pin<Box<Sleep>>>,
 }
 
 impl WriteTimeout {
-    fn new(socket: TcpStream) -> WriteTimeout {
-        WriteTimeout { socket, deadline: None }
+    fn new(socket: TcpStream, activity: Arc<Activity>) -> WriteTimeout {
+        WriteTimeout { socket, activity, deadline: None }
     }
 
     fn limit<T>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if written.is_ready() {
-            self.deadline = None;
+            if self.deadline.take().is_some() {
+                self.activity.end_stall();
+            }
             return written;
         }
-        let deadline =
-            self.deadline.get_or_insert_with(|| Box::pin(sleep_until(Instant::now() + WRITE_TIMEOUT)));
+        let deadline = self.deadline.get_or_insert_with(|| {
+            self.activity.begin_stall();
+            Box::pin(sleep_until(Instant::now() + WRITE_TIMEOUT))
+        });
         ready!(deadline.as_mut().poll(cx));
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }

@@ -9,8 +9,12 @@ use millstream_worker::operate::command::Command;
 use millstream_worker::redaction::Redaction;
 use serde_json::Value;
 
-/// Maximum number of open connections.
-pub const CONNECTIONS_MAX: usize = 64;
+/// Maximum number of open connections. For another one, the dashboard closes one that sends no request or reads nothing.
+pub const CONNECTIONS_MAX: usize = 128;
+/// Maximum number of requests that are handled at a time, other than those of [`PROBES`].
+pub const REQUESTS_MAX: usize = 64;
+/// The paths that are answered even while [`REQUESTS_MAX`] others are handled.
+pub const PROBES: [&str; 3] = ["/livez", "/readyz", "/metrics"];
 /// Maximum number of connections that receive events, searches included.
 pub const EVENT_STREAMS_MAX: usize = 32;
 /// Maximum number of searches at a time.

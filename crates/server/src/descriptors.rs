@@ -6,8 +6,8 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 const RESERVED: u64 = 32;
 /// Descriptors that the tokio runtime of one I/O thread uses.
 const RESERVED_PER_THREAD: u64 = 4;
-/// Descriptors reserved for the dashboard: 64 connections of browsers, and two ends of 64 in-process connections.
-const RESERVED_FOR_DASHBOARD: u64 = 64 + 2 * 64 + 8;
+/// Descriptors reserved for the dashboard: 128 connections of browsers, and two ends of 64 in-process connections.
+const RESERVED_FOR_DASHBOARD: u64 = 128 + 2 * 64 + 8;
 
 /// Returns how many clients can connect: `wanted`, or fewer if the system allows too few descriptors.
 ///

@@ -10,31 +10,30 @@
 //! | `/readyz`, `/healthz` | the process is ready, as its [`Probes`] report | 503 and the reason |
 //! | `/metrics` | always | |
 
-use std::collections::VecDeque;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, ToSocketAddrs};
-use tokio::task::{AbortHandle, JoinSet};
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::sync::Semaphore;
+use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
+use crate::connections::{Activity, Connections};
 use crate::metrics::{CONTENT_TYPE, accepts_gzip, gzip};
 
 /// Maximum size of a request line with its headers.
 const HEAD_BYTES_MAX: usize = 8 * 1024;
-/// Maximum number of open connections. For another one, the server closes the oldest that has sent no complete request.
+/// Maximum number of open connections.
 const CONNECTIONS_MAX: usize = 64;
+/// Maximum number of requests for metrics that are handled at a time: collecting can take long, and must not keep out probes.
+const METRICS_MAX: usize = 16;
 /// How long a client can take to send its request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(1);
-/// How long a client has to send its request even if other clients wait for a connection.
-const REQUEST_TIME_MIN: Duration = Duration::from_millis(100);
 /// How long a client can take to receive the response.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long the server waits for the client to close the connection after the response.
@@ -73,11 +72,15 @@ impl HealthServer {
 
     async fn accept(self, probes: Arc<dyn Probes>) {
         // When this future is dropped, all connections are dropped with it.
-        let mut connections = Connections::default();
+        let mut connections = Connections::new(CONNECTIONS_MAX);
+        let probes = Arc::new(LimitedProbes { probes, metrics_slots: Semaphore::new(METRICS_MAX) });
         loop {
             connections.make_room().await;
             match self.listener.accept().await {
-                Ok((connection, _)) => connections.add(connection, Arc::clone(&probes)),
+                Ok((connection, _)) => {
+                    let probes = Arc::clone(&probes);
+                    connections.add(|activity| handle_connection(connection, probes, activity));
+                }
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept a connection for health checks: retrying in 100 ms");
                     // Probably the process has no free file descriptors. Retrying without a delay would only use
@@ -89,79 +92,34 @@ impl HealthServer {
     }
 }
 
-/// The open connections.
-#[derive(Default)]
-struct Connections {
-    tasks: JoinSet<()>,
-    /// Connections that had sent no complete request when they were last checked, oldest first.
-    without_request: VecDeque<WaitingConnection>,
-}
-
-/// A connection that may still wait for its request.
-struct WaitingConnection {
-    accepted_at: Instant,
-    has_request: Arc<AtomicBool>,
-    task: AbortHandle,
-}
-
-impl Connections {
-    fn add(&mut self, connection: TcpStream, probes: Arc<dyn Probes>) {
-        let has_request = Arc::new(AtomicBool::new(false));
-        let task = self.tasks.spawn(handle_connection(connection, probes, Arc::clone(&has_request)));
-        self.without_request.push_back(WaitingConnection { accepted_at: Instant::now(), has_request, task });
-    }
-
-    /// Waits until another connection may be opened. If necessary, closes the oldest one without a complete request,
-    /// so that clients that send nothing cannot keep probes out.
-    async fn make_room(&mut self) {
-        while self.tasks.try_join_next().is_some() {}
-        self.without_request.retain(WaitingConnection::is_waiting);
-        while self.tasks.len() >= CONNECTIONS_MAX {
-            let oldest = self.without_request.front().map(|oldest| oldest.accepted_at + REQUEST_TIME_MIN);
-            tokio::select! {
-                _ = self.tasks.join_next() => {}
-                () = until(oldest) => {
-                    if let Some(oldest) = self.without_request.pop_front() {
-                        oldest.task.abort();
-                        self.tasks.join_next().await;
-                    }
-                }
-            }
-            self.without_request.retain(WaitingConnection::is_waiting);
-        }
-    }
-}
-
-impl WaitingConnection {
-    fn is_waiting(&self) -> bool {
-        !self.task.is_finished() && !self.has_request.load(Ordering::Relaxed)
-    }
-}
-
-async fn until(time: Option<Instant>) {
-    match time {
-        Some(time) => sleep_until(time).await,
-        None => std::future::pending().await,
-    }
+/// Probes, and how many requests for metrics can still be handled.
+struct LimitedProbes {
+    probes: Arc<dyn Probes>,
+    metrics_slots: Semaphore,
 }
 
 /// Handles the one request of a connection. Errors are ignored: they only mean that the client has disconnected.
-async fn handle_connection(mut connection: TcpStream, probes: Arc<dyn Probes>, has_request: Arc<AtomicBool>) {
+async fn handle_connection(mut connection: TcpStream, probes: Arc<LimitedProbes>, activity: Arc<Activity>) {
     let head = timeout(REQUEST_TIMEOUT, read_head(&mut connection)).await;
-    has_request.store(true, Ordering::Relaxed);
+    activity.begin_request();
     let response = match head {
-        Ok(Ok(Some(head))) => respond_to(&head, &*probes).await,
+        Ok(Ok(Some(head))) => respond_to(&head, &probes).await,
         Ok(Ok(None)) => {
             HttpResponse::plain("431 Request Header Fields Too Large", "the request exceeds 8 KiB\n")
         }
         Ok(Err(_)) => return,
         Err(_) => HttpResponse::plain("408 Request Timeout", "no complete request within a second\n"),
     };
+    // Until the client reads, another one can take its place. Most responses fit into the socket.
+    activity.begin_stall();
     let sent = timeout(RESPONSE_TIMEOUT, async {
         connection.write_all(&response.bytes()).await?;
         connection.shutdown().await
     });
-    if let Ok(Ok(())) = sent.await {
+    let sent = sent.await;
+    activity.end_stall();
+    activity.end_request();
+    if let Ok(Ok(())) = sent {
         // If the server closed the connection with unread bytes, the client could lose the response.
         let _ = timeout(CLOSE_TIMEOUT, drain(&mut connection)).await;
     }
@@ -190,7 +148,8 @@ async fn drain(connection: &mut TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-async fn respond_to(head: &[u8], probes: &dyn Probes) -> HttpResponse {
+async fn respond_to(head: &[u8], limited: &LimitedProbes) -> HttpResponse {
+    let probes = &limited.probes;
     let Some((method, path)) = request_line(head) else {
         return HttpResponse::plain("400 Bad Request", "this is not an HTTP/1 request\n");
     };
@@ -200,7 +159,10 @@ async fn respond_to(head: &[u8], probes: &dyn Probes) -> HttpResponse {
         }
         "/livez" => HttpResponse::probe(Ok(())),
         "/readyz" | "/healthz" => HttpResponse::probe(probes.ready()),
-        "/metrics" => HttpResponse::metrics(&probes.metrics().await, header(head, "accept-encoding")),
+        "/metrics" => match limited.metrics_slots.try_acquire() {
+            Ok(_slot) => HttpResponse::metrics(&probes.metrics().await, header(head, "accept-encoding")),
+            Err(_) => HttpResponse::probe(Err(format!("{METRICS_MAX} requests for metrics are in progress"))),
+        },
         _ => {
             HttpResponse::plain("404 Not Found", "unknown path: use /livez, /readyz, /healthz or /metrics\n")
         }
@@ -277,6 +239,11 @@ impl HttpResponse {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use tokio::task::JoinSet;
+    use tokio::time::Instant;
+
     use super::*;
 
     #[derive(Default)]

@@ -78,6 +78,7 @@ pub mod autoscale;
 pub mod backend;
 pub mod backoff;
 mod connect;
+pub mod connections;
 pub mod dead_letter;
 pub mod dedupe;
 pub mod group_manager;

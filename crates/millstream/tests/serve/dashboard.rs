@@ -95,6 +95,49 @@ fn visitors_on_this_machine_are_the_user_default_if_it_needs_no_password() {
     assert!(visitor.is_logged_in());
 }
 
+/// Each of them kept its place for ten seconds, so `/livez` was not answered for a minute.
+#[test]
+fn clients_that_send_no_request_do_not_keep_out_probes() {
+    let server = Server::start(&["--http", "127.0.0.1:0", "--appendonly", "no"]);
+    let mut visitor = Visitor::of(&server);
+    let silent: Vec<TcpStream> = (0..500)
+        .map(|n| {
+            let mut client = TcpStream::connect(visitor.address).unwrap();
+            let start: &[u8] = if n % 2 == 0 { b"" } else { b"GET /livez HTTP/1.1\r\nHost: loc" };
+            client.write_all(start).unwrap();
+            client
+        })
+        .collect();
+    assert_eq!(visitor.send("GET", "/livez", None), (200, json!("ok\n")));
+    drop(silent);
+}
+
+/// The bodies of these requests never arrive. While 64 such requests are handled, further ones are refused, but not probes.
+#[test]
+fn requests_that_are_never_complete_do_not_keep_out_probes() {
+    let server = Server::start(&["--http", "127.0.0.1:0", "--appendonly", "no"]);
+    let mut visitor = Visitor::of(&server);
+    let head = format!(
+        "POST /api/v1/session HTTP/1.1\r\nHost: {}\r\nX-Millstream: 1\r\nContent-Type: application/json\r\n\
+         Content-Length: 100\r\n\r\n{{",
+        visitor.address
+    );
+    let mut waiting: Vec<TcpStream> = (0..200)
+        .map(|_| {
+            let mut client = TcpStream::connect(visitor.address).unwrap();
+            client.write_all(head.as_bytes()).unwrap();
+            client
+        })
+        .collect();
+    let mut refused = [0; 12];
+    waiting[199].read_exact(&mut refused).unwrap();
+    assert_eq!(&refused, b"HTTP/1.1 503");
+    assert_eq!(visitor.get("streams").0, 503);
+    for path in ["/livez", "/readyz", "/metrics"] {
+        assert_eq!(visitor.send("GET", path, None).0, 200, "{path}");
+    }
+}
+
 #[test]
 fn other_machines_reach_the_dashboard_only_with_a_login() {
     let dir = TempDir::new();
