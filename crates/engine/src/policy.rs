@@ -233,6 +233,18 @@ impl Policy {
         size_of::<Policy>() + self.dead_letters.as_ref().map_or(0, |key| key.len())
     }
 
+    /// Returns about how many bytes these fields take in each group that they apply to, never too few; 0 if they apply to no
+    /// group.
+    pub fn rules_bytes(&self) -> u64 {
+        /// Bytes of the group's sets of rows at the delivery limit and of its counters.
+        const FINALS_BYTES: usize = 512;
+        if self.fields().all(|(field, _)| field.is_of_stream()) {
+            return 0;
+        }
+        let names = 2 * self.dead_letters.as_ref().map_or(0, |key| key.len());
+        (size_of::<Policy>() + size_of::<GroupRules>() + FINALS_BYTES + names) as u64
+    }
+
     /// Returns the first field of a group that is set here and does nothing without a lease.
     pub fn needs_lease(&self) -> Option<PolicyField> {
         let of_group = self.fields().filter(|(field, _)| !field.is_of_stream());

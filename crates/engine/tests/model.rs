@@ -255,8 +255,15 @@ impl Run {
         let Some((group, consumer)) = self.reader() else { return };
         let count = self.count().filter(|&count| count > 0);
         let pending = !self.random.one_in(6);
-        let (mut shown, mut replayed, at_ms) = (Vec::new(), self.stream.clone(), self.now_ms);
+        let at_ms = self.now_ms;
         let to = Recipient { consumer, at_ms, pending };
+        if self.stream.group(group).unwrap().consumer(consumer).is_none() {
+            let refused = self.stream.deliver(group, &to, count, &mut collect(&mut Vec::new()));
+            assert_eq!(refused, Err(millstream_engine::Refusal::NoConsumer));
+            self.apply(StreamEffect::ConsumerCreate { group, consumer, at_ms });
+            self.naive.create_consumer(group, consumer);
+        }
+        let (mut shown, mut replayed) = (Vec::new(), self.stream.clone());
         let delivery = self.stream.deliver(group, &to, count, &mut collect(&mut shown)).unwrap();
         assert_eq!(shown, self.naive.deliver(group, consumer, count, pending, at_ms));
         assert_eq!(delivery.map(|delivery| delivery.last), shown.last().map(|entry| entry.0));

@@ -72,6 +72,7 @@ impl From<Refusal> for CommandError {
             // Parsers return these errors too.
             Refusal::IdIsZero => return ID_IS_ZERO,
             Refusal::OutOfMemory => return OUT_OF_MEMORY,
+            Refusal::NameTooLong => return NAME_TOO_LONG,
             Refusal::DelayOutOfRange => return XNACK_DELAY_RANGE,
             Refusal::DueOutOfRange => "ERR delay is out of range, must be at most 315360000000 milliseconds",
             Refusal::AdoptsItself => return ADOPTS_ITSELF,
@@ -374,6 +375,8 @@ texts! {
 
     // CLIENT.
 
+    /// The name of a new group, consumer or user, or of a client, is too long.
+    NAME_TOO_LONG = "ERR the name is too long: it can have at most 1024 bytes";
     /// CLIENT SETNAME with a name that is not printable ASCII without spaces.
     INVALID_CLIENT_NAME = "ERR Client names cannot contain spaces, newlines or special characters.";
     /// CLIENT LIST ID with an id that is not an integer.

@@ -266,7 +266,6 @@ impl<'d> CommandContext<'d> {
         if self.is_short {
             return self.server.check_writable(0);
         }
-        command::check_new_consumers(self.server, spec, argv)?;
         self.server.check_writable(change_bytes(spec, argv))
     }
 

@@ -30,6 +30,8 @@ const SMALL_REPLY_BYTES: usize = 16 << 10;
 
 /// The smallest reserve above `maxmemory`, in bytes.
 const RESERVE_BYTES_MIN: u64 = 16 << 20;
+/// Changes of users and settings with at most this many bytes of arguments run however much memory is in use.
+const SHORT_CHANGE_BYTES: u64 = 1 << 10;
 /// The smallest effective `maxmemory-clients`, in bytes, as in Redis. Otherwise a small limit would close even the
 /// connection of the operator who wants to raise it.
 const CLIENT_BYTES_MAX_MIN: u64 = 128 << 10;
@@ -193,6 +195,16 @@ impl Server {
         let limit = self.maxmemory();
         let reserve = (limit / 8).max(RESERVE_BYTES_MIN);
         limit == 0 || memory::used_bytes().saturating_add(bytes) <= limit.saturating_add(reserve)
+    }
+
+    /// Returns an error if the arguments of a command that changes users or settings are long and do not fit into the
+    /// reserve. Short ones always run, so that an operator can help.
+    pub(crate) fn check_reserve(&self, argv: &[&[u8]]) -> Result<(), CommandError> {
+        let bytes = argv.iter().map(|arg| arg.len() as u64).sum();
+        match bytes <= SHORT_CHANGE_BYTES || self.fits_into_reserve(bytes) {
+            true => Ok(()),
+            false => Err(errors::OUT_OF_MEMORY),
+        }
     }
 
     /// Returns how much memory all clients together may use, in bytes; `None`: no limit.

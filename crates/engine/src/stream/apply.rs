@@ -71,10 +71,11 @@ impl Stream {
             }
             StreamEffect::Deliver { group, consumer, last, count, at_ms, pending } => {
                 if let Some(group) = self.groups.get_mut(group) {
+                    let handle = group.consumers.join(consumer, at_ms);
                     let to = Recipient { consumer, at_ms, pending };
                     group.deliver(
                         &self.entries,
-                        &to,
+                        (handle, &to),
                         count,
                         &mut AcceptThrough(last),
                         &mut self.trimmed_entries,

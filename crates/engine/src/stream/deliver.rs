@@ -8,6 +8,7 @@ use smallvec::SmallVec;
 use super::entries::Entries;
 use super::missed::TrimmedEntries;
 use super::{Delivery, EntryRef, EntrySink, Group, Stream};
+use crate::pending::ConsumerHandle;
 use crate::{Refusal, StreamId};
 
 /// Maximum number of entries added to the pending list per call.
@@ -16,7 +17,7 @@ const IDS_PER_CALL: usize = 32;
 /// The consumer that gets entries, the time, and whether the entries become pending.
 #[derive(Clone, Copy, Debug)]
 pub struct Recipient<'a> {
-    /// The name of the consumer. It is created if it does not exist.
+    /// The name of the consumer.
     pub consumer: &'a [u8],
     /// The time of the delivery (Unix milliseconds).
     pub at_ms: u64,
@@ -34,7 +35,8 @@ impl Stream {
     ///
     /// If the group has a lease and the entries would become pending, the caller must look for pending entries that are
     /// [ready](Stream::visit_ready) first. Then it gets [`Refusal::GroupHasLease`], and nothing has changed.
-    /// A group that has reached its MAXPENDING delivers nothing.
+    /// A group that has reached its MAXPENDING delivers nothing. If the consumer does not exist, the caller gets
+    /// [`Refusal::NoConsumer`], and nothing has changed.
     #[inline]
     pub fn deliver(
         &mut self,
@@ -52,7 +54,9 @@ impl Stream {
                 return Ok(None);
             }
         }
-        Ok(group.deliver(&self.entries, to, count.unwrap_or(u64::MAX), sink, &mut self.trimmed_entries))
+        let consumer = group.consumers.find(to.consumer).ok_or(Refusal::NoConsumer)?;
+        let (to, count) = ((consumer, to), count.unwrap_or(u64::MAX));
+        Ok(group.deliver(&self.entries, to, count, sink, &mut self.trimmed_entries))
     }
 }
 
@@ -62,7 +66,7 @@ impl Group {
     pub(super) fn deliver(
         &mut self,
         entries: &Entries,
-        to: &Recipient<'_>,
+        to: (ConsumerHandle, &Recipient<'_>),
         max_count: u64,
         sink: &mut impl EntrySink,
         trimmed_entries: &mut TrimmedEntries,
@@ -101,9 +105,14 @@ impl Group {
 
     /// Records that the consumer got these entries, which are the next ones of the group.
     #[inline]
-    fn record_delivery(&mut self, entries: &Entries, to: &Recipient<'_>, ids: &[StreamId]) {
+    fn record_delivery(
+        &mut self,
+        entries: &Entries,
+        (handle, to): (ConsumerHandle, &Recipient<'_>),
+        ids: &[StreamId],
+    ) {
         let Some(&last) = ids.last() else { return };
-        let handle = self.consumers.join(to.consumer, to.at_ms);
+        self.consumers.remember(handle);
         let consumer = self.consumers.get_mut(handle);
         consumer.seen_at_ms = to.at_ms;
         if to.pending {
@@ -167,6 +176,7 @@ mod tests {
         }
         let create = StreamEffect::GroupCreate { group: b"g", last_id: StreamId::MIN, entries_read: Some(0) };
         stream.apply(&create, limits);
+        stream.apply(&StreamEffect::ConsumerCreate { group: b"g", consumer: b"c", at_ms: 1 }, limits);
         stream
     }
 
@@ -209,6 +219,9 @@ mod tests {
         assert_eq!(stream.deliver(b"g", &to, None, &mut full), Ok(None));
         assert_eq!(stream.deliver(b"g", &to, Some(0), &mut AcceptThrough(StreamId::MAX)), Ok(None));
         assert_eq!(stream.deliver(b"h", &to, None, &mut AcceptThrough(StreamId::MAX)), Err(Refusal::NoGroup));
+        let new = Recipient { consumer: b"new", ..to };
+        let refused = stream.deliver(b"g", &new, None, &mut AcceptThrough(StreamId::MAX));
+        assert_eq!(refused, Err(Refusal::NoConsumer));
         assert_eq!(format!("{stream:?}"), before);
     }
 }

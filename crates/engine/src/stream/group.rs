@@ -9,7 +9,24 @@ use super::missed::MissedEntries;
 use crate::bytes::short;
 use crate::pending::{ConsumerHandle, PendingEntry, PendingList};
 use crate::policy::{GroupRules, Policy, is_rejected};
-use crate::{ReleasedRow, StreamId};
+use crate::{Refusal, ReleasedRow, StreamId};
+
+/// Maximum length of the name of a group or a consumer when it is created. Every dead letter has copies of both names, and a
+/// read can create a consumer in many streams. Recovery accepts longer names.
+pub const NAME_BYTES_MAX: usize = 1024;
+
+/// Maximum bytes that a consumer takes, without its name: as the first one of its group.
+const CONSUMER_BYTES: u64 = 512;
+
+/// Returns an error if the name is too long for a new group or a new consumer.
+pub fn check_name(name: &[u8]) -> Result<(), Refusal> {
+    if name.len() <= NAME_BYTES_MAX { Ok(()) } else { Err(Refusal::NameTooLong) }
+}
+
+/// Returns about how many bytes of memory a new consumer takes, never too few.
+pub fn new_consumer_bytes(name: &[u8]) -> u64 {
+    CONSUMER_BYTES + 2 * name.len() as u64
+}
 
 /// A consumer group of a stream. Only methods of the stream change it.
 #[derive(Clone, Debug)]
@@ -73,7 +90,7 @@ impl Group {
 
     /// Returns the handle of a consumer, which pending entries refer to.
     pub fn consumer(&self, name: &[u8]) -> Option<ConsumerHandle> {
-        self.consumers.handle(name)
+        self.consumers.find(name)
     }
 
     /// Returns the consumer with this handle.
@@ -253,6 +270,7 @@ pub(super) struct Consumers {
 }
 
 impl Consumers {
+    #[inline(never)]
     pub(super) fn handle(&self, name: &[u8]) -> Option<ConsumerHandle> {
         self.by_name.get(name).copied()
     }
@@ -260,21 +278,30 @@ impl Consumers {
     /// Returns the handle of the consumer `name`. Creates the consumer if it does not exist.
     #[inline]
     pub(super) fn join(&mut self, name: &[u8], at_ms: u64) -> ConsumerHandle {
-        if let Some(Some(recent)) = self.slots.get(self.recent)
-            && short::equal(&recent.name, name)
-        {
-            return ConsumerHandle(self.recent as u32);
-        }
-        let handle = self.find_or_add(name, at_ms);
-        self.recent = handle.0 as usize;
+        let handle = self.find(name).unwrap_or_else(|| self.add(name, at_ms));
+        self.remember(handle);
         handle
     }
 
-    #[inline(never)]
-    fn find_or_add(&mut self, name: &[u8], at_ms: u64) -> ConsumerHandle {
-        if let Some(handle) = self.handle(name) {
-            return handle;
+    /// Returns the handle of the consumer `name`.
+    #[inline]
+    pub(super) fn find(&self, name: &[u8]) -> Option<ConsumerHandle> {
+        match self.slots.get(self.recent) {
+            Some(Some(recent)) if short::equal(&recent.name, name) => {
+                Some(ConsumerHandle(self.recent as u32))
+            }
+            _ => self.handle(name),
         }
+    }
+
+    /// Makes the next search for this consumer fast.
+    #[inline]
+    pub(super) fn remember(&mut self, handle: ConsumerHandle) {
+        self.recent = handle.0 as usize;
+    }
+
+    #[inline(never)]
+    fn add(&mut self, name: &[u8], at_ms: u64) -> ConsumerHandle {
         let consumer = Consumer { name: name.into(), seen_at_ms: at_ms, active_at_ms: None, pending: 0 };
         let handle = match self.free.pop() {
             Some(handle) => {

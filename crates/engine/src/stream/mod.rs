@@ -66,7 +66,7 @@ pub use entry::{EntryRef, EntrySink, Fields, StoredValues, Values};
 pub use finals::PolicyCounters;
 pub use fingerprint::fingerprint;
 pub use frozen_range::FrozenRange;
-pub use group::{Consumer, Group};
+pub use group::{Consumer, Group, NAME_BYTES_MAX, check_name, new_consumer_bytes};
 pub use idempotence::{HistoryCounters, HistoryItem, IdempotenceInfo, IdempotenceLimits};
 pub use missed::MissedEntries;
 pub use parts::{BlockParts, COUNT_MAX, Counters, InvalidPart, StreamBuilder};

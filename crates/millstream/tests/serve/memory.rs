@@ -205,32 +205,92 @@ fn acknowledging_many_entries_of_a_long_key_takes_little_memory() {
     assert!(added < 20 * MIB, "{added} bytes");
 }
 
+/// A read can create a consumer in each of many streams, so a short command could add much more than its length.
 #[test]
-fn consumers_with_long_names_fit_into_the_limit() {
+fn new_consumers_use_the_reserve_above_the_limit_and_no_more() {
     let server = Server::start(&["--appendonly", "no"]);
     let mut client = server.connect();
-    let keys: Vec<String> = (0..100).map(|number| format!("s{number}")).collect();
+    let keys: Vec<String> = (0..500).map(|number| format!("s{number}")).collect();
     pipeline(&mut client, keys.iter().map(|key| format!("XGROUP CREATE {key} g $ MKSTREAM\r\n")), "+");
+    client.ask(&["XADD s0 1-1 a b", "XREADGROUP GROUP g known STREAMS s0 >"]);
     let read = |consumer: &str| {
         let mut args = vec!["XREADGROUP", "GROUP", "g", consumer, "STREAMS"];
         args.extend(keys.iter().map(String::as_str));
-        args.extend([">"; 100]);
+        args.extend([">"; 500]);
         request(&args)
     };
-    let long = "c".repeat(100_000);
-    let limit = info(&mut client, "used_memory") + 4 * MIB;
-    client.call(&format!("CONFIG SET maxmemory {limit}"), "+OK\r\n");
-    client.send(read(&long));
-    client.expect(OOM);
-    client.send(format!("MULTI\r\n{}EXEC\r\n", read(&long)));
-    client.expect(&format!("+OK\r\n+QUEUED\r\n*1\r\n{OOM}"));
-    // Consumers with usual names can read above the limit.
-    client.call("CONFIG SET maxmemory 1", "+OK\r\n");
-    client.send(read("consumer"));
-    client.expect("*-1\r\n");
+    // The reserve is 16 MiB.
+    client.call("CONFIG SET maxmemory 1mb", "+OK\r\n");
+    let mut refused = false;
+    for number in 0..40 {
+        client.send(read(&format!("{number:01024}")));
+        let line = client.line();
+        assert!(line == "*-1" || line == OOM.trim_end(), "{line}");
+        refused |= line == OOM.trim_end();
+    }
+    let used = info(&mut client, "used_memory");
+    assert!(refused && used < 18 * MIB, "{used} bytes");
+    // Beyond the reserve, each way to create a consumer is refused.
     client.call("CONFIG SET maxmemory 0", "+OK\r\n");
-    client.send(read(&long));
-    client.expect("*-1\r\n");
+    client.send(request(&["SET", "large", &"x".repeat(20 << 20)]));
+    client.expect("+OK\r\n");
+    client.call("CONFIG SET maxmemory 1", "+OK\r\n");
+    for new in [
+        "XREADGROUP GROUP g new STREAMS s0 >",
+        "XREADGROUP GROUP g new COUNT 5000 STREAMS s0 >",
+        "XREADGROUP GROUP g new STREAMS s0 0",
+        "XREADGROUP GROUP g new CLAIM 0 STREAMS s0 >",
+        "XCLAIM s0 g new 0 1-1",
+        "XAUTOCLAIM s0 g new 0 0",
+        "XGROUP CREATECONSUMER s0 g new",
+        "XPOLICY SET s0 LEASE 1000",
+    ] {
+        client.call(new, OOM);
+    }
+    client.send(format!("MULTI\r\n{}EXEC\r\n", read("new")));
+    client.expect(&format!("+OK\r\n+QUEUED\r\n*1\r\n{OOM}"));
+    assert!(!client.ask(&["XINFO CONSUMERS s0 g"]).contains("new"));
+    // What exists can still read and acknowledge, and an operator can let the server remove entries.
+    client.call("XREADGROUP GROUP g known STREAMS s0 >", "*-1\r\n");
+    client.call("XADOPT s0 g known other", ":1\r\n");
+    client.call("XACK s0 g 1-1", ":1\r\n");
+    client.call("XPOLICY SET s0 MAXLEN 1", "+OK\r\n");
+    client.call("ACL SETUSER somebody off", "+OK\r\n");
+    client.send(request(&["ACL", "SETUSER", "somebody", &format!("~{}", "x".repeat(2000))]));
+    client.expect(OOM);
+    client.call("CONFIG SET maxmemory 0", "+OK\r\n");
+    client.call("XREADGROUP GROUP g new STREAMS s0 >", "*-1\r\n");
+}
+
+#[test]
+fn new_names_have_at_most_1024_bytes() {
+    const TOO_LONG: &str = "-ERR the name is too long: it can have at most 1024 bytes\r\n";
+    let server = Server::start(&["--appendonly", "no"]);
+    let mut client = server.connect();
+    client.ask(&["XADD s 1-1 a b", "XGROUP CREATE s g 0", "XREADGROUP GROUP g c STREAMS s >"]);
+    client.ask(&["XGROUP CREATE t g 0 MKSTREAM"]);
+    for (length, is_refused) in [(1025, true), (1024, false)] {
+        let name = |first: &str| format!("{first}{}", "n".repeat(length - 1));
+        for (command, reply) in [
+            (format!("XGROUP CREATE s {} 0", name("a")), "+OK\r\n"),
+            (format!("XGROUP CREATE new{length} {} 0 MKSTREAM", name("b")), "+OK\r\n"),
+            (format!("XGROUP CREATECONSUMER s g {}", name("c")), ":1\r\n"),
+            (format!("XREADGROUP GROUP g {} STREAMS s >", name("d")), "*-1\r\n"),
+            (format!("XREADGROUP GROUP g {} STREAMS s t > >", name("d")), "*-1\r\n"),
+            (format!("XREADGROUP GROUP g {} STREAMS s 0", name("e")), "*1\r\n*2\r\n$1\r\ns\r\n*0\r\n"),
+            (format!("XREADGROUP GROUP g {} CLAIM 9999 STREAMS s >", name("f")), "*-1\r\n"),
+            (format!("XCLAIM s g {} 9999 1-1", name("g")), "*0\r\n"),
+            (format!("XAUTOCLAIM s g {} 9999 0", name("h")), "*3\r\n$3\r\n0-0\r\n*0\r\n*0\r\n"),
+            (format!("XADOPT s g c {}", name("i")), ":1\r\n"),
+            (format!("ACL SETUSER {}", name("j")), "+OK\r\n"),
+            (format!("CLIENT SETNAME {}", name("k")), "+OK\r\n"),
+            (format!("CLIENT SETINFO LIB-NAME {}", name("l")), "+OK\r\n"),
+            (format!("CLIENT SETINFO LIB-VER {}", name("m")), "+OK\r\n"),
+        ] {
+            client.call(&command, if is_refused { TOO_LONG } else { reply });
+        }
+    }
+    client.call("EXISTS new1025 new1024", ":1\r\n");
 }
 
 #[test]

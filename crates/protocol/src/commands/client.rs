@@ -5,6 +5,7 @@
 //! `CLIENT UNBLOCK id [TIMEOUT|ERROR]`, `CLIENT PAUSE ms [WRITE|ALL]`, `CLIENT REPLY <ON|OFF|SKIP>`,
 //! `CLIENT NO-EVICT|NO-TOUCH <ON|OFF>`, `CLIENT TRACKING <ON|OFF> […]`
 
+use millstream_engine::stream::NAME_BYTES_MAX;
 use smallvec::SmallVec;
 
 use super::timeout::parse_timeout_ms;
@@ -224,6 +225,9 @@ pub fn parse_on_or_off(argv: ArgList<'_>) -> Result<bool, CommandError> {
 
 /// Fails with `error` unless the text is printable ASCII without spaces: spaces separate the fields of CLIENT LIST.
 pub(super) fn check_printable(text: &[u8], error: CommandError) -> Result<&[u8], CommandError> {
+    if text.len() > NAME_BYTES_MAX {
+        return Err(errors::NAME_TOO_LONG);
+    }
     if text.iter().all(u8::is_ascii_graphic) { Ok(text) } else { Err(error) }
 }
 

@@ -8,6 +8,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use millstream_engine::stream::check_name;
 use parking_lot::{Mutex, RwLock};
 
 use super::catalog::Catalog;
@@ -42,6 +43,8 @@ pub(crate) struct Users {
 pub(crate) enum SetUserError {
     /// A name cannot contain spaces or NUL bytes.
     InvalidName,
+    /// The name of a new user is too long.
+    NameTooLong,
     /// The rules are invalid.
     Rules(RulesError),
 }
@@ -156,6 +159,9 @@ impl Users {
         }
         let mut users = self.users.write();
         let known = users.get(name).cloned();
+        if known.is_none() && check_name(name).is_err() {
+            return Err(SetUserError::NameTooLong);
+        }
         let mut rules = known
             .as_ref()
             .map_or_else(|| Rules::of_new_user(&self.catalog), |user| Rules::clone(&user.rules()));

@@ -84,8 +84,10 @@ fn write_selector(selector: &Selector, out: &mut Writer) {
 pub(crate) fn setuser(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>) -> Reply {
     let mut args = Args::of_subcommand(argv);
     let name = args.next()?;
+    call.context.server.check_reserve(argv)?;
     call.context.server.users.set(name, args.rest()).map_err(|error| match error {
         SetUserError::InvalidName => errors::INVALID_USER_NAME,
+        SetUserError::NameTooLong => errors::NAME_TOO_LONG,
         SetUserError::Rules(RulesError::Rule { rule, error }) => {
             errors::invalid_acl_rule(&rule, &error.to_string())
         }

@@ -24,6 +24,7 @@ pub(crate) fn get(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>) -> Reply {
 
 pub(crate) fn set(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>) -> Reply {
     let pairs = Args::of_subcommand(argv).pairs("config|set").map_err(|_| errors::SYNTAX)?;
+    call.context.server.check_reserve(argv)?;
     let mut texts = Vec::with_capacity(pairs.len());
     for pair in pairs.chunks_exact(2) {
         let value = str::from_utf8(pair[1])

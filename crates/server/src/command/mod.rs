@@ -18,7 +18,7 @@ mod permission;
 mod spec;
 
 pub(crate) use call::{BlockOn, Call, DONE, Outcome, Reply, SlowWork, WorkFn, reply_ok};
-pub(crate) use context::{Batch, CommandContext, change_bytes, check_new_consumers};
+pub(crate) use context::{Batch, CommandContext, change_bytes};
 pub(crate) use keys::{KeyError, Keys, keys, only_stream};
 pub(crate) use long_reply::{ENCODER, LongReply, UnwrittenEntries};
 pub(crate) use permission::{check_permission, check_request, denied, note_denial, required_keys};

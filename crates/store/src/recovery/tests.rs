@@ -1,12 +1,16 @@
 //! Opening folders: what recovery reads, repairs and refuses.
 
-use millstream_engine::{ClaimedRow, ListEnd, ReleasedRow};
+use std::ops::ControlFlow;
+
+use millstream_engine::stream::EntryRef;
+use millstream_engine::{ClaimedRow, ListEnd, Refusal, ReleasedRow};
 
 use super::*;
 use crate::clock::ManualClock;
 use crate::codec::put_change;
 use crate::disk::SimDisk;
 use crate::log::{Damage, DamageKind};
+use crate::verbs::{ConsumerCreate, ConsumerPath, Verb, read_new};
 
 fn open(disk: &SimDisk, block_limits: BlockLimits) -> Result<(Store, Recovered), FolderError> {
     let options = StoreOptions { clock: Arc::new(ManualClock::new(1_000)), ..StoreOptions::default() };
@@ -55,6 +59,25 @@ fn expired_keys_share_no_long_record() {
     let before = store.appended_position();
     assert_eq!(store.lock_all(0, 2_000).key_count(), 0);
     assert_eq!(store.appended_position() - before, u64::from(KEYS));
+}
+
+/// The limit of names binds their creation. Folders of earlier versions can have longer ones.
+#[test]
+fn long_names_are_recovered_and_can_be_used() {
+    let long = [b'n'; 5000];
+    let append = StreamEffect::Append { id: StreamId::new(1, 0), fields: &[b"a", b"b"] };
+    let group = StreamEffect::GroupCreate { group: &long, last_id: StreamId::MIN, entries_read: None };
+    let consumer = StreamEffect::ConsumerCreate { group: &long, consumer: &long, at_ms: 5 };
+    let changes = [append, group, consumer].map(|effect| (&b"s"[..], Effect::Stream(effect)));
+    let store = open(&logged(&changes), BlockLimits::default()).unwrap().0;
+    let path = ConsumerPath { key: &b"s"[..], group: &long, consumer: &long };
+    let mut txn = store.lock_all(0, 2_000);
+    let delivery = read_new(&mut txn, path, None, true, &mut |_: &EntryRef<'_>| ControlFlow::Continue(()));
+    assert_eq!(delivery.unwrap().map(|delivery| delivery.count), Some(1));
+    assert_eq!(ConsumerCreate(path).run(&mut txn), Ok(false));
+    let longer = [b'n'; 5001];
+    let other = ConsumerPath { consumer: &longer[..], ..path };
+    assert_eq!(ConsumerCreate(other).run(&mut txn), Err(Refusal::NameTooLong));
 }
 
 #[test]

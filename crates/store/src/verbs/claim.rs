@@ -29,6 +29,7 @@ impl<B: AsRef<[u8]>, I: AsRef<[StreamId]>> Claim<B, I> {
     /// Claims the entries without passing them to a sink.
     pub fn claim(&self, txn: &mut Txn<'_>) -> Result<ClaimDecision, Refusal> {
         let reader = self.consumer.borrowed();
+        txn.ensure_consumer(reader)?;
         let (_, group) = txn.existing_group(reader.key, reader.group)?;
         if let Some(last_id) = self.last_id.filter(|id| *id > group.last_id()) {
             let entries_read = group.entries_read();
@@ -74,6 +75,7 @@ impl<B: AsRef<[u8]>> AutoClaim<B> {
     /// Claims the entries without passing them to a sink.
     pub fn claim(&self, txn: &mut Txn<'_>) -> Result<AutoClaimDecision, Refusal> {
         let reader = self.consumer.borrowed();
+        txn.ensure_consumer(reader)?;
         let (stream, group) = txn.existing_group(reader.key, reader.group)?;
         let found = stream.decide_auto_claim(group, self.start, self.count, &self.options, txn.now_ms());
         apply_claim(txn, reader, &found.claimed)?;
@@ -125,6 +127,7 @@ impl<B: AsRef<[u8]>> EntryVerb for WalkIdle<B> {
         });
         sink.scanned(Vec::new(), next);
         if !rows.is_empty() {
+            txn.ensure_consumer(self.consumer.borrowed())?;
             txn.apply_stream(key, StreamEffect::Claim { group, consumer, rows: &rows, at_ms });
         }
         Ok(())

@@ -2,6 +2,7 @@
 
 use std::iter;
 
+use millstream_engine::stream::check_name;
 use millstream_engine::{GroupStart, Refusal, Stream, StreamEffect, StreamId};
 
 use super::lease::apply_release;
@@ -37,6 +38,7 @@ impl<B: AsRef<[u8]>> Verb for GroupCreate<B> {
             None if !self.make_stream => return Err(Refusal::GroupNeedsKey),
             stream => stream,
         };
+        check_name(group)?;
         let found = stream.unwrap_or(&new);
         found.decide_group(group)?;
         let last_id = found.decide_group_start(self.start);
@@ -143,13 +145,7 @@ impl<B: AsRef<[u8]>> Verb for ConsumerCreate<B> {
     }
 
     fn run(&mut self, txn: &mut Txn<'_>) -> Result<bool, Refusal> {
-        let (ConsumerPath { key, group, consumer }, at_ms) = (self.0.borrowed(), txn.now_ms());
-        let (_, found) = txn.existing_group(key, group)?;
-        let is_new = found.consumer(consumer).is_none();
-        if is_new {
-            txn.apply_stream(key, StreamEffect::ConsumerCreate { group, consumer, at_ms });
-        }
-        Ok(is_new)
+        txn.ensure_consumer(self.0.borrowed())
     }
 }
 
@@ -225,6 +221,10 @@ impl<B: AsRef<[u8]>> Verb for Adopt<B> {
             return Err(Refusal::AdoptsItself);
         }
         let Some(pending) = pending else { return Ok(0) };
+        if pending > 0 && txn.existing_group(key, group)?.1.consumer(to).is_none() {
+            // The memory need not fit: one consumer takes the place of the other.
+            check_name(to)?;
+        }
         let at_ms = txn.now_ms();
         let effect = match pending {
             0 => StreamEffect::ConsumerDelete { group, consumer: from },

@@ -61,7 +61,7 @@ pub use policy::{DescribePolicy, GroupWork, PolicyInfo, ResetPolicy, SetPolicy};
 pub use read::Read;
 pub use read_group::{
     GroupRead, ReadGroup, deliver, find_new, group_interests, read_claiming, read_history, read_new,
-    read_ready, require_groups,
+    read_ready, require_groups, require_readers,
 };
 pub(crate) use retention::remove_by_retention;
 pub use retry::{DeadLettersRecorded, ReleaseRecorded};
@@ -70,7 +70,7 @@ pub use selection::EntrySelection;
 use std::iter;
 use std::time::Duration;
 
-use millstream_engine::stream::{EntryRef, Group, PriorDelivery};
+use millstream_engine::stream::{EntryRef, Group, PriorDelivery, check_name, new_consumer_bytes};
 use millstream_engine::{Effect, Refusal, Stream, StreamEffect, StreamId};
 
 use crate::queues::{Interest, Interests};
@@ -335,13 +335,33 @@ impl Txn<'_> {
     fn mark_consumer_seen(&mut self, reader: ConsumerPath<&[u8]>) -> Result<(), Refusal> {
         let ConsumerPath { key, group, consumer } = reader;
         let at_ms = self.now_ms();
-        let (_, found) = self.existing_group(key, group)?;
-        let effect = match found.consumer(consumer) {
-            Some(_) => StreamEffect::ConsumerSeen { group, consumer, at_ms },
-            None => StreamEffect::ConsumerCreate { group, consumer, at_ms },
-        };
-        self.apply_stream(key, effect);
+        if !self.ensure_consumer(reader)? {
+            self.apply_stream(key, StreamEffect::ConsumerSeen { group, consumer, at_ms });
+        }
         Ok(())
+    }
+
+    /// Creates a consumer if it does not exist, and returns whether it is new. Refuses if its name is too long or memory is
+    /// full.
+    fn ensure_consumer(&mut self, path: ConsumerPath<&[u8]>) -> Result<bool, Refusal> {
+        let (_, found) = self.existing_group(path.key, path.group)?;
+        if found.consumer(path.consumer).is_some() {
+            return Ok(false);
+        }
+        self.check_new_consumers(path.consumer, 1)?;
+        self.create_consumer(path);
+        Ok(true)
+    }
+
+    /// Returns an error if no consumer may be created with this name, or memory has no room for so many.
+    fn check_new_consumers(&self, name: &[u8], count: u64) -> Result<(), Refusal> {
+        check_name(name)?;
+        self.store().check_memory(new_consumer_bytes(name).saturating_mul(count))
+    }
+
+    fn create_consumer(&mut self, ConsumerPath { key, group, consumer }: ConsumerPath<&[u8]>) {
+        let at_ms = self.now_ms();
+        self.apply_stream(key, StreamEffect::ConsumerCreate { group, consumer, at_ms });
     }
 
     pub(crate) fn apply_stream(&mut self, key: &[u8], effect: StreamEffect<'_>) {

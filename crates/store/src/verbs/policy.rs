@@ -46,6 +46,12 @@ impl<B: AsRef<[u8]>> Verb for SetPolicy<B> {
             self.unset.iter().for_each(|field| policy.unset(*field));
             stream.check_policy(group, &policy)?;
         }
+        // Each group has a copy of the rules. A policy of a stream applies to all of them.
+        let groups = group.map_or(stream.groups().len(), |_| 1) as u64;
+        let bytes = self.change.rules_bytes() * groups;
+        if bytes > 0 {
+            txn.store().check_memory(bytes)?;
+        }
         if let Some(dead_letters) = self.change.dead_letters.as_deref().filter(|key| !key.is_empty()) {
             if dead_letters == key {
                 return Err(Refusal::DeadLettersToItself);

@@ -108,6 +108,28 @@ pub fn require_groups<'k, B: AsRef<[u8]>>(
     keys.iter().map(AsRef::as_ref).try_for_each(require)
 }
 
+/// Like [`require_groups`], and creates the consumer where it does not exist. So once a read of several streams has begun,
+/// none of them is refused.
+pub fn require_readers<'k, B: AsRef<[u8]>>(
+    txn: &mut Txn<'_>,
+    keys: &'k [B],
+    group: &[u8],
+    consumer: &[u8],
+) -> Result<(), (&'k [u8], Refusal)> {
+    let mut new = Vec::new();
+    for key in keys.iter().map(AsRef::as_ref) {
+        let (_, found) = txn.existing_group(key, group).map_err(|refusal| (key, refusal))?;
+        if found.consumer(consumer).is_none() {
+            new.push(key);
+        }
+    }
+    if let Some(first) = new.first() {
+        txn.check_new_consumers(consumer, new.len() as u64).map_err(|refusal| (*first, refusal))?;
+        new.into_iter().for_each(|key| txn.create_consumer(ConsumerPath { key, group, consumer }));
+    }
+    Ok(())
+}
+
 impl<B: AsRef<[u8]>> EntryVerb for ReadGroup<B> {
     fn keys(&self) -> impl Iterator<Item = &[u8]> {
         self.keys.iter().map(AsRef::as_ref)
@@ -115,7 +137,7 @@ impl<B: AsRef<[u8]>> EntryVerb for ReadGroup<B> {
 
     fn run_into(&mut self, txn: &mut Txn<'_>, sink: &mut impl ResultSink) -> Result<(), Refusal> {
         let (group, consumer) = (self.group.as_ref(), self.consumer.as_ref());
-        require_groups(txn, &self.keys, group).map_err(|(_, refusal)| refusal)?;
+        require_readers(txn, &self.keys, group, consumer).map_err(|(_, refusal)| refusal)?;
         for key in EntryVerb::keys(self) {
             let reader = ConsumerPath { key, group, consumer };
             sink.start_stream(key);
@@ -194,7 +216,12 @@ pub fn read_new(
 ) -> Result<Option<Delivery>, Refusal> {
     let (at, _) = txn.stream_with_slot(reader.key)?.ok_or(Refusal::NoGroup)?;
     let to = Recipient { consumer: reader.consumer, at_ms: txn.now_ms(), pending: becomes_pending };
-    let delivered = txn.deliver_at((reader.key, at), reader.group, to, count, sink)?;
+    let delivered = loop {
+        match txn.deliver_at((reader.key, at), reader.group, to, count, sink) {
+            Err(Refusal::NoConsumer) => _ = txn.ensure_consumer(reader)?,
+            delivered => break delivered?,
+        }
+    };
     if delivered.is_none() {
         txn.mark_consumer_seen(reader)?;
     }
@@ -216,11 +243,18 @@ pub fn find_new<'t>(
 }
 
 /// Delivers entries that [`find_new`] has selected. Creates the consumer if it does not exist.
-pub fn deliver(txn: &mut Txn<'_>, reader: ConsumerPath<&[u8]>, delivery: Delivery, becomes_pending: bool) {
+pub fn deliver(
+    txn: &mut Txn<'_>,
+    reader: ConsumerPath<&[u8]>,
+    delivery: Delivery,
+    becomes_pending: bool,
+) -> Result<(), Refusal> {
+    txn.ensure_consumer(reader)?;
     let (ConsumerPath { key, group, consumer }, Delivery { last, count }) = (reader, delivery);
     let at_ms = txn.now_ms();
     let effect = StreamEffect::Deliver { group, consumer, last, count, at_ms, pending: becomes_pending };
     txn.apply_stream(key, effect);
+    Ok(())
 }
 
 /// Calls `visit` with up to `count` of the consumer's own pending entries with ids greater than `after`, until `visit`
@@ -315,6 +349,7 @@ fn deliver_claimed_and_new(
     let ConsumerPath { key, group, consumer } = reader;
     let (claimed, at_ms) = (taken.rows.len() as u64, txn.now_ms());
     if claimed > 0 {
+        txn.ensure_consumer(reader)?;
         txn.apply_stream(key, StreamEffect::Claim { group, consumer, rows: &taken.rows, at_ms });
     }
     let (stream, found) = txn.existing_group(key, group)?;
@@ -328,7 +363,7 @@ fn deliver_claimed_and_new(
         false => stream.visit_undelivered(found, Some(left), &mut NewEntries(sink)),
     };
     if let Some(delivery) = delivered {
-        deliver(txn, reader, delivery, becomes_pending);
+        deliver(txn, reader, delivery, becomes_pending)?;
     }
     let total = claimed + delivered.map_or(0, |delivery| delivery.count);
     if total == 0 {

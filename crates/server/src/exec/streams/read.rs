@@ -105,15 +105,17 @@ fn read_streams(txn: &mut Txn<'_>, out: &mut Writer, cmd: &Xreadgroup<'_>) -> Re
     Ok(block_or_null(out, cmd.block_ms, is_brief, interests, Vec::new()))
 }
 
-/// Returns an error if a stream or its group is missing, or an id is invalid.
+/// Returns an error if a stream or its group is missing, or an id is invalid. Otherwise, creates the consumer in all streams.
 #[inline(never)]
-fn check_groups(txn: &Txn<'_>, cmd: &Xreadgroup<'_>) -> Result<(), CommandError> {
+fn check_groups(txn: &mut Txn<'_>, cmd: &Xreadgroup<'_>) -> Result<(), CommandError> {
     let keys = cmd.streams.keys;
     // As in Redis, a missing group of this or an earlier stream is reported before an invalid id.
     let invalid = (0..keys.len()).find_map(|index| Some((index, cmd.position(index).err()?)));
-    let checked = invalid.as_ref().map_or(keys, |(index, _)| &keys[..=*index]);
-    verbs::require_groups(txn, checked, cmd.group)
-        .map_err(|(key, refusal)| no_group(refusal, key, cmd.group))?;
+    let checked = match &invalid {
+        Some((index, _)) => verbs::require_groups(txn, &keys[..=*index], cmd.group),
+        None => verbs::require_readers(txn, keys, cmd.group, cmd.consumer),
+    };
+    checked.map_err(|(key, refusal)| no_group(refusal, key, cmd.group))?;
     invalid.map_or(Ok(()), |(_, error)| Err(error))
 }
 
@@ -143,7 +145,7 @@ fn read_new(
             let found = verbs::find_new(txn, reader, count)?;
             let count_max = found.map_or(0, |found| found.count_max());
             if let Some(entries) = found.and_then(|found| reply.freeze_if_many(&found)) {
-                verbs::deliver(txn, reader, entries.delivery(), !noack);
+                verbs::deliver(txn, reader, entries.delivery(), !noack)?;
                 reply.defer_entries(reader.key, entries);
                 return Ok(());
             }
