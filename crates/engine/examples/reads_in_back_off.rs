@@ -59,7 +59,7 @@ fn measure(stream: &Stream, state: &str, now_ms: u64) {
 fn stream(entries: u64, policy: &Policy) -> Stream {
     let (mut stream, limits) = (Stream::new(), BlockLimits::default());
     let last_id = StreamId::MIN;
-    stream.apply(&StreamEffect::SetPolicy { policy }, limits);
+    stream.apply(&StreamEffect::SetPolicy { policy, owner: None }, limits);
     stream.apply(&StreamEffect::GroupCreate { group: GROUP, last_id, entries_read: None }, limits);
     for number in 1..=entries {
         stream.append(StreamId::new(START_MS, number), &[b"data", b"x"], limits);

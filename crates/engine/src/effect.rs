@@ -120,10 +120,14 @@ pub enum StreamEffect<'a> {
     Undelay { tickets: &'a [StreamId] },
     /// Counts a duplicate: a producer sent an `iid` again, and no entry was added.
     Repeat,
-    /// Replaces the policy of the stream, which is the default of its groups. An empty one removes it.
-    SetPolicy { policy: &'a Policy },
-    /// Replaces the policy of a group. An empty one removes it.
-    GroupSetPolicy { group: &'a [u8], policy: &'a Policy },
+    /// Replaces the policy of the stream, which is the default of its groups. An empty one removes it. It acts with the
+    /// rights of the user `owner`, or with all rights.
+    SetPolicy { policy: &'a Policy, owner: Option<&'a [u8]> },
+    /// Replaces the policy of a group. An empty one removes it. It acts with the rights of the user `owner`, or with all
+    /// rights.
+    GroupSetPolicy { group: &'a [u8], policy: &'a Policy, owner: Option<&'a [u8]> },
+    /// From now on, the policies of the stream and of its groups act with the rights of this user.
+    OwnPolicies { owner: &'a [u8] },
 }
 
 /// A pending entry after it was claimed.

@@ -61,6 +61,7 @@ pub mod memory;
 mod memory_monitor;
 mod pause;
 mod persistence;
+mod policy_rights;
 mod registry;
 mod reload;
 mod server;

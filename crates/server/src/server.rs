@@ -20,6 +20,7 @@ use crate::in_process::InProcess;
 use crate::io_thread::IoThread;
 use crate::listen::{ListenError, Listeners, addresses};
 use crate::memory;
+use crate::policy_rights;
 use crate::reload::{Configured, catch_hangups, listen_for_hangups};
 use crate::settings::{Id, Settings};
 use crate::shutdown::listen_for_signals;
@@ -128,6 +129,7 @@ impl Server {
         let weak = Arc::downgrade(&server);
         let fits = move |bytes| weak.upgrade().is_none_or(|server| server.fits_into_reserve(bytes));
         server.store.limit_memory(fits);
+        policy_rights::begin(&server);
         memory::refresh();
         warn_if_open(&server);
         let threads = (0..server.settings.size(Id::IoThreads))

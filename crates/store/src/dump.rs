@@ -100,6 +100,10 @@ fn put_stream(out: &mut String, stream: &Stream) {
         if let Some(policy) = group.own_policy() {
             let _ = write!(out, "{policy:?} ");
         }
+        if let Some(owner) = stream.group_policy_owner(group) {
+            out.push_str("owner ");
+            put_text(out, owner);
+        }
         let missed = stream.missed(group);
         if missed.count > 0 {
             out.push_str("missed ");
@@ -132,6 +136,10 @@ fn put_stream(out: &mut String, stream: &Stream) {
     }
     if let Some(policy) = stream.policy() {
         let _ = write!(out, "\n  {policy:?} ");
+    }
+    if let Some(owner) = stream.policy_owner() {
+        out.push_str("owner ");
+        put_text(out, owner);
     }
     put_producer_history(out, stream);
     put_delayed(out, stream);

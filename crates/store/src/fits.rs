@@ -100,7 +100,7 @@ fn stream_effect_fits(stream: &Stream, effect: &StreamEffect<'_>) -> Result<(), 
         {
             Err("it sets a due time that is greater than the maximum".to_owned())
         }
-        StreamEffect::SetPolicy { policy } | StreamEffect::GroupSetPolicy { policy, .. }
+        StreamEffect::SetPolicy { policy, .. } | StreamEffect::GroupSetPolicy { policy, .. }
             if policy.fields().any(|(field, value)| !value.fits(field)) =>
         {
             Err("it sets a policy with a value that is out of range".to_owned())
@@ -160,6 +160,7 @@ fn stream_effect_fits(stream: &Stream, effect: &StreamEffect<'_>) -> Result<(), 
         | StreamEffect::GroupCreate { .. }
         | StreamEffect::GroupDestroy { .. }
         | StreamEffect::SetPolicy { .. }
+        | StreamEffect::OwnPolicies { .. }
         | StreamEffect::IdempotenceConfigure { .. } => Ok(()),
     }
 }

@@ -4,7 +4,7 @@
 
 use millstream_engine::keyspace::SlotRef;
 use millstream_engine::value::{Kind, Layout};
-use millstream_engine::{Effect, KeyPlace, Rearrangement, Refusal, Value};
+use millstream_engine::{Effect, KeyPlace, Rearrangement, Refusal, StreamEffect, Value};
 
 use crate::shard::Shard;
 use crate::txn::Txn;
@@ -179,6 +179,17 @@ impl Txn<'_> {
         let from = KeyPlace { db: self.db(), key };
         self.rearrange(&Rearrangement::Move(from, KeyPlace { db: to_db, key }));
         Ok(true)
+    }
+
+    /// Makes a user the owner of the policies of a stream that the user has just moved or copied to this key of database
+    /// `db`. So nobody gets the rights of another user by moving or copying a policy.
+    pub fn own_policies(&mut self, db: u32, key: &[u8], owner: &[u8]) {
+        let before = self.db();
+        self.select(db);
+        if matches!(self.stream(key), Ok(Some(stream)) if stream.may_have_policies()) {
+            self.apply(key, &Effect::Stream(StreamEffect::OwnPolicies { owner }));
+        }
+        self.select(before);
     }
 
     /// Swaps the contents of two databases.

@@ -451,6 +451,7 @@ fn time_ms_of(effect: &Effect<'_>) -> u64 {
             | StreamEffect::IdempotenceConfigure { .. }
             | StreamEffect::SetPolicy { .. }
             | StreamEffect::GroupSetPolicy { .. }
+            | StreamEffect::OwnPolicies { .. }
             | StreamEffect::Undelay { .. }
             | StreamEffect::Repeat => 0,
         },

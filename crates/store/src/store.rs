@@ -13,6 +13,7 @@ use crate::clock::{Clock, SystemClock};
 use crate::duty_counters::DutyCounters;
 use crate::journal::Journal;
 use crate::reclaim::Reclaimer;
+use crate::rights::PolicyRights;
 use crate::secret::random_number;
 use crate::shard::Shard;
 use crate::timers::Timers;
@@ -104,6 +105,8 @@ pub struct Store {
     pub(crate) duties: DutyCounters,
     /// Returns whether this many more bytes fit; not set: there is no limit.
     memory_check: OnceLock<MemoryCheck>,
+    /// Not set: every policy acts with all rights.
+    policy_rights: OnceLock<Box<dyn PolicyRights>>,
     /// When the store was opened, in Unix milliseconds.
     opened_at_ms: u64,
 }
@@ -130,6 +133,7 @@ impl Store {
             expired: Arc::default(),
             duties: DutyCounters::default(),
             memory_check: OnceLock::new(),
+            policy_rights: OnceLock::new(),
         }
     }
 
@@ -216,6 +220,16 @@ impl Store {
     /// Returns the number of removed values and databases whose memory is not freed yet.
     pub fn unreclaimed(&self) -> usize {
         self.reclaimer.pending()
+    }
+
+    /// Makes policies act with the rights of their owners from now on. Must be called before the timekeeper starts. Later
+    /// calls have no effect.
+    pub fn set_policy_rights(&self, rights: Box<dyn PolicyRights>) {
+        let _ = self.policy_rights.set(rights);
+    }
+
+    pub(crate) fn policy_rights(&self) -> Option<&dyn PolicyRights> {
+        self.policy_rights.get().map(|rights| &**rights)
     }
 
     pub(crate) fn journal(&self) -> Option<&Journal> {

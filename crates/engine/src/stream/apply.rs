@@ -87,8 +87,11 @@ impl Stream {
             }
             StreamEffect::Remember { producer, iid, id, at_ms } => self.remember(producer, iid, id, at_ms),
             StreamEffect::Repeat => self.count_repeat(),
-            StreamEffect::SetPolicy { policy } => self.set_policy(policy),
-            StreamEffect::GroupSetPolicy { group, policy } => self.set_group_policy(group, policy),
+            StreamEffect::SetPolicy { policy, owner } => self.set_policy(policy, owner),
+            StreamEffect::GroupSetPolicy { group, policy, owner } => {
+                self.set_group_policy(group, policy, owner);
+            }
+            StreamEffect::OwnPolicies { owner } => self.own_policies(owner),
             StreamEffect::Delay { ticket, fields, .. } => self.apply_delay(ticket, fields),
             StreamEffect::Promote { count, first, .. } => self.apply_promote(count, first, limits),
             StreamEffect::PromoteTickets { tickets, first, .. } => {

@@ -364,7 +364,7 @@ mod tests {
     fn stream() -> Stream {
         let mut stream = Stream::new();
         let policy = Policy { lease_ms: Some(LEASE_MS), max_deliveries: Some(2), ..Policy::default() };
-        apply(&mut stream, StreamEffect::SetPolicy { policy: &policy });
+        apply(&mut stream, StreamEffect::SetPolicy { policy: &policy, owner: None });
         let last_id = StreamId::MIN;
         apply(&mut stream, StreamEffect::GroupCreate { group: b"g", last_id, entries_read: None });
         for ms in 1..=6 {
@@ -416,7 +416,7 @@ mod tests {
         assert_eq!((found(&stream, 1099), found(&stream, 1100)), (vec![], vec![4, 1, 2]));
         // A policy that is set later finds them too.
         for policy in [Policy::default(), stream.policy().cloned().unwrap()] {
-            apply(&mut stream, StreamEffect::SetPolicy { policy: &policy });
+            apply(&mut stream, StreamEffect::SetPolicy { policy: &policy, owner: None });
         }
         assert_eq!(found(&stream, 1100), [4, 1, 2]);
         apply(&mut stream, StreamEffect::TrimThrough { last: id(6) });

@@ -6,9 +6,10 @@ use super::blocks::Cursor;
 use super::claim::DELIVERIES_MAX;
 use super::finals::FinalRows;
 use super::missed::MissedEntries;
+use super::owner::OwnedPolicy;
 use crate::bytes::short;
 use crate::pending::{ConsumerHandle, PendingEntry, PendingList};
-use crate::policy::{GroupRules, Policy, is_rejected};
+use crate::policy::{GroupRules, is_rejected};
 use crate::{Refusal, ReleasedRow, StreamId};
 
 /// Maximum length of the name of a group or a consumer when it is created. Every dead letter has copies of both names, and a
@@ -41,7 +42,7 @@ pub struct Group {
     /// The position of the entry after `last_id`, if it is known.
     pub(super) cursor: Option<Cursor>,
     /// What the operator set on this group; `None` if nothing.
-    pub(super) own_policy: Option<Box<Policy>>,
+    pub(super) own_policy: Option<Box<OwnedPolicy>>,
     /// The rules in force; `None` if the group has no lease.
     pub(super) rules: Option<Box<GroupRules>>,
     /// The rows that are never redelivered; `None` if the group has no rules.

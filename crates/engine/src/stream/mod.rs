@@ -34,6 +34,7 @@ mod idempotence;
 mod lag;
 mod listpack;
 mod missed;
+mod owner;
 mod parts;
 mod policy;
 mod promotion;
@@ -52,6 +53,7 @@ use crate::StreamId;
 use entries::Entries;
 use idempotence::ProducerHistory;
 use missed::TrimmedEntries;
+use owner::Placement;
 use policy::StreamPolicy;
 use references::NeedingGroup;
 
@@ -90,6 +92,8 @@ pub struct Stream {
     history: Option<Box<ProducerHistory>>,
     /// What the operator set on the stream; `None` if nothing.
     policy: Option<Box<StreamPolicy>>,
+    /// Who moved or copied the stream to its key; `None` if nobody did, or the policies need not know.
+    placement: Option<Box<Placement>>,
     /// `None` until an entry is delayed. Then it stays, because it has the number of the last ticket.
     delayed: Option<Box<DelayedSet>>,
 }
@@ -175,6 +179,7 @@ impl Stream {
             self.groups.iter().map(|(name, group)| name.len() + 16 + group.memory_bytes()).sum();
         let history = self.history.as_ref().map_or(0, |history| history.memory_bytes());
         let policy = self.policy.as_ref().map_or(0, |policy| policy.memory_bytes());
+        let policy = policy + self.placement.as_ref().map_or(0, |placement| placement.memory_bytes());
         let delayed = self.delayed.as_ref().map_or(0, |delayed| delayed.memory_bytes());
         size_of::<Stream>() + self.entries.blocks.memory_bytes() + groups + history + policy + delayed
     }

@@ -15,6 +15,7 @@ use super::blocks::AnyBlock;
 use super::delayed::DelayedSet;
 use super::idempotence::{HistoryCounters, HistoryItem};
 use super::missed::MissedEntries;
+use super::owner::OwnedPolicy;
 use super::visit::IdRange;
 use super::{Group, Stream};
 use crate::pending::{NOT_BEFORE_MS_MAX, PendingEntry};
@@ -240,14 +241,27 @@ impl StreamBuilder {
         if policy.fields().any(|(field, _)| field.is_of_stream()) {
             return Err(InvalidPart("the policy of a group has a field that only streams have"));
         }
-        group.own_policy = Some(Box::new(policy.clone()));
+        group.own_policy = Some(Box::new(OwnedPolicy::new(policy, None, None)));
+        Ok(())
+    }
+
+    /// Sets the owner of the policy of the current group.
+    pub fn group_policy_owner(&mut self, owner: &[u8]) -> Result<(), InvalidPart> {
+        let policy = self.group.as_mut().and_then(|(_, group)| group.own_policy.as_mut());
+        policy.ok_or(OWNER_WITHOUT_POLICY)?.set_owner(Some(owner));
         Ok(())
     }
 
     /// Sets the policy of the stream.
     pub fn policy(&mut self, policy: &Policy) -> Result<(), InvalidPart> {
         check_policy(policy)?;
-        self.stream.policy = Some(Box::new(policy.clone().into()));
+        self.stream.policy = Some(Box::new(OwnedPolicy::new(policy, None, None).into()));
+        Ok(())
+    }
+
+    /// Sets the owner of the policy of the stream.
+    pub fn policy_owner(&mut self, owner: &[u8]) -> Result<(), InvalidPart> {
+        self.stream.policy.as_mut().ok_or(OWNER_WITHOUT_POLICY)?.set_owner(owner);
         Ok(())
     }
 
@@ -301,6 +315,8 @@ impl StreamBuilder {
         }
     }
 }
+
+const OWNER_WITHOUT_POLICY: InvalidPart = InvalidPart("the owner of a policy comes before its policy");
 
 /// Checks a stored policy: at least one field is set, and each value is one that its field accepts.
 fn check_policy(policy: &Policy) -> Result<(), InvalidPart> {

@@ -1,6 +1,7 @@
 //! Sets the policies of a stream and its groups, and computes the rules that are in force in a group.
 
 use super::entries::Entries;
+use super::owner::OwnedPolicy;
 use super::{Group, Stream};
 use crate::policy::{GroupRules, Policy, PolicyField};
 use crate::{Refusal, StreamId};
@@ -11,24 +12,28 @@ const RETRY_MS: u64 = 1000;
 /// The policy of a stream, and what it has done since the stream was loaded.
 #[derive(Clone, Debug)]
 pub(super) struct StreamPolicy {
-    policy: Policy,
+    pub(super) owned: OwnedPolicy,
     /// Number of entries that retention has removed. No effect sets it, so it begins with 0 after a restart.
     trimmed: u64,
 }
 
-impl From<Policy> for StreamPolicy {
-    fn from(policy: Policy) -> StreamPolicy {
-        StreamPolicy { policy, trimmed: 0 }
+impl From<OwnedPolicy> for StreamPolicy {
+    fn from(owned: OwnedPolicy) -> StreamPolicy {
+        StreamPolicy { owned, trimmed: 0 }
     }
 }
 
 impl StreamPolicy {
     pub(super) fn get(&self) -> &Policy {
-        &self.policy
+        &self.owned.policy
+    }
+
+    pub(super) fn set_owner(&mut self, owner: &[u8]) {
+        self.owned.set_owner(Some(owner));
     }
 
     pub(super) fn memory_bytes(&self) -> usize {
-        self.policy.memory_bytes() + size_of::<u64>()
+        self.owned.memory_bytes() + size_of::<u64>()
     }
 }
 
@@ -90,17 +95,19 @@ impl Stream {
         self.groups.iter().find(|(_, group)| needs(group)).map(|(name, _)| &**name)
     }
 
-    pub(super) fn set_policy(&mut self, policy: &Policy) {
-        let trimmed = self.trimmed();
-        let policy = (!policy.is_empty()).then(|| StreamPolicy { policy: policy.clone(), trimmed });
+    pub(super) fn set_policy(&mut self, policy: &Policy, owner: Option<&[u8]>) {
+        let (trimmed, placement) = (self.trimmed(), self.placement.as_deref());
+        let policy = (!policy.is_empty())
+            .then(|| StreamPolicy { owned: OwnedPolicy::new(policy, owner, placement), trimmed });
         self.policy = policy.map(Box::new);
         let (policy, entries) = (self.policy.as_ref().map(|policy| policy.get()), &self.entries);
         self.groups.values_mut().for_each(|group| group.refresh_rules(policy, entries));
     }
 
-    pub(super) fn set_group_policy(&mut self, name: &[u8], policy: &Policy) {
+    pub(super) fn set_group_policy(&mut self, name: &[u8], policy: &Policy, owner: Option<&[u8]>) {
         if let Some(group) = self.groups.get_mut(name) {
-            group.own_policy = (!policy.is_empty()).then(|| Box::new(policy.clone()));
+            let owned = || Box::new(OwnedPolicy::new(policy, owner, self.placement.as_deref()));
+            group.own_policy = (!policy.is_empty()).then(owned);
             group.refresh_rules(self.policy.as_ref().map(|policy| policy.get()), &self.entries);
         }
     }
@@ -171,7 +178,7 @@ impl Stream {
 impl Group {
     /// Returns the policy that was set on this group; `None` if none was.
     pub fn own_policy(&self) -> Option<&Policy> {
-        self.own_policy.as_deref()
+        self.own_policy.as_ref().map(|owned| &owned.policy)
     }
 
     /// Returns the rules in force; `None` if the group has no lease.
@@ -198,7 +205,7 @@ impl Group {
 
     fn find_rules(&self, of_stream: Option<&Policy>) -> Option<Box<GroupRules>> {
         let none = Policy::default();
-        let own = self.own_policy.as_deref().unwrap_or(&none);
+        let own = self.own_policy().unwrap_or(&none);
         GroupRules::new(own, of_stream.unwrap_or(&none)).map(Box::new)
     }
 }

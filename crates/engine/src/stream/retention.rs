@@ -245,7 +245,7 @@ mod tests {
     fn stream(groups: &[&[u8]], policy: &Policy) -> Stream {
         let limits = BlockLimits { max_entries: 4, ..BlockLimits::default() };
         let mut stream = Stream::new();
-        stream.apply(&StreamEffect::SetPolicy { policy }, limits);
+        stream.apply(&StreamEffect::SetPolicy { policy, owner: None }, limits);
         for ms in 1..=100 {
             stream.apply(&StreamEffect::Append { id: StreamId::new(ms, 0), fields: &[b"n", b"1"] }, limits);
         }

@@ -424,6 +424,10 @@ async fn show(
         let label = if name == "next-due-ms" { "next due".to_owned() } else { name.replace('-', " ") };
         properties.push(label, shown);
     }
+    if let Some(owner) = &info.owner {
+        let denied = if info.is_owner_denied { "  (may not add dead letters)" } else { "" };
+        properties.push("owner", format!("{owner}{denied}"));
+    }
     if let Some(error) = &info.dead_letter_error {
         properties.push("dlq error", error);
     }
@@ -436,10 +440,11 @@ fn merge(found: &mut PolicyInfo, other: PolicyInfo) {
         *number = match (name.as_str(), *number, other) {
             ("next-due-ms", number, other) if number < 0 || other < 0 => number.max(other),
             ("next-due-ms", number, other) => number.min(other),
-            (_, number, other) => number + other,
+            (_, number, other) => number.saturating_add(other),
         };
     }
     found.dead_letter_error = found.dead_letter_error.take().or(other.dead_letter_error);
+    found.is_owner_denied |= other.is_owner_denied;
 }
 
 fn label_of(field: PolicyField) -> &'static str {

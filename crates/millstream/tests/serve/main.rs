@@ -10,6 +10,7 @@ mod durable;
 mod hostile;
 mod logs;
 mod memory;
+mod policy_rights;
 mod process;
 #[path = "../differential/random.rs"]
 mod random;

@@ -130,6 +130,11 @@ impl Users {
         self.users.read().get(name).cloned()
     }
 
+    /// Returns the number of users.
+    pub(crate) fn count(&self) -> usize {
+        self.users.read().len()
+    }
+
     /// Returns all users by name.
     pub(crate) fn all(&self) -> Vec<Arc<User>> {
         self.users.read().values().cloned().collect()

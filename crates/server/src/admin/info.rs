@@ -206,6 +206,7 @@ impl InfoWriter<'_, '_> {
         self.zeros(&["pubsub_channels", "pubsub_patterns", "latest_fork_usec", "total_forks"]);
         self.line("client_query_buffer_limit_disconnections", totals.of(Event::QueryLimitClose));
         self.line("client_output_buffer_limit_disconnections", totals.of(Event::OutputLimitClose));
+        self.line("acl_users", self.server.users.count());
         self.line("acl_access_denied_cmd", totals.of(Event::DeniedCommand));
         self.line("acl_access_denied_key", totals.of(Event::DeniedKey));
         self.zeros(&["acl_access_denied_channel"]);

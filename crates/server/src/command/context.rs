@@ -180,6 +180,13 @@ impl CommandContext<'_> {
         })
     }
 
+    /// Returns the user who owns the policies that the command sets or places; `None` for the server's own connections,
+    /// which may do everything.
+    pub(crate) fn policy_owner(&self) -> Option<&[u8]> {
+        let user = &self.session.user;
+        (!Arc::ptr_eq(user, self.server.users.internal_user())).then(|| user.name())
+    }
+
     #[cold]
     pub(crate) fn write_error(&self, error: &CommandError, out: &mut Writer) {
         self.server.stats.note_error(error.code());

@@ -22,6 +22,8 @@ pub(crate) enum EventKind {
     ForeignProtocol,
     /// A client ran an administrative command that changed something.
     Command,
+    /// A policy could not act, because its owner may not.
+    PolicyDenied,
     /// The operating system did not give the server a new connection.
     CannotAccept,
     /// A TLS handshake failed.
@@ -49,6 +51,7 @@ impl EventKind {
             EventKind::LoginTimeout => Some("login-timeout"),
             EventKind::ForeignProtocol => Some("foreign-protocol"),
             EventKind::Command => Some("command"),
+            EventKind::PolicyDenied => Some("policy-denied"),
             _ => None,
         }
     }

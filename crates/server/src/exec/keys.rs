@@ -8,7 +8,7 @@ use millstream_protocol::commands::{
     ArgList, CopyKey, Expire, ExpireCondition, Scan, TimeBase, TimeUnit, check_flush_mode, parse_db,
     parse_swapdb,
 };
-use millstream_protocol::errors;
+use millstream_protocol::errors::{self, CommandError};
 use millstream_protocol::glob;
 use millstream_protocol::resp::Writer;
 use millstream_store::{ExpireIf, Txn};
@@ -117,34 +117,63 @@ fn time_to_live(
     DONE
 }
 
-pub(crate) fn rename(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
-    let [from, to] = Args::of_command(argv).exactly()?;
-    txn.rename(from, to, false)?;
-    reply_ok(out)
+pub(crate) fn rename(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>) -> Reply {
+    rename_key(call, argv, false)?;
+    reply_ok(call.out)
 }
 
-pub(crate) fn renamenx(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
-    let [from, to] = Args::of_command(argv).exactly()?;
-    out.int(txn.rename(from, to, true)?.into());
+pub(crate) fn renamenx(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>) -> Reply {
+    let is_renamed = rename_key(call, argv, true)?;
+    call.out.int(is_renamed.into());
     DONE
+}
+
+fn rename_key(
+    call: &mut Call<'_, '_, '_>,
+    argv: ArgList<'_>,
+    only_if_free: bool,
+) -> Result<bool, CommandError> {
+    let [from, to] = Args::of_command(argv).exactly()?;
+    let is_renamed = call.txn.rename(from, to, only_if_free)?;
+    if is_renamed && from != to {
+        own_policies(call, call.txn.db(), to);
+    }
+    Ok(is_renamed)
+}
+
+/// Makes the client's user the owner of the policies of a stream that it has just placed at this key.
+fn own_policies(call: &mut Call<'_, '_, '_>, db: u32, key: &[u8]) {
+    if let Some(owner) = call.context.policy_owner() {
+        call.txn.own_policies(db, key, owner);
+    }
 }
 
 /// COPY. A short command that adds a whole value, and a transaction can have many: so the copy itself must fit into the
 /// memory limit. The blocks that the copy of a stream shares count too, because a restart ends the sharing.
 pub(crate) fn copy(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>) -> Reply {
     let CopyKey { from, to, db, replace } = CopyKey::parse(argv)?;
-    let Call { context, txn, out } = call;
+    let Call { context, txn, .. } = call;
     if txn.memory_bytes(from).is_some_and(|bytes| !context.server.fits_into_maxmemory(bytes as u64)) {
         return Err(errors::OUT_OF_MEMORY);
     }
-    out.int(txn.copy(from, to, db.unwrap_or(txn.db()), replace)?.into());
+    let to_db = db.unwrap_or(txn.db());
+    let is_copied = txn.copy(from, to, to_db, replace)?;
+    if is_copied {
+        own_policies(call, to_db, to);
+    }
+    call.out.int(is_copied.into());
     DONE
 }
 
 /// MOVE
-pub(crate) fn move_to(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+pub(crate) fn move_to(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>) -> Reply {
     let [key, db] = Args::of_command(argv).exactly()?;
-    out.int(txn.move_to(key, parse_db(db)?)?.into());
+    let to_db = parse_db(db)?;
+    let is_moved = call.txn.move_to(key, to_db)?;
+    if is_moved {
+        own_policies(call, to_db, key);
+    }
+    call.out.int(is_moved.into());
     DONE
 }
 

@@ -148,7 +148,7 @@ const OWN: &[&str] = &[
     "xpolicy|get -3 2/2/1 0.1.0 stream readonly read,stream,slow - RO,access@2:0/1/0",
     "xpolicy|help 2 0/0/0 0.1.0 stream loading,stale stream,slow - -",
     "xpolicy|reset -3 2/2/1 0.1.0 stream write write,stream,slow - RW,update@2:0/1/0",
-    "xpolicy|set -5 0/0/0 0.1.0 stream write,movablekeys write,stream,slow - RW,update@2:0/1/0+RW,insert@DLQ@3:0/1/0",
+    "xpolicy|set -5 0/0/0 0.1.0 stream write,movablekeys write,stream,slow - RW,access,update@2:0/1/0+RW,insert@DLQ@3:0/1/0",
 ];
 
 #[test]

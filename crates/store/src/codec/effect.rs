@@ -82,6 +82,7 @@ macro_rules! put {
     ($out:ident, $field:expr, pairs) => { put_pairs($out, $field) };
     ($out:ident, $field:expr, number) => { put_number($out, $field) };
     ($out:ident, $field:expr, present) => { $field.into_iter().for_each(|number| put_number($out, number)) };
+    ($out:ident, $field:expr, present_text) => { $field.into_iter().for_each(|text| put_text($out, text)) };
     ($out:ident, $field:expr, optional) => { put_optional($out, $field) };
     ($out:ident, $field:expr, step($from:expr)) => { put_step($out, $from, $field) };
     ($out:ident, $field:expr, id) => { put_id($out, $field) };
@@ -101,6 +102,7 @@ macro_rules! read {
     ($reader:ident, $scratch:ident, pairs) => { $scratch.read_pairs($reader)? };
     ($reader:ident, $scratch:ident, number) => { $reader.number()? };
     ($reader:ident, $scratch:ident, present) => { Some($reader.number()?) };
+    ($reader:ident, $scratch:ident, present_text) => { Some($reader.text()?) };
     ($reader:ident, $scratch:ident, optional) => { $reader.optional()? };
     ($reader:ident, $scratch:ident, step($from:expr)) => { $reader.step($from)? };
     ($reader:ident, $scratch:ident, id) => { $reader.id()? };
@@ -153,12 +155,15 @@ layouts! { StreamEffect, put_stream_effect, read_stream_effect, except StreamEff
     53 Remember { producer: text, iid: text, id: id, at_ms: step(id.ms) };
     54 Repeat {};
     57 ReleaseUntil { group: text, at_ms: number, rows: waiting(at_ms) };
-    58 SetPolicy { policy: policy };
-    59 GroupSetPolicy { group: text, policy: policy };
+    58 SetPolicy [owner = None] { policy: policy };
+    59 GroupSetPolicy [owner = None] { group: text, policy: policy };
     60 Delay { ticket: id, at_ms: step(ticket.ms), fields: pairs };
     61 Promote { through: id, count: number, first: id, at_ms: step(first.ms) };
     62 Undelay { tickets: ids };
     63 PromoteTickets { first: id, at_ms: step(first.ms), tickets: ids };
+    68 SetPolicy { policy: policy, owner: present_text };
+    69 GroupSetPolicy { group: text, policy: policy, owner: present_text };
+    70 OwnPolicies { owner: text };
 }
 
 /// One change in a record.

@@ -129,7 +129,7 @@ impl CodecRandom {
 }
 
 /// Number of different changes that [`with_change`] generates.
-pub(crate) const VARIANTS: u64 = 45;
+pub(crate) const VARIANTS: u64 = 48;
 
 /// Passes the `n`-th kind of change, with random content, to `test`.
 pub(crate) fn with_change(
@@ -205,12 +205,15 @@ pub(crate) fn with_change(
             35 => StreamEffect::IdempotenceConfigure { duration_s: count, max_size: at_ms },
             36 => StreamEffect::Remember { producer: group, iid: consumer, id: last_id, at_ms },
             37 => StreamEffect::ReleaseUntil { group, rows: &waiting, at_ms },
-            38 => StreamEffect::SetPolicy { policy: &policy },
-            39 => StreamEffect::GroupSetPolicy { group, policy: &policy },
+            38 => StreamEffect::SetPolicy { policy: &policy, owner: None },
+            39 => StreamEffect::GroupSetPolicy { group, policy: &policy, owner: None },
             40 => StreamEffect::Delay { ticket: last_id, fields: &texts, at_ms },
             41 => StreamEffect::Promote { through: last_id, count, first: random.id(), at_ms },
             42 => StreamEffect::Undelay { tickets: &ids },
             43 => StreamEffect::PromoteTickets { tickets: &ids, first: last_id, at_ms },
+            44 => StreamEffect::SetPolicy { policy: &policy, owner: Some(consumer) },
+            45 => StreamEffect::GroupSetPolicy { group, policy: &policy, owner: Some(consumer) },
+            46 => StreamEffect::OwnPolicies { owner: consumer },
             _ => StreamEffect::Repeat,
         }),
     };

@@ -29,7 +29,7 @@
 //! A group has the setting `waiting` with tag 1 if released entries wait for due times: it has the due times of the last
 //! released entries. It has the setting `missed` with tag 2 if entries were removed before the group read them: it has
 //! their number, and an id that none of them exceeds. A group has the setting `policy` with tag 3, and a stream the setting
-//! `policy` with tag 1, if one is set. A stream has the setting `delayed` with tag 2 if an entry was ever delayed: it has
+//! `policy` with tag 1, if one is set. The owners of both have tags of their own. A stream has the setting `delayed` with tag 2 if an entry was ever delayed: it has
 //! the number of the last ticket and the blocks of delayed entries. The reader refuses unknown tags: a newer version
 //! wrote them, and a stream without its settings would behave differently.
 //!
@@ -77,10 +77,15 @@ const MISSED: u64 = 2;
 /// Tag of the setting of a group with its policy.
 const GROUP_POLICY: u64 = 3;
 
+/// Tag of the setting of a group with the owner of its policy.
+const GROUP_POLICY_OWNER: u64 = 4;
+
 /// Tag of the setting of a stream with its policy.
 const POLICY: u64 = 1;
 /// The setting of a stream with its delayed entries.
 const DELAYED: u64 = 2;
+/// Tag of the setting of a stream with the owner of its policy.
+const POLICY_OWNER: u64 = 3;
 
 /// The row that the first row is encoded relative to.
 const BEFORE_ROWS: Row = Row { id: StreamId::MIN, consumer: 0, delivered_at_ms: 0, deliveries: 0 };
@@ -141,7 +146,14 @@ fn put_stream_settings(out: &mut Vec<u8>, stream: &Stream, pause: Pause<'_>) {
         .policy()
         .into_iter()
         .for_each(|policy| put_setting(&mut settings, POLICY, |value| put_policy(value, policy)));
-    let Some(delayed) = stream.delayed() else { return put_text(out, &settings) };
+    let mut owner = Vec::new();
+    if let Some(name) = stream.policy_owner() {
+        put_setting(&mut owner, POLICY_OWNER, |value| put_text(value, name));
+    }
+    let Some(delayed) = stream.delayed() else {
+        settings.extend_from_slice(&owner);
+        return put_text(out, &settings);
+    };
     let mut counts = Vec::new();
     put_number(&mut counts, delayed.last_number());
     put_number(&mut counts, delayed.block_count() as u64);
@@ -149,12 +161,13 @@ fn put_stream_settings(out: &mut Vec<u8>, stream: &Stream, pause: Pause<'_>) {
     put_number(&mut settings, DELAYED);
     put_number(&mut settings, (counts.len() + blocks_bytes) as u64);
     settings.extend_from_slice(&counts);
-    put_number(out, (settings.len() + blocks_bytes) as u64);
+    put_number(out, (settings.len() + blocks_bytes + owner.len()) as u64);
     out.extend_from_slice(&settings);
     delayed.blocks().for_each(|block| {
         put_block(out, &block);
         pause(out);
     });
+    out.extend_from_slice(&owner);
 }
 
 /// Returns the number of bytes of an encoded block.
@@ -192,6 +205,9 @@ fn group_settings(stream: &Stream, group: &Group) -> Vec<u8> {
     }
     if let Some(policy) = group.own_policy() {
         put_setting(&mut settings, GROUP_POLICY, |value| put_policy(value, policy));
+    }
+    if let Some(owner) = stream.group_policy_owner(group) {
+        put_setting(&mut settings, GROUP_POLICY_OWNER, |value| put_text(value, owner));
     }
     settings
 }
@@ -345,6 +361,10 @@ fn read_stream_setting(
             at(&value, builder.policy(&policy))?;
         }
         DELAYED => read_delayed(&mut value, builder)?,
+        POLICY_OWNER => {
+            let owner = value.text()?;
+            at(&value, builder.policy_owner(owner))?;
+        }
         _ => return Err(settings.error(UNKNOWN_SETTING)),
     }
     end_of_setting(&value).map(|()| tag)
@@ -393,6 +413,7 @@ fn read_group_settings(reader: &mut ByteReader<'_>, builder: &mut StreamBuilder)
             GroupSetting::Waiting(due_times_ms) => builder.waiting(&due_times_ms),
             GroupSetting::Missed(missed) => builder.missed(missed),
             GroupSetting::Policy(policy) => builder.group_policy(&policy),
+            GroupSetting::PolicyOwner(owner) => builder.group_policy_owner(owner),
         };
         at(reader, part)?;
     }
@@ -400,32 +421,36 @@ fn read_group_settings(reader: &mut ByteReader<'_>, builder: &mut StreamBuilder)
 }
 
 /// A setting of a group.
-enum GroupSetting {
+enum GroupSetting<'a> {
     /// The due times of released entries that wait.
     Waiting(Vec<u64>),
     /// The entries that were removed before the group read them.
     Missed(MissedEntries),
     /// What was set on the group.
     Policy(Policy),
+    /// The user who set it.
+    PolicyOwner(&'a [u8]),
 }
 
-impl GroupSetting {
+impl GroupSetting<'_> {
     fn tag(&self) -> u64 {
         match self {
             GroupSetting::Waiting(_) => WAITING,
             GroupSetting::Missed(_) => MISSED,
             GroupSetting::Policy(_) => GROUP_POLICY,
+            GroupSetting::PolicyOwner(_) => GROUP_POLICY_OWNER,
         }
     }
 }
 
 /// Decodes the next setting of a group.
-fn group_setting(settings: &mut ByteReader<'_>, last_tag: u64) -> Result<GroupSetting, CodecError> {
+fn group_setting<'a>(settings: &mut ByteReader<'a>, last_tag: u64) -> Result<GroupSetting<'a>, CodecError> {
     let (tag, mut value) = next_setting(settings, last_tag)?;
     let setting = match tag {
         WAITING => GroupSetting::Waiting(due_times(&mut value)?),
         MISSED => GroupSetting::Missed(MissedEntries { count: value.number()?, through: value.id()? }),
         GROUP_POLICY => GroupSetting::Policy(read_policy(&mut value)?),
+        GROUP_POLICY_OWNER => GroupSetting::PolicyOwner(value.text()?),
         _ => return Err(settings.error(UNKNOWN_SETTING)),
     };
     end_of_setting(&value).map(|()| setting)

@@ -380,7 +380,9 @@ pub(crate) fn dump(stream: &Stream) -> String {
     for (name, group) in stream.groups() {
         let lag = (stream.query_lag_exact(group), stream.query_lag_estimated(group));
         writeln!(out, "{name:?} {} {:?} {lag:?}", group.last_id(), group.entries_read()).unwrap();
-        writeln!(out, "{:?} {:?} {:?}", stream.missed(group), group.own_policy(), group.rules()).unwrap();
+        let owner = stream.group_policy_owner(group);
+        writeln!(out, "{:?} {:?} {owner:?} {:?}", stream.missed(group), group.own_policy(), group.rules())
+            .unwrap();
         group.consumers().for_each(|(name, _, consumer)| writeln!(out, "{name:?} {consumer:?}").unwrap());
         group.pending().walk(StreamId::MIN, Default::default(), |row| {
             let owner = group.owner_name(row.consumer);
@@ -390,7 +392,8 @@ pub(crate) fn dump(stream: &Stream) -> String {
         group.pending().released().for_each(|row| writeln!(out, "released {}", row.id).unwrap());
         group.pending().waiting().for_each(|(due_ms, id)| writeln!(out, "due {due_ms} {id}").unwrap());
     }
-    writeln!(out, "{:?} {:?}", stream.history_counters(), stream.policy()).unwrap();
+    let policy = (stream.policy(), stream.policy_owner());
+    writeln!(out, "{:?} {policy:?}", stream.history_counters()).unwrap();
     stream.history_items().for_each(|kept| writeln!(out, "{kept:?}").unwrap());
     if let Some(delayed) = stream.delayed() {
         writeln!(out, "{} {} {}", delayed.last_number(), delayed.len(), delayed.text_bytes()).unwrap();

@@ -4,8 +4,8 @@
 //! A dead letter and the acknowledgement of its entry are changes of one transaction, so they are in one record of the
 //! log. The transaction locks the stream and the dead-letter stream together.
 //!
-//! If the dead-letter stream cannot take an entry, or memory is full, the row stays, and the group tries again after [`RETRY_MS`]. Other
-//! groups do not wait.
+//! If the dead-letter stream cannot take an entry, memory is full, or the owner of the policy may not add entries to the
+//! dead-letter stream, the row stays, and the group tries again after [`RETRY_MS`]. Other groups do not wait.
 
 use std::sync::atomic::Ordering;
 
@@ -17,7 +17,7 @@ use millstream_engine::{Addition, Refusal};
 use crate::dead_letter::{self, Failure};
 use crate::schedule::GroupSearch;
 use crate::txn::Txn;
-use crate::verbs::add;
+use crate::verbs::{add, dead_letters_of, denied_owner};
 
 /// Maximum number of dead letters in one transaction.
 const ROWS_MAX: usize = 32;
@@ -27,8 +27,8 @@ const BYTES_MAX: u64 = 64 << 10;
 pub(super) const GROUPS_MAX: usize = 256;
 /// How long a group waits after a failed attempt.
 const RETRY_MS: u64 = 1000;
-/// Maximum bytes of the dead-letter stream's name in an error. Each group keeps its last error.
-const SHOWN_KEY_BYTES: usize = 100;
+/// Maximum bytes of the dead-letter stream's name, and of a user's, in an error. Each group keeps its last error.
+const SHOWN_NAME_BYTES: usize = 100;
 
 /// The outcome of a search for a group that has final rows.
 pub(super) enum Found {
@@ -78,10 +78,8 @@ impl DeadLetterWork {
     }
 
     fn of(txn: &Txn<'_>, key: &[u8], group: &[u8]) -> Option<DeadLetterWork> {
-        let rules = txn.group(key, group).ok().flatten()?.rules()?;
-        let named = || rules.dead_letters.as_ref().map(|key| key.to_vec());
-        let dead_letters = || named().unwrap_or_else(|| dead_letter::default_stream(key));
-        Some(DeadLetterWork { group: group.into(), dead_letters: rules.has_limit().then(dead_letters) })
+        let found = txn.group(key, group).ok().flatten().filter(|group| group.rules().is_some())?;
+        Some(DeadLetterWork { group: group.into(), dead_letters: dead_letters_of(key, found) })
     }
 
     /// Returns the keys that must be locked.
@@ -106,21 +104,29 @@ impl DeadLetterWork {
             self.count(txn, key, |counters| counters.gone.fetch_add(removed, Ordering::Relaxed));
             return;
         };
+        if let Some(owner) = denied_owner(txn, key, group, dead_letters).filter(|_| !rows.is_empty()) {
+            txn.store().policy_rights().inspect(|rights| rights.note_denied(owner, key, dead_letters));
+            let (owner, name) = (shown(owner), shown(dead_letters));
+            let error = format!("{name}: user {owner}, who owns the policy, may not add entries to it");
+            return self.note_failure(txn, key, &error);
+        }
         let mut bytes = 0;
         for row in rows {
             match self.move_row(txn, key, dead_letters, &row) {
                 Ok(added) => bytes += added,
-                Err(error) => {
-                    let retry_at_ms = txn.now_ms().saturating_add(RETRY_MS);
-                    self.count(txn, key, |counters| counters.note_error(&error, retry_at_ms));
-                    txn.store().duties.dead_letter_errors.fetch_add(1, Ordering::Relaxed);
-                    return;
-                }
+                Err(error) => return self.note_failure(txn, key, &error),
             }
             if bytes >= BYTES_MAX {
                 return;
             }
         }
+    }
+
+    /// Notes a failed attempt. The group tries again later.
+    fn note_failure(&self, txn: &Txn<'_>, key: &[u8], error: &str) {
+        let retry_at_ms = txn.now_ms().saturating_add(RETRY_MS);
+        self.count(txn, key, |counters| counters.note_error(error, retry_at_ms));
+        txn.store().duties.dead_letter_errors.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Adds the dead letter of a row and acknowledges the row. Returns the bytes of the dead letter.
@@ -131,8 +137,7 @@ impl DeadLetterWork {
         dead_letters: &[u8],
         row: &PendingEntry,
     ) -> Result<u64, String> {
-        let shown = &dead_letters[..dead_letters.len().min(SHOWN_KEY_BYTES)];
-        let refused = |refusal: Refusal| format!("{}: {refusal}", shown.escape_ascii());
+        let refused = |refusal: Refusal| format!("{}: {refusal}", shown(dead_letters));
         if dead_letters == key {
             return Err(refused(Refusal::DeadLettersToItself));
         }
@@ -176,4 +181,9 @@ impl DeadLetterWork {
             add(counters);
         }
     }
+}
+
+/// Returns the start of a name, for an error.
+fn shown(name: &[u8]) -> impl std::fmt::Display {
+    name[..name.len().min(SHOWN_NAME_BYTES)].escape_ascii()
 }

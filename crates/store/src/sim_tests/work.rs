@@ -108,9 +108,10 @@ fn any_key(txn: &mut Txn<'_>, key: &[u8], other: &[u8], random: &mut WorkloadRan
         0 => _ = txn.delete(key),
         1..4 => _ = txn.expire_at(key, now_ms + random.below(300) as i64, ExpireIf::Always),
         4 => _ = txn.persist(key),
-        5 => _ = txn.rename(key, other, random.one_in(4)),
+        5 if txn.rename(key, other, random.one_in(4)) == Ok(true) => txn.own_policies(txn.db(), other, key),
         6 => _ = txn.copy(key, other, random.pick(&[txn.db(), other_db]), random.one_in(2)),
-        7 => _ = txn.move_to(key, other_db),
+        7 if txn.move_to(key, other_db) == Ok(true) => txn.own_policies(other_db, key, other),
+        5 | 7 => {}
         _ => _ = txn.touch(key),
     }
 }
@@ -258,7 +259,9 @@ fn set_policy(txn: &mut Txn<'_>, key: &[u8], random: &mut WorkloadRandom) {
     if random.one_in(3) {
         change.backoff = Some(Backoff { first_ms: 40, longest_ms: 90 });
     }
-    let _ = SetPolicy::new(key, group, change).run(txn);
+    let mut set = SetPolicy::new(key, group, change);
+    set.owner = group;
+    let _ = set.run(txn);
 }
 
 /// Promotes delayed entries that are due, or promotes or cancels some of them by ticket.

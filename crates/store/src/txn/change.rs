@@ -186,6 +186,7 @@ impl<'a> Consequences<'a> {
             // frequent, `Txn::acknowledge` finds out.
             StreamEffect::Forget { .. } => Consequences { wakes_readers: true, ..Self::NOT_ENTRIES },
             StreamEffect::Ack { .. }
+            | StreamEffect::OwnPolicies { .. }
             | StreamEffect::SetId { .. }
             | StreamEffect::GroupSetId { .. }
             | StreamEffect::ConsumerCreate { .. }

@@ -58,6 +58,7 @@ pub use millstream_engine::ReadFrom;
 pub use ownership::{Acquire, Fenced, FindOwner, GiveUp, Owner, OwnerMark, Renew};
 pub use pending::{AckDelete, Acknowledge, OwnPending, Pending, PendingRow, PendingRows, PendingSummary};
 pub use policy::{DescribePolicy, GroupWork, PolicyInfo, ResetPolicy, SetPolicy};
+pub(crate) use policy::{dead_letters_of, denied_owner};
 pub use read::Read;
 pub use read_group::{
     GroupRead, ReadGroup, deliver, find_new, group_interests, read_claiming, read_history, read_new,

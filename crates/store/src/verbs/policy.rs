@@ -4,10 +4,11 @@ use std::iter;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use millstream_engine::policy::{GroupRules, Policy, PolicyField};
-use millstream_engine::stream::PolicyCounters;
+use millstream_engine::stream::{Group, PolicyCounters};
 use millstream_engine::{Refusal, Stream, StreamEffect};
 
 use super::Verb;
+use crate::dead_letter::default_stream;
 use crate::txn::Txn;
 
 /// Changes the policy of a stream, or of a group.
@@ -21,12 +22,14 @@ pub struct SetPolicy<B = Vec<u8>> {
     pub change: Policy,
     /// The fields to forget.
     pub unset: Vec<PolicyField>,
+    /// The user who sets the policy, with whose rights it acts from now on; `None`: it acts with all rights.
+    pub owner: Option<B>,
 }
 
 impl<B> SetPolicy<B> {
     /// Creates a verb that changes the fields that are set in `change`.
     pub fn new(key: B, group: Option<B>, change: Policy) -> SetPolicy<B> {
-        SetPolicy { key, group, change, unset: Vec::new() }
+        SetPolicy { key, group, change, unset: Vec::new(), owner: None }
     }
 }
 
@@ -58,7 +61,7 @@ impl<B: AsRef<[u8]>> Verb for SetPolicy<B> {
             }
             txn.stream(dead_letters)?;
         }
-        apply(txn, key, group, &policy);
+        apply(txn, key, group, &policy, self.owner.as_ref().map(AsRef::as_ref));
         Ok(())
     }
 }
@@ -84,7 +87,7 @@ impl<B: AsRef<[u8]>> Verb for ResetPolicy<B> {
         let stream = txn.stream(key)?.ok_or(Refusal::NoSuchKey)?;
         if current(stream, group)?.is_some() {
             stream.check_policy(group, &Policy::default())?;
-            apply(txn, key, group, &Policy::default());
+            apply(txn, key, group, &Policy::default(), None);
         }
         Ok(())
     }
@@ -103,6 +106,11 @@ pub struct PolicyInfo {
     pub trimmed: u64,
     /// The groups of the stream whose policy in force names a dead-letter stream, each with that name; empty for a group.
     pub group_dead_letters: Vec<(Vec<u8>, Vec<u8>)>,
+    /// The user with whose rights the policy acts; for a group, its dead letters are added. `None`: with all rights, or
+    /// there is no policy.
+    pub owner: Option<Vec<u8>>,
+    /// Whether the owner may not add the dead letters of the group.
+    pub is_owner_denied: bool,
 }
 
 /// The current state of a group with a policy, and counters of what the policy has done.
@@ -172,8 +180,16 @@ impl<B: AsRef<[u8]>> Verb for DescribePolicy<B> {
                 let dead_letters = group.rules()?.dead_letters.clone()?;
                 Some((name.to_vec(), dead_letters.into_vec()))
             });
+            let owner = stream.policy_owner().map(<[u8]>::to_vec);
             let (trimmed, group_dead_letters) = (stream.trimmed(), named.collect());
-            return Ok(PolicyInfo { in_force: set, own, work: None, trimmed, group_dead_letters });
+            return Ok(PolicyInfo {
+                in_force: set,
+                own,
+                trimmed,
+                group_dead_letters,
+                owner,
+                ..PolicyInfo::default()
+            });
         };
         let in_force = group.rules().map_or_else(Policy::default, GroupRules::to_policy);
         let (pending, now_ms) = (group.pending(), txn.now_ms());
@@ -183,8 +199,31 @@ impl<B: AsRef<[u8]>> Verb for DescribePolicy<B> {
             next_due_ms: pending.next_due_ms(now_ms),
             ..GroupWork::counted(group.policy_counters())
         };
-        Ok(PolicyInfo { in_force, own, work: Some(work), ..PolicyInfo::default() })
+        let key = self.key.as_ref();
+        let dead_letters = dead_letters_of(key, group);
+        let owner = dead_letters.as_ref().and_then(|_| stream.dead_letter_owner(group)).map(<[u8]>::to_vec);
+        let is_denied = |dead_letters: &Vec<u8>| denied_owner(txn, key, group, dead_letters).is_some();
+        let is_owner_denied = dead_letters.as_ref().is_some_and(is_denied);
+        Ok(PolicyInfo { in_force, own, work: Some(work), owner, is_owner_denied, ..PolicyInfo::default() })
     }
+}
+
+/// Returns the stream to which the entries of a group are dead-lettered; `None` if it has no delivery limit.
+pub(crate) fn dead_letters_of(key: &[u8], group: &Group) -> Option<Vec<u8>> {
+    let rules = group.rules().filter(|rules| rules.has_limit())?;
+    Some(rules.dead_letters.as_ref().map_or_else(|| default_stream(key), |named| named.to_vec()))
+}
+
+/// Returns the user with whose rights entries of a group are dead-lettered, if this user may not add them.
+pub(crate) fn denied_owner<'t>(
+    txn: &'t Txn<'_>,
+    key: &[u8],
+    group: &'t Group,
+    dead_letters: &[u8],
+) -> Option<&'t [u8]> {
+    let rights = txn.store().policy_rights()?;
+    let owner = txn.stream(key).ok().flatten()?.dead_letter_owner(group)?;
+    (!rights.allow_dead_letters(owner, key, dead_letters)).then_some(owner)
 }
 
 /// Returns the policy that was set on the stream or on a group.
@@ -195,12 +234,12 @@ fn current<'s>(stream: &'s Stream, group: Option<&[u8]>) -> Result<Option<&'s Po
     }
 }
 
-fn apply(txn: &mut Txn<'_>, key: &[u8], group: Option<&[u8]>, policy: &Policy) {
+fn apply(txn: &mut Txn<'_>, key: &[u8], group: Option<&[u8]>, policy: &Policy, owner: Option<&[u8]>) {
     txn.apply_stream(
         key,
         match group {
-            Some(group) => StreamEffect::GroupSetPolicy { group, policy },
-            None => StreamEffect::SetPolicy { policy },
+            Some(group) => StreamEffect::GroupSetPolicy { group, policy, owner },
+            None => StreamEffect::SetPolicy { policy, owner },
         },
     );
 }

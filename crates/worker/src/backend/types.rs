@@ -55,6 +55,10 @@ pub struct PolicyInfo {
     pub delayed_first: Option<StreamId>,
     /// The groups of the stream whose policy in force names a dead-letter stream, each with that name. Empty for a group.
     pub group_dead_letters: Vec<(String, String)>,
+    /// The user with whose rights the policy acts. `None`: it acts with all rights, or does not act.
+    pub owner: Option<String>,
+    /// Whether the owner may not add dead letters of the group, so that its entries stay pending.
+    pub is_owner_denied: bool,
 }
 
 impl PolicyInfo {

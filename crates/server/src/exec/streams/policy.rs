@@ -9,14 +9,15 @@ use millstream_protocol::resp::Writer;
 use millstream_store::Txn;
 use millstream_store::verbs::{DescribePolicy, GroupWork, PolicyInfo, ResetPolicy, SetPolicy, Verb};
 
-use crate::command::{DONE, Reply, reply_ok};
+use crate::command::{Call, DONE, Reply, reply_ok};
 
-pub(crate) fn xpolicy_set(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+pub(crate) fn xpolicy_set(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>) -> Reply {
     let XpolicySet { owner, change, unsets_acked_age } = XpolicySet::parse(argv)?;
     let mut set = SetPolicy::new(owner.key, owner.group, change);
     set.unset.extend(unsets_acked_age.then_some(PolicyField::AckedAge));
-    set.run(txn).map_err(|refusal| refused(refusal, owner, txn))?;
-    reply_ok(out)
+    set.owner = call.context.policy_owner();
+    set.run(call.txn).map_err(|refusal| refused(refusal, owner, call.txn))?;
+    reply_ok(call.out)
 }
 
 pub(crate) fn xpolicy_reset(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
@@ -30,11 +31,11 @@ pub(crate) fn xpolicy_reset(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'
 pub(crate) fn xpolicy_get(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
     let owner = PolicyOwner::parse(argv)?;
     let described = DescribePolicy { key: owner.key, group: owner.group }.run(txn);
-    let PolicyInfo { in_force, own, work, trimmed, group_dead_letters } =
+    let PolicyInfo { in_force, own, work, trimmed, group_dead_letters, owner: user, is_owner_denied } =
         described.map_err(|refusal| refused(refusal, owner, txn))?;
     let is_shown = |field: &PolicyField| work.is_none() || !field.is_of_stream();
     let shown: Vec<PolicyField> = PolicyField::ALL.into_iter().filter(is_shown).collect();
-    out.map(shown.len() + if work.is_some() { 10 } else { 5 });
+    out.map(shown.len() + if work.is_some() { 12 } else { 6 });
     shown.into_iter().for_each(|field| write_field(out, field, &in_force));
     match work {
         Some(work) => {
@@ -42,6 +43,8 @@ pub(crate) fn xpolicy_get(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>
             out.array(own.len());
             own.iter().for_each(|field| out.bulk(lowercase(*field).as_str()));
             write_work(out, &work);
+            out.bulk("dlq-denied");
+            out.uint(is_owner_denied.into());
         }
         None => {
             out.bulk("trimmed");
@@ -49,6 +52,11 @@ pub(crate) fn xpolicy_get(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>
             write_dead_letters(out, &group_dead_letters);
             write_delayed(out, txn.stream(owner.key)?.and_then(Stream::delayed));
         }
+    }
+    out.bulk("owner");
+    match user {
+        Some(user) => out.bulk(&user),
+        None => out.null_bulk(),
     }
     DONE
 }

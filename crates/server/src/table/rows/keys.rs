@@ -46,7 +46,7 @@ pub(in crate::table) const COMMANDS: &[CommandSpec] = &[
         .complexity("O(N), N being the keys of the database")
         .tips(&["request_policy:all_shards", "nondeterministic_output_order"])
         .text("KEYS pattern", "Returns every key that matches a pattern."),
-    generic("move", "1.0.0", 3, WRITE_FAST, Data(keys::move_to))
+    generic("move", "1.0.0", 3, WRITE_FAST, Call(keys::move_to))
         .keys(&[key("RW access update", 1)])
         .text("MOVE key db", "Moves a key to another database."),
     container("object", "2.2.3")
@@ -93,10 +93,10 @@ pub(in crate::table) const COMMANDS: &[CommandSpec] = &[
         .locks_everything()
         .tips(&["request_policy:all_shards", "nondeterministic_output"])
         .text("RANDOMKEY", "Returns a random key."),
-    generic("rename", "1.0.0", 3, WRITE, Data(keys::rename))
+    generic("rename", "1.0.0", 3, WRITE, Call(keys::rename))
         .keys(&[key("RW access delete", 1), key("OW update", 2)])
         .text("RENAME key newkey", "Renames a key. Replaces an existing key with the new name."),
-    generic("renamenx", "1.0.0", 3, WRITE_FAST, Data(keys::renamenx))
+    generic("renamenx", "1.0.0", 3, WRITE_FAST, Call(keys::renamenx))
         .keys(&[key("RW access delete", 1), key("OW insert", 2)])
         .text("RENAMENX key newkey", "Renames a key, unless a key with the new name exists."),
     generic("scan", "2.8.0", -2, READ, Data(keys::scan))

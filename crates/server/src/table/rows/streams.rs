@@ -1,7 +1,7 @@
 //! Rows of the stream commands: XACK to XTRIM.
 
 use super::{GROW, GROW_FAST, NONDETERMINISTIC, READ, READ_FAST, WRITE, WRITE_FAST, container, help};
-use crate::command::Run::{self, Data};
+use crate::command::Run::{self, Call, Data};
 use crate::command::{
     Categories, CommandSpec, Flags, Group, command, dead_letters_key, key, streams as stream_keys,
 };
@@ -218,9 +218,9 @@ pub(in crate::table) const COMMANDS: &[CommandSpec] = &[
         .keys(&[key("RW update", 2)])
         .complexity("O(N), N being the groups of the stream, and their pending entries if a delivery limit changes")
         .text("XPOLICY RESET key [GROUP group]", "Removes the policy of a stream or of a group."),
-    stream("xpolicy|set", "0.1.0", -5, WRITE.with(Flags::MOVABLEKEYS), Data(policy::xpolicy_set))
+    stream("xpolicy|set", "0.1.0", -5, WRITE.with(Flags::MOVABLEKEYS), Call(policy::xpolicy_set))
         .own()
-        .keys(&[key("RW update", 2), dead_letters_key("RW insert", 3)])
+        .keys(&[key("RW access update", 2), dead_letters_key("RW insert", 3)])
         .complexity("O(N), N being the groups of the stream, and their pending entries if a delivery limit changes")
         .text(
             "XPOLICY SET key [GROUP group] [LEASE milliseconds] [MAXDELIVER count] [DLQ key] [BACKOFF first longest] \

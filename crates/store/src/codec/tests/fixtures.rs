@@ -299,8 +299,29 @@ fn stream_with_policies() -> Value {
         StreamEffect::Append { id: ID, fields: &[b"a", b"1"] },
         group(b"a"),
         group(b"b"),
-        StreamEffect::SetPolicy { policy: &policy },
-        StreamEffect::GroupSetPolicy { group: b"b", policy: &of_group },
+        StreamEffect::SetPolicy { policy: &policy, owner: None },
+        StreamEffect::GroupSetPolicy { group: b"b", policy: &of_group, owner: None },
+    ];
+    value_of(&effects.map(Effect::Stream))
+}
+
+const OWNER: Option<&[u8]> = Some(b"owner");
+
+/// A stream that was moved after its policies were set, and a group whose policy was set later. With a delayed entry,
+/// whose setting comes before that of the owner.
+fn stream_with_owned_policies() -> Value {
+    let (policy, of_group) = (policy(), policy_of_group());
+    let create = |group| StreamEffect::GroupCreate { group, last_id: StreamId::MIN, entries_read: None };
+    let set = |group, owner| StreamEffect::GroupSetPolicy { group, policy: &of_group, owner };
+    let effects = [
+        StreamEffect::Append { id: ID, fields: &[b"a", b"1"] },
+        create(b"a"),
+        create(b"b"),
+        StreamEffect::SetPolicy { policy: &policy, owner: OWNER },
+        set(b"a", OWNER),
+        StreamEffect::OwnPolicies { owner: b"mover" },
+        set(b"b", OWNER),
+        StreamEffect::Delay { ticket: StreamId::new(ID.ms + 5, 1), fields: &[b"a", b"1"], at_ms: ID.ms },
     ];
     value_of(&effects.map(Effect::Stream))
 }
@@ -383,10 +404,11 @@ fn written() -> String {
     out += &value_line("stream-waiting", &stream_with_waiting_entries());
     out += &value_line("stream-missed", &stream_with_missed_entries());
     let policy = policy();
-    let of_group = StreamEffect::GroupSetPolicy { group: b"group", policy: &policy_of_group() };
-    for (name, effect) in
-        [("set-policy", StreamEffect::SetPolicy { policy: &policy }), ("group-set-policy", of_group)]
-    {
+    let of_group = StreamEffect::GroupSetPolicy { group: b"group", policy: &policy_of_group(), owner: None };
+    for (name, effect) in [
+        ("set-policy", StreamEffect::SetPolicy { policy: &policy, owner: None }),
+        ("group-set-policy", of_group),
+    ] {
         let mut bytes = Vec::new();
         put_change(&mut bytes, 2, b"key", &Effect::Stream(effect));
         out += &format!("change {name} {}\n", hex(&bytes));
@@ -397,6 +419,20 @@ fn written() -> String {
     }
     out += &value_line("stream-delayed", &stream_with_delayed_entries());
     out += &value_line("stream-undelayed", &stream_without_its_delayed_entry());
+    let of_group = policy_of_group();
+    for (name, effect) in [
+        ("set-policy-owned", StreamEffect::SetPolicy { policy: &policy, owner: OWNER }),
+        (
+            "group-set-policy-owned",
+            StreamEffect::GroupSetPolicy { group: b"group", policy: &of_group, owner: OWNER },
+        ),
+        ("own-policies", StreamEffect::OwnPolicies { owner: b"owner" }),
+    ] {
+        let mut bytes = Vec::new();
+        put_change(&mut bytes, 2, b"key", &Effect::Stream(effect));
+        out += &format!("change {name} {}\n", hex(&bytes));
+    }
+    out += &value_line("stream-owned-policies", &stream_with_owned_policies());
     out
 }
 

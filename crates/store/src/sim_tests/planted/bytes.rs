@@ -183,9 +183,12 @@ fn leave_out(bug: Bug, value: &mut Value) {
             let names: Vec<Vec<u8>> = stream.groups().map(|(name, _)| name.to_vec()).collect();
             let policy = &Policy::default();
             for group in &names {
-                stream.apply(&StreamEffect::GroupSetPolicy { group, policy }, BlockLimits::default());
+                stream.apply(
+                    &StreamEffect::GroupSetPolicy { group, policy, owner: None },
+                    BlockLimits::default(),
+                );
             }
-            stream.apply(&StreamEffect::SetPolicy { policy }, BlockLimits::default());
+            stream.apply(&StreamEffect::SetPolicy { policy, owner: None }, BlockLimits::default());
         }
         Bug::PendingNotInSnapshot => forget_pending(stream, false),
         Bug::ReleasedNotInSnapshot => forget_pending(stream, true),

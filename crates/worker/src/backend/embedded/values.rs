@@ -181,7 +181,8 @@ pub(super) fn error(error: store::Error) -> Error {
 }
 
 pub(super) fn policy_info(described: verbs::PolicyInfo) -> PolicyInfo {
-    let verbs::PolicyInfo { in_force, own, work, trimmed, group_dead_letters } = described;
+    // An embedded store has no users.
+    let verbs::PolicyInfo { in_force, own, work, trimmed, group_dead_letters, .. } = described;
     let number = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
     let Some(work) = work else {
         let counters = [("trimmed".to_owned(), number(trimmed))].into();

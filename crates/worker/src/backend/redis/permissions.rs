@@ -14,7 +14,10 @@ use super::scripts;
 use crate::names::{fence_key, lease_key};
 
 /// Commands whose first argument is a subcommand. ACL rules name both: `+xgroup|create`.
-const WITH_SUBCOMMANDS: [&str; 4] = ["xgroup", "xinfo", "config", "cluster"];
+///
+/// The rule for one of them without its subcommand would grant all subcommands: `+config` allows CONFIG SET.
+const WITH_SUBCOMMANDS: [&str; 9] =
+    ["client", "cluster", "config", "memory", "slowlog", "xdelay", "xgroup", "xinfo", "xpolicy"];
 
 /// Returns the error for a denied command, or `None` if the reply is another error.
 pub(super) fn denied(user: &str, command: &Cmd, reply: &ServerError) -> Option<Error> {
@@ -81,7 +84,7 @@ fn keys(command: &Cmd) -> Vec<String> {
             let count = arguments.get(1).and_then(|count| count.parse().ok()).unwrap_or(0);
             2..2 + count
         }
-        "xgroup" | "xinfo" => 1..2,
+        "xgroup" | "xinfo" | "xdelay" | "xpolicy" | "memory" => 1..2,
         // Names of streams, then an id for each. A consumer or stream can have the name STREAMS too: the options before
         // it have no more arguments than these.
         "xread" | "xreadgroup" => {

@@ -106,6 +106,10 @@ pub(super) fn policy_info(reply: Value) -> Result<PolicyInfo, Error> {
             (None, error) if name == "last-dlq-error" => {
                 info.dead_letter_error = if error == Value::Nil { None } else { Some(text(error)?) };
             }
+            (None, owner) if name == "owner" => {
+                info.owner = if owner == Value::Nil { None } else { Some(text(owner)?) };
+            }
+            (None, denied) if name == "dlq-denied" => info.is_owner_denied = count(denied)? > 0,
             (None, ticket) if name == "delayed-first" => {
                 info.delayed_first = if ticket == Value::Nil { None } else { Some(id(ticket)?) };
             }

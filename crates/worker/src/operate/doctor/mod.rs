@@ -76,7 +76,7 @@ pub async fn findings(
         findings.extend(partitions::findings(backend, stream));
         // The policies of a logical stream are those of its partitions.
         for part in streams_behind(stream) {
-            findings.extend(policies::findings(backend, part).await?);
+            findings.extend(policies::findings(backend, server, part).await?);
             policies::explain_missed(backend, &part.name, &mut findings).await?;
         }
     }
@@ -86,7 +86,7 @@ pub async fn findings(
 
 /// Returns the findings about one group: those of its snapshot, and those about its policy.
 ///
-/// Does not examine the stream itself.
+/// Does not examine the stream itself or the server.
 pub async fn group_findings(
     backend: &dyn Admin,
     stream: &StreamSnapshot,
@@ -100,7 +100,7 @@ pub async fn group_findings(
     for part in streams_behind(stream) {
         policies::explain_missed(backend, &part.name, &mut findings).await?;
         if let Some(found) = part.group(group) {
-            findings.extend(policies::of_group(backend, found).await?);
+            findings.extend(policies::of_group(backend, &ServerFacts::new(None), found).await?);
         }
     }
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.health));

@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use super::ServerFacts;
 use super::finding::{DoctorFinding, Subject};
 use crate::backend::policy::PolicyField;
 use crate::backend::{Admin, Error, PolicyInfo};
 use crate::monitor::{GroupSnapshot, Health, StreamSnapshot};
+use crate::names;
 use crate::operate::command::{Command, WayOut};
 use crate::operate::wording::{age, counted};
 
@@ -22,6 +24,7 @@ const IDLE_MAX: Duration = Duration::from_secs(300);
 /// Returns the findings about the policies of a stream and its groups.
 pub(super) async fn findings(
     backend: &dyn Admin,
+    server: &ServerFacts,
     stream: &StreamSnapshot,
 ) -> Result<Vec<DoctorFinding>, Error> {
     let mut findings = Vec::new();
@@ -30,7 +33,7 @@ pub(super) async fn findings(
     let now_ms = backend.now_ms(&stream.name).await?;
     findings.extend(overdue(&stream.name, &of_stream, now_ms));
     for group in &stream.groups {
-        findings.extend(of_group(backend, group).await?);
+        findings.extend(of_group(backend, server, group).await?);
     }
     Ok(findings)
 }
@@ -38,10 +41,16 @@ pub(super) async fn findings(
 /// Returns the findings about the policy of a group.
 pub(super) async fn of_group(
     backend: &dyn Admin,
+    server: &ServerFacts,
     group: &GroupSnapshot,
 ) -> Result<Vec<DoctorFinding>, Error> {
     let Some(info) = backend.policy(&group.stream, Some(&group.name)).await? else { return Ok(Vec::new()) };
-    let found = [blocked(group, &info), lease_shorter_than_work(group, &info), no_policy(group, &info)];
+    let found = [
+        denied(group, &info).or_else(|| blocked(group, &info)),
+        without_owner(server, group, &info),
+        lease_shorter_than_work(group, &info),
+        no_policy(group, &info),
+    ];
     Ok(found.into_iter().flatten().collect())
 }
 
@@ -124,6 +133,52 @@ fn blocked(group: &GroupSnapshot, info: &PolicyInfo) -> Option<DoctorFinding> {
         )
         .run(set_policy(group).option("--dlq", "NAME")),
     })
+}
+
+/// A policy whose owner has lost the right to add dead letters.
+fn denied(group: &GroupSnapshot, info: &PolicyInfo) -> Option<DoctorFinding> {
+    let owner = info.owner.as_ref().filter(|_| info.is_owner_denied)?;
+    let attempts = counted(counter(info, "dlq-errors"), "attempt", "attempts");
+    Some(DoctorFinding {
+        health: Health::Critical,
+        code: "dlq_denied",
+        subject: Subject::group_of(&group.stream, &group.name),
+        consumer: None,
+        text: format!(
+            "the server does not dead-letter messages ({attempts} failed): user {owner}, who owns the policy, may not add \
+             entries to {}, or no longer exists",
+            dead_letters(group, info)
+        ),
+        way_out: WayOut::text(
+            "messages at the delivery limit stay pending until the user gets the right, or until another user sets the \
+             policy: ",
+        )
+        .run(set_policy(group).option("--dlq", &dead_letters(group, info))),
+    })
+}
+
+/// A policy that acts with all rights, on a server whose users have different ones.
+fn without_owner(server: &ServerFacts, group: &GroupSnapshot, info: &PolicyInfo) -> Option<DoctorFinding> {
+    let has_users =
+        server.fact("acl_users").and_then(|count| count.parse().ok()).is_some_and(|count: u64| count > 1);
+    let acts = info.owner.is_none() && info.in_force.max_deliveries.is_some();
+    (has_users && acts).then(|| DoctorFinding {
+        health: Health::Ok,
+        code: "policy_without_owner",
+        subject: Subject::group_of(&group.stream, &group.name),
+        consumer: None,
+        text: format!(
+            "the server dead-letters messages to {} with all rights: the policy was set before policies had owners",
+            dead_letters(group, info)
+        ),
+        way_out: WayOut::text("to give it only your rights, set it again: ")
+            .run(set_policy(group).option("--dlq", &dead_letters(group, info))),
+    })
+}
+
+/// Returns the dead-letter stream of a group with a delivery limit.
+fn dead_letters(group: &GroupSnapshot, info: &PolicyInfo) -> String {
+    info.dead_letters().unwrap_or_else(|| names::dead_letters_of(&group.stream))
 }
 
 /// Consumers that acknowledge many entries after their lease has run out.
