@@ -21,6 +21,7 @@ const fs = require("node:fs");
 const net = require("node:net");
 const os = require("node:os");
 const path = require("node:path");
+const { inspect } = require("node:util");
 
 const VERSION = "0.1.0";
 const PROTOCOL = "1";
@@ -99,8 +100,8 @@ class Outcome extends Error {
 
   _answer() {
     const answer = { outcome: this._outcome };
-    if (this.message) answer.error = this.message.slice(0, ERROR_CHARACTERS_MAX);
-    if (this.cause) answer.error_type = this.cause.name;
+    if (this.message) answer.error = clip(this.message);
+    if (answer.error || this._outcome === "reject") answer.error_type = this.cause?.name ?? this.name;
     return answer;
   }
 }
@@ -136,6 +137,10 @@ class Retry extends Outcome {
     const answer = super._answer();
     return this.afterMs === undefined ? answer : { ...answer, after_ms: Math.round(this.afterMs) };
   }
+}
+
+function clip(text) {
+  return text.slice(0, ERROR_CHARACTERS_MAX);
 }
 
 function describe(error) {
@@ -180,7 +185,7 @@ function currentMessage() {
   return current.getStore();
 }
 
-async function answerTo(message) {
+async function answerTo(message, log) {
   try {
     const call = handlers.get(message.stream) ?? handlers.get(null);
     if (!call) throw new Error(`no handler for the stream '${message.stream}'`);
@@ -192,12 +197,10 @@ async function answerTo(message) {
   } catch (error) {
     if (error instanceof Outcome) return error._answer();
     if (!message.signal.aborted) {
-      const { stream, id, attempt, traceparent } = message;
-      const trace = traceparent ? ` trace_id=${traceparent.split("-")[1]}` : "";
-      console.error(`millstream: the handler failed: stream=${stream} id=${id} attempt=${attempt}${trace}`, error);
+      log("the handler failed", error, message);
     }
     const type = error instanceof Error ? error.name : typeof error;
-    return { outcome: "retry", error: describe(error).slice(0, ERROR_CHARACTERS_MAX), error_type: type };
+    return { outcome: "retry", error: clip(describe(error)), error_type: type };
   }
 }
 
@@ -221,7 +224,7 @@ function run({ millstream, argv = process.argv.slice(2), ...options } = {}) {
       process.env[URL_VARIABLE] = options.url;
       delete options.url;
     }
-    startWorker(findBinary(millstream), ["work", ...flags(options, argv), ...argv, `--child=${childCommand()}`]);
+    startWorker(findBinary(millstream), ["work", "--until-stdin-ends", ...flags(options, argv), ...argv, `--child=${childCommand()}`]);
   }
 }
 
@@ -309,18 +312,13 @@ function quote(word) {
 /** Runs the worker. Passes signals on to it, and ends as it ends. */
 function startWorker(binary, args) {
   // In a process group of its own, so that Ctrl-C reaches it once: through this process.
-  const worker = spawn(binary, args, { stdio: "inherit", detached: true });
+  // If this process ends, its end of the pipe is closed, and the worker drains.
+  const worker = spawn(binary, args, { stdio: ["pipe", "inherit", "inherit"], detached: true });
   worker.on("error", (error) => exit(126, `cannot run ${binary}: ${error.message}`));
   if (worker.pid === undefined) return;
-  // If this process is killed, its end of the pipe is closed, and the guard drains the worker.
-  const guard = spawn("sh", ["-c", 'trap "" HUP INT TERM; read -r _ || kill -s TERM "$0"', String(worker.pid)], {
-    stdio: ["pipe", "ignore", "ignore"],
-    detached: true,
-  });
-  guard.on("error", () => {});
+  worker.stdin.on("error", () => {});
   for (const signal of ["SIGHUP", "SIGINT", "SIGTERM"]) process.on(signal, () => worker.kill(signal));
   worker.on("exit", (code, signal) => {
-    guard.kill("SIGKILL");
     process.exit(signal ? 128 + os.constants.signals[signal] : code);
   });
 }
@@ -334,14 +332,24 @@ async function serve() {
     const knows = `this package (version ${VERSION}) knows version ${PROTOCOL} of the child protocol`;
     exit(2, `${knows}, not '${version}': upgrade it`);
   }
-  const { input, output } = openChannel();
+  const { openInput, output } = openChannel();
   delete process.env[PROTOCOL_VARIABLE];
   delete process.env[PIPELINE_VARIABLE];
   // The worker is gone.
   output.on("error", () => process.exit(1));
   const child = new Child(output);
   process.on("SIGTERM", () => child.stop(128 + os.constants.signals.SIGTERM));
-  for (const hook of startHooks) await hook();
+  // Also errors of promises that nothing awaits. A program that handles such errors itself goes on.
+  process.on("uncaughtException", (error) => {
+    if (process.listenerCount("uncaughtException") === 1) child.fail("an error that nothing caught", error);
+  });
+  try {
+    for (const hook of startHooks) await hook();
+  } catch (error) {
+    return child.fail("a function of onStart() failed", error);
+  }
+  // Not before: messages that this process has not read cost no attempt if it ends.
+  const input = openInput();
   input.on("data", (data) => child.receive(data));
   input.on("end", () => child.finish());
 }
@@ -353,7 +361,7 @@ function openChannel() {
   if (moved) {
     const [read, write] = moved.split(",").map(Number);
     return {
-      input: new net.Socket({ fd: read, readable: true, writable: false }),
+      openInput: () => new net.Socket({ fd: read, readable: true, writable: false }),
       output: new net.Socket({ fd: write, readable: false, writable: true }),
     };
   }
@@ -362,7 +370,7 @@ function openChannel() {
   const output = process.stdout;
   const write = output.write.bind(output);
   output.write = (...args) => process.stderr.write(...args);
-  return { input: process.stdin, output: { write, on: output.on.bind(output) } };
+  return { openInput: () => process.stdin, output: { write, on: output.on.bind(output) } };
 }
 
 class Child {
@@ -401,7 +409,7 @@ class Child {
     if (data.key !== undefined) data.key = parseValue(data.key);
     const message = new Message(data.fields, data);
     this.#inFlight.set(message.id, message);
-    answerTo(message).then((answer) => this.#answer(message, answer));
+    answerTo(message, (...args) => this.#log(...args)).then((answer) => this.#answer(message, answer));
   }
 
   #answer(message, answer) {
@@ -416,6 +424,21 @@ class Child {
     const lines = this.#answers.map((answer) => `${answer}\n`).join("");
     this.#answers = [];
     if (lines || then) this.#output.write(lines, then);
+  }
+
+  /** Sends an error to the log of the worker, with its stack. */
+  #log(text, error, message, others, then) {
+    const trace = message?.traceparent ? ` trace_id=${message.traceparent.split("-")[1]}` : "";
+    const where = message ? ` stream=${message.stream} attempt=${message.attempt}${trace}` : "";
+    const log = clip(`millstream: ${text}${where}\n${inspect(error)}`);
+    const line = { log, level: "error", id: message?.id, ...others };
+    this.#output.write(`${JSON.stringify(line)}\n`, then);
+  }
+
+  /** Ends the process because of an error, which becomes the error of its messages. */
+  fail(text, error) {
+    const [only] = this.#inFlight.size === 1 ? this.#inFlight.values() : [];
+    this.#log(text, error, currentMessage() ?? only, { error: clip(describe(error)) }, () => process.exit(1));
   }
 
   /** Ends the process when all messages are answered. */
@@ -438,7 +461,7 @@ class Child {
       try {
         for (const hook of stopHooks) await hook();
       } catch (error) {
-        console.error("millstream: a function of onStop() failed", error);
+        return this.fail("a function of onStop() failed", error);
       }
       process.exit(code);
     });

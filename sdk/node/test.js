@@ -35,6 +35,7 @@ class Child {
     this.exited = new Promise((resolve) => this.process.on("close", (code) => resolve(code)));
     this.lines = readline.createInterface({ input: this.process.stdout })[Symbol.asyncIterator]();
     this.err = "";
+    this.logs = [];
     this.process.stderr.on("data", (data) => (this.err += data));
   }
 
@@ -42,8 +43,13 @@ class Child {
     for (const line of lines) this.process.stdin.write(`${typeof line === "string" ? line : JSON.stringify(line)}\n`);
   }
 
+  /** Returns the next answer. Keeps the lines for the log of the worker. */
   async answer() {
-    return JSON.parse((await this.lines.next()).value);
+    for (;;) {
+      const line = JSON.parse((await this.lines.next()).value ?? "null");
+      if (line?.log === undefined) return line;
+      this.logs.push(line);
+    }
   }
 
   async answers(count) {
@@ -84,8 +90,9 @@ test("a handler gets the trace of its message", async () => {
   const { "1-1": traced, "1-2": untraced } = await child.answers(2);
   assert.deepEqual([traced.error, untraced.error], [`RangeError: ${traceparent} foo=1`, "RangeError: undefined undefined"]);
   assert.equal(await child.close(), 0);
-  assert.match(child.err, /id=1-1 attempt=1 trace_id=4bf92f3577b34da6a3ce929d0e0e4736 RangeError/);
-  assert.match(child.err, /id=1-2 attempt=1 RangeError/);
+  const logs = Object.fromEntries(child.logs.map(({ id, log }) => [id, log]));
+  assert.match(logs["1-1"], /attempt=1 trace_id=4bf92f3577b34da6a3ce929d0e0e4736\nRangeError/);
+  assert.match(logs["1-2"], /attempt=1\nRangeError/);
   assert.equal(new Message({}, { traceparent }).traceparent, traceparent);
 });
 
@@ -109,11 +116,12 @@ test("outcomes become answers", () => {
   for (const [outcome, answer] of [
     [new Ack(), { outcome: "ack" }],
     [new Skip(), { outcome: "skip" }],
-    [new Reject("no amount"), { outcome: "reject", error: "no amount" }],
+    [new Reject("no amount"), { outcome: "reject", error: "no amount", error_type: "Reject" }],
+    [new Reject(), { outcome: "reject", error_type: "Reject" }],
     [new Retry(), { outcome: "retry" }],
-    [new Retry("closed", { afterMs: 250 }), { outcome: "retry", error: "closed", after_ms: 250 }],
+    [new Retry("closed", { afterMs: 250 }), { outcome: "retry", error: "closed", error_type: "Retry", after_ms: 250 }],
     [new Reject(new TypeError("x")), { outcome: "reject", error: "TypeError: x", error_type: "TypeError" }],
-    [new Reject("x".repeat(20_000)), { outcome: "reject", error: "x".repeat(10_000) }],
+    [new Reject("x".repeat(20_000)), { outcome: "reject", error: "x".repeat(10_000), error_type: "Reject" }],
   ]) {
     assert.deepEqual(outcome._answer(), answer);
   }
@@ -140,8 +148,8 @@ test("results and errors decide", async () => {
     none: { outcome: "ack" },
     ack: { outcome: "ack" },
     skip: { outcome: "skip" },
-    reject: { outcome: "reject", error: "no amount" },
-    retry: { outcome: "retry", error: "closed", after_ms: 1500 },
+    reject: { outcome: "reject", error: "no amount", error_type: "Reject" },
+    retry: { outcome: "retry", error: "closed", error_type: "Retry", after_ms: 1500 },
     fail: { outcome: "retry", error: "RangeError: too much", error_type: "RangeError" },
     text: { outcome: "retry", error: "a text", error_type: "string" },
     seven: {
@@ -153,9 +161,12 @@ test("results and errors decide", async () => {
   for (const name of Object.keys(expected)) child.send(message(name, { do: name }));
   assert.deepEqual(await child.answers(Object.keys(expected).length), expected);
   assert.equal(await child.close(), 0);
-  for (const text of ["printed by a handler none\n", "printed by a program\n", "id=fail attempt=1 RangeError: too much"]) {
+  for (const text of ["printed by a handler none\n", "printed by a program\n"]) {
     assert.ok(child.err.includes(text), child.err);
   }
+  const failed = child.logs.find((line) => line.id === "fail");
+  assert.equal(failed.level, "error");
+  assert.match(failed.log, /^millstream: the handler failed stream=orders attempt=1\nRangeError: too much\n +at /);
 });
 
 test("handlers are chosen by stream, several messages run at a time, and values are parsed", async () => {
@@ -188,6 +199,34 @@ test("cancelled messages are aborted", async () => {
   child.send({ cancel: "2" });
   assert.equal((await child.answer()).id, "2");
   assert.equal(await child.close(), 0);
+});
+
+test("an error that nothing caught is logged with its message, and ends the process", async () => {
+  for (const [fails, error] of [
+    ["setTimeout(() => { throw new RangeError('stray'); }, 10)", "RangeError: stray"],
+    ["Promise.reject(new TypeError('nobody waits'))", "TypeError: nobody waits"],
+    ["setTimeout(() => { throw 'a text'; }, 10)", "a text"],
+  ]) {
+    const child = new Child(`handler(async (message) => {
+      if (message.has("bad")) ${fails};
+      await new Promise((resolve) => setTimeout(resolve, 60_000));
+    });`);
+    child.send(message("1"), message("2", { bad: "1" }), message("3"));
+    assert.equal(await child.answer(), null);
+    assert.equal(await child.exited, 1);
+    assert.equal(child.logs.length, 1, child.err);
+    const [{ log, ...others }] = child.logs;
+    assert.deepEqual(others, { level: "error", id: "2", error });
+    assert.ok(log.includes(error), log);
+  }
+});
+
+test("a program that is not ready reads no message", async () => {
+  const child = new Child("onStart(async () => { throw new Error('no database'); }); handler(() => {});");
+  child.send(message("1"));
+  assert.equal(await child.answer(), null);
+  assert.equal(await child.exited, 1);
+  assert.equal(child.logs[0].error, "Error: no database");
 });
 
 const LIFE = `
@@ -241,7 +280,7 @@ test("options become arguments", () => {
   const child = lines.pop();
   const given = ["--group=billing", "--until-empty", "--header=a", "--header=b"];
   const defaults = ["--stream=orders", "--stream=it's", "--pipeline=64"];
-  assert.deepEqual(lines, ["work", ...given, ...defaults, "-c4", "--max-attempts", "5", "it's"]);
+  assert.deepEqual(lines, ["work", "--until-stdin-ends", ...given, ...defaults, "-c4", "--max-attempts", "5", "it's"]);
   assert.match(child, /^--child=export MILLSTREAM_CHANNEL=3,4; exec \S+ --no-deprecation \S+worker.js -c4 /);
   assert.ok(child.endsWith(`'it'"'"'s' 3<&0 4>&1 </dev/null >&2`), child);
 });
@@ -250,8 +289,8 @@ test("a URL is not on the command line", () => {
   const code = "handler('orders', () => {}); run({ url: 'redis://:secret@host', pipeline: 1, concurrency: 1 });";
   const { lines, err } = start(code);
   assert.equal(err, "URL redis://:secret@host\n");
-  assert.deepEqual(lines.slice(0, -1), ["work", "--pipeline=1", "--concurrency=1", "--stream=orders"]);
-  assert.deepEqual(start(code, ["--url", "redis://other"]).lines.slice(4, -1), ["--url", "redis://other"]);
+  assert.deepEqual(lines.slice(1, -1), ["--until-stdin-ends", "--pipeline=1", "--concurrency=1", "--stream=orders"]);
+  assert.deepEqual(start(code, ["--url", "redis://other"]).lines.slice(5, -1), ["--url", "redis://other"]);
 });
 
 test("the program is found, or the error says how", () => {

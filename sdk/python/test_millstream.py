@@ -48,6 +48,7 @@ class Child:
             env=variables,
             cwd=self.folder.name,
         )
+        self.logs = []
 
     def send(self, *lines):
         text = "".join(f"{line if isinstance(line, str) else json.dumps(line)}\n" for line in lines)
@@ -55,7 +56,12 @@ class Child:
         self.process.stdin.flush()
 
     def answer(self):
-        return json.loads(self.process.stdout.readline())
+        """Returns the next answer, or None. Keeps the lines for the log of the worker."""
+        while True:
+            line = json.loads(self.process.stdout.readline() or b"null")
+            if line is None or "log" not in line:
+                return line
+            self.logs.append(line)
 
     def answers(self, count):
         return {answer.pop("id"): answer for answer in (self.answer() for _ in range(count))}
@@ -92,10 +98,11 @@ class Messages(unittest.TestCase):
             ("1-2", {}, "None None"),
         ]:
             child.send(message(id, **trace))
-            self.assertEqual(child.answer(), {"id": id, "outcome": "reject", "error": found})
-        _, _, err = child.close()
-        self.assertIn("id=1-1 attempt=1 trace_id=4bf92f3577b34da6a3ce929d0e0e4736\n", err)
-        self.assertIn("id=1-2 attempt=1\n", err)
+            self.assertEqual(child.answer(), {"id": id, "outcome": "reject", "error": found, "error_type": "Reject"})
+        child.close()
+        where, trace = "root: noted stream=orders attempt=1", " trace_id=4bf92f3577b34da6a3ce929d0e0e4736"
+        warnings = [{"log": where + trace, "level": "warning", "id": "1-1"}, {"log": where, "level": "warning", "id": "1-2"}]
+        self.assertEqual(child.logs, warnings)
         self.assertEqual(Message({}, traceparent=traceparent).traceparent, traceparent)
 
     def test_a_message_has_the_key_by_which_the_worker_orders(self):
@@ -114,12 +121,13 @@ class Messages(unittest.TestCase):
         for outcome, answer in [
             (Ack(), {"outcome": "ack"}),
             (Skip(), {"outcome": "skip"}),
-            (Reject("no amount"), {"outcome": "reject", "error": "no amount"}),
+            (Reject("no amount"), {"outcome": "reject", "error": "no amount", "error_type": "Reject"}),
+            (Reject(), {"outcome": "reject", "error_type": "Reject"}),
             (Retry(), {"outcome": "retry"}),
-            (Retry("closed", after=0.25), {"outcome": "retry", "error": "closed", "after_ms": 250}),
+            (Retry("closed", after=0.25), {"outcome": "retry", "error": "closed", "error_type": "Retry", "after_ms": 250}),
             (Retry(after=after), {"outcome": "retry", "after_ms": 2000}),
             (Reject(KeyError("x")), {"outcome": "reject", "error": "KeyError: 'x'", "error_type": "KeyError"}),
-            (Reject("x" * 20_000), {"outcome": "reject", "error": "x" * 10_000}),
+            (Reject("x" * 20_000), {"outcome": "reject", "error": "x" * 10_000, "error_type": "Reject"}),
         ]:
             self.assertEqual(outcome._answer(), answer)
         with self.assertRaises(ValueError):
@@ -161,8 +169,8 @@ class Handlers(unittest.TestCase):
         "none": {"outcome": "ack"},
         "ack": {"outcome": "ack"},
         "skip": {"outcome": "skip"},
-        "reject": {"outcome": "reject", "error": "no amount"},
-        "retry": {"outcome": "retry", "error": "closed", "after_ms": 1500},
+        "reject": {"outcome": "reject", "error": "no amount", "error_type": "Reject"},
+        "retry": {"outcome": "retry", "error": "closed", "error_type": "Retry", "after_ms": 1500},
         "fail": {
             "outcome": "retry",
             "error": "ConnectionError: the bank is closed",
@@ -186,9 +194,40 @@ class Handlers(unittest.TestCase):
             self.assertEqual(answers, self.ANSWERS)
             code, out, err = child.close()
             self.assertEqual((code, out), (0, ""), err)
-            for text in ["printed by a handler\n", "printed by a program\n", "ConnectionError: the bank is closed"]:
+            for text in ["printed by a handler\n", "printed by a program\n"]:
                 self.assertIn(text, err)
-            self.assertRegex(err, r"ERROR millstream the handler failed stream=orders id=fail attempt=1")
+            self.assertEqual([log["id"] for log in child.logs], ["fail", "exit", "seven"])
+            self.assertEqual(child.logs[0]["level"], "error")
+            first, *_, last = child.logs[0]["log"].splitlines()
+            self.assertEqual(first, "millstream: the handler failed stream=orders attempt=1")
+            self.assertEqual(last, "ConnectionError: the bank is closed")
+
+    def test_a_program_with_its_own_log_has_tracebacks_in_one_piece(self):
+        child = Child("""
+            import logging
+            logging.basicConfig()
+            @handler
+            def handle(message): {}["none"]
+        """)
+        child.send(message("1-1"))
+        self.assertEqual(child.answer()["error_type"], "KeyError")
+        self.assertEqual(child.close(), (0, "", ""))
+        self.assertIn("KeyError", child.logs[0]["log"])
+
+    def test_a_program_that_is_not_ready_reads_no_message_and_says_why(self):
+        for define, pipeline in [("def", 1), ("def", 4), ("async def", 8)]:
+            child = Child(f"""
+                @on_start
+                {define} start(): raise ConnectionError("no database")
+                @handler
+                {define} handle(message): pass
+            """, pipeline)
+            child.send(message("1-1"))
+            self.assertIsNone(child.answer())
+            self.assertEqual(child.close(), (1, "", ""))
+            [log] = child.logs
+            self.assertEqual((log["level"], log["error"]), ("error", "ConnectionError: no database"))
+            self.assertIn("Traceback (most recent call last):\n", log["log"])
 
     def test_several_messages_are_in_a_process_at_a_time(self):
         wait = """

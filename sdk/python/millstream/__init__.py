@@ -82,6 +82,7 @@ _URL_VARIABLE = "MILLSTREAM_URL"
 _ASYNC_PIPELINE = 64
 # The worker refuses answers of more than 1 MiB.
 _ERROR_CHARACTERS_MAX = 10_000
+_LOG_CHARACTERS_MAX = 50_000
 # A program that gets SIGTERM is killed a second later.
 _STOP_SECONDS = 0.7
 
@@ -183,8 +184,8 @@ class Outcome(Exception):
         if self.args and str(self.args[0]):
             answer["error"] = _error_text(self.args[0])
         cause = self.args[0] if self.args and isinstance(self.args[0], BaseException) else self.__cause__
-        if cause is not None:
-            answer["error_type"] = type(cause).__name__
+        if cause is not None or "error" in answer or self._name == "reject":
+            answer["error_type"] = type(cause or self).__name__
         return answer
 
 
@@ -465,7 +466,7 @@ def _serve() -> NoReturn:
         _exit(2, f"{knows}, not {version!r}: upgrade it")
     pipeline = int(os.environ.pop(_PIPELINE_VARIABLE, "1"))
     channel = _Channel(*_descriptors())
-    _configure_output()
+    _configure_output(channel)
     is_async = any(is_async for _, is_async in _handlers.values()) or any(map(_is_async, _start_hooks + _stop_hooks))
     serve = _serve_async if is_async else _serve_threads
     serve(channel, pipeline)
@@ -489,27 +490,58 @@ def _descriptors() -> Tuple[int, int]:
     return read, write
 
 
-def _configure_output() -> None:
+def _configure_output(channel: "_Channel") -> None:
     # Output that is still in a buffer would be lost if the process is killed.
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(line_buffering=True)
+    output = _WorkerLog(channel)
     if not logging.getLogger().handlers:
-        output = logging.StreamHandler(sys.stderr)
-        output.setFormatter(_Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
         logging.getLogger().addHandler(output)
         logging.getLogger().setLevel(logging.INFO)
+    else:
+        # The program has its own log, which may write a traceback as many lines without the message.
+        _log.addHandler(output)
+        _log.propagate = False
+    sys.excepthook = lambda kind, error, _: output.uncaught("the process failed", error, error=_error_text(error))
+    threading.excepthook = lambda failed: output.uncaught("a thread failed", failed.exc_value)
+
+
+class _WorkerLog(logging.Handler):
+    """Sends the log to the worker, each record with the message that is handled."""
+
+    def __init__(self, channel: "_Channel") -> None:
+        super().__init__()
+        self._channel = channel
+        self.setFormatter(_Formatter("%(name)s: %(message)s"))
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._send({"log": self.format(record), "level": record.levelname.lower()})
+
+    def uncaught(self, text: str, exception: Optional[BaseException], **others: str) -> None:
+        """Logs an exception. If the process ends because of it, ``error`` becomes the error of its messages."""
+        if exception is not None:
+            trace = "".join(traceback.format_exception(type(exception), exception, exception.__traceback__))
+            self._send({"log": f"millstream: {text}\n{trace.rstrip()}", "level": "error", **others})
+
+    def _send(self, line: Dict[str, Any]) -> None:
+        # The worker refuses lines of more than 1 MiB.
+        line["log"] = line["log"][-_LOG_CHARACTERS_MAX:]
+        message = _current.get()
+        if message is not None:
+            line["id"] = message.id
+        self._channel.send(json.dumps(line).encode() + b"\n")
 
 
 class _Formatter(logging.Formatter):
-    """Adds the message that is handled to each line."""
+    """Adds where the message that is handled comes from."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         line, message = super().formatMessage(record), _current.get()
         if message is None:
             return line
         trace = f" trace_id={message.traceparent.split('-')[1]}" if message.traceparent else ""
-        return f"{line} stream={message.stream} id={message.id} attempt={message.attempt}{trace}"
+        return f"{line} stream={message.stream} attempt={message.attempt}{trace}"
 
 
 class _Channel:

@@ -10,9 +10,11 @@ use std::process::ExitStatus;
 use std::sync::Arc;
 
 use millstream_worker::backend::StreamId;
-use millstream_worker::{Failure, Message, Outcome, Reason};
+use millstream_worker::{Message, Outcome};
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
+
+use super::exec::not_ready;
 
 /// Exit codes of a shell: it cannot execute the command, and it does not find the command.
 const CANNOT_RUN_CODES: [i32; 2] = [126, 127];
@@ -45,7 +47,7 @@ impl Default for State {
 impl CommandCheck {
     /// Returns the outcome of a message without running the command, if the command is broken.
     pub(super) fn outcome_if_broken(&self) -> Option<Outcome> {
-        self.error().map(not_run)
+        self.error().map(not_ready)
     }
 
     /// Records how a run of the command for this message ended, and returns the outcome of the message: `outcome`, unless
@@ -71,7 +73,7 @@ impl CommandCheck {
                 }
             }
         }
-        not_run(error_of(&outcome))
+        not_ready(error_of(&outcome))
     }
 
     /// Completes when the command is broken.
@@ -92,13 +94,11 @@ fn error_of(outcome: &Outcome) -> String {
     outcome.failure().map_or_else(String::new, |failure| failure.error.clone())
 }
 
-fn not_run(error: String) -> Outcome {
-    Outcome::NotStarted(Failure { error, error_type: "start".to_owned(), reason: Reason::Failed })
-}
-
 #[cfg(test)]
 mod tests {
     use std::os::unix::process::ExitStatusExt;
+
+    use millstream_worker::{Failure, Reason};
 
     use super::*;
 

@@ -14,6 +14,8 @@
 //! If a program ends, or breaks the protocol, while several messages are in flight, any of them can be the cause. The
 //! pool sends each of them again to a program with fewer messages, and at last alone. Only a message that ends a program
 //! alone has failed. So a message that ends every program does not use up the attempts of others.
+//!
+//! If a program ends before it has read a message, no handler has begun with it: neither its attempt nor its delivery counts.
 
 mod answer;
 mod program;
@@ -29,7 +31,7 @@ use tokio::time::{Instant, timeout};
 
 use self::program::{Place, Program, Reply};
 use super::broken_command::CommandCheck;
-use super::exec::{not_started, retry, time_limit, timed_out};
+use super::exec::{detail, not_ready, not_started, retry, time_limit, timed_out};
 use super::payload::payload;
 use super::process::Shell;
 
@@ -83,14 +85,17 @@ impl ChildPool {
             };
             let ending = match self.reply(place, message).await {
                 Ok(Reply::Answered(outcome)) => return check.judge(message, None, outcome),
+                Ok(Reply::Unread(ending)) => {
+                    let outcome = not_ready(ending.description());
+                    return check.judge(message, ending.status, outcome);
+                }
                 Ok(Reply::Ended(ending)) => ending,
                 Err(outcome) => return check.judge(message, None, outcome),
             };
             match smaller.next() {
                 Some(next) if !ending.alone => isolation = Some(next),
                 _ => {
-                    let detail = ending.stderr_line.map_or_else(String::new, |line| format!(": {line}"));
-                    let outcome = retry(format!("{}{detail}", ending.error), "child", Reason::Failed);
+                    let outcome = retry(ending.description(), "child", Reason::Failed);
                     return check.judge(message, ending.status, outcome);
                 }
             }
@@ -102,12 +107,17 @@ impl ChildPool {
         tokio::select! {
             reply = place.reply() => Ok(reply),
             limit = time_limit(self.shell.timeout) => {
+                let is_read = place.is_read();
                 place.cancel();
                 let stderr_line = match timeout(CANCEL_TIMEOUT, place.reply()).await {
-                    Ok(Reply::Ended(ending)) => ending.stderr_line,
+                    Ok(Reply::Ended(ending) | Reply::Unread(ending)) => ending.stderr_line,
                     Ok(Reply::Answered(_)) | Err(_) => None,
                 };
-                Err(timed_out(limit, stderr_line))
+                let detail = detail(stderr_line.as_deref());
+                Err(match is_read {
+                    true => timed_out(limit, stderr_line),
+                    false => not_ready(format!("the child did not read the message within {limit:?}{detail}")),
+                })
             }
             () = message.cancelled.cancelled() => {
                 place.cancel();

@@ -28,6 +28,23 @@ pub(super) struct LineOrigin {
     pub(super) more: usize,
 }
 
+/// What a process writes about a message.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct HandlerLine<'a> {
+    pub(super) level: &'static str,
+    /// Where it was written.
+    pub(super) source: &'static str,
+    /// One line, or several that belong together.
+    pub(super) text: &'a [u8],
+}
+
+impl HandlerLine<'_> {
+    /// A line on standard error.
+    pub(super) fn stderr(text: &[u8]) -> HandlerLine<'_> {
+        HandlerLine { level: "info", source: "stderr", text }
+    }
+}
+
 impl Console {
     /// Creates a console. It has a status line if `with_status` is set and standard error is a terminal.
     pub(super) fn new(with_status: bool, format: LogFormat) -> Console {
@@ -74,20 +91,26 @@ impl Console {
         let _ = self.status.suspend(|| io::stderr().lock().write_all(lines));
     }
 
-    /// Writes a line that a handler process wrote to standard error, with the id of its message. The bytes of the line are
-    /// not changed, except in JSON.
-    pub(super) fn write_handler_line(&self, origin: &LineOrigin, line: &[u8]) {
-        let line = line.strip_suffix(b"\n").unwrap_or(line);
+    /// Writes what a handler process wrote, with the id of its message: each line in text, one object in JSON. The bytes
+    /// are not changed, except in JSON.
+    pub(super) fn write_handler_line(&self, origin: &LineOrigin, line: HandlerLine<'_>) {
+        let text = line.text.strip_suffix(b"\n").unwrap_or(line.text);
         match self.format {
-            LogFormat::Text => self.write(&[origin.prefix().as_bytes(), line, b"\n"].concat()),
+            LogFormat::Text => {
+                let prefix = origin.prefix();
+                let lines = text.split(|byte| *byte == b'\n');
+                self.write(
+                    &lines.map(|line| [prefix.as_bytes(), line, b"\n"].concat()).collect::<Vec<_>>().concat(),
+                );
+            }
             LogFormat::Json => {
-                let mut fields = Map::from_iter([("source".to_owned(), "stderr".into())]);
+                let mut fields = Map::from_iter([("source".to_owned(), line.source.into())]);
                 fields.insert("id".to_owned(), origin.id.clone().into());
                 if origin.more > 0 {
                     fields.insert("messages".to_owned(), (origin.more + 1).into());
                 }
-                let message = String::from_utf8_lossy(line).into_owned();
-                self.write(json_line("info", message.into(), fields).as_bytes());
+                let message = String::from_utf8_lossy(text).into_owned();
+                self.write(json_line(line.level, message.into(), fields).as_bytes());
             }
         }
     }

@@ -213,17 +213,23 @@ pub(super) fn retry(error: String, error_type: impl Into<String>, reason: Reason
 /// Returns the outcome if the shell could not be started. The message is not to blame, so the delivery does not count.
 pub(super) fn not_started(error: &io::Error) -> Outcome {
     warn!(%error, "cannot start sh: the message stays pending and is delivered again later");
-    Outcome::NotStarted(Failure {
-        error: format!("cannot start sh: {error}"),
-        error_type: "start".to_owned(),
-        reason: Reason::Failed,
-    })
+    not_ready(format!("cannot start sh: {error}"))
+}
+
+/// Returns the outcome if no handler has begun with a message, because of something else than the message.
+pub(super) fn not_ready(error: String) -> Outcome {
+    Outcome::NotStarted(Failure { error, error_type: "start".to_owned(), reason: Reason::Failed })
+}
+
+/// Returns the last line of standard error as the end of an error message.
+pub(super) fn detail(stderr_line: Option<&str>) -> String {
+    stderr_line.map_or_else(String::new, |line| format!(": {line}"))
 }
 
 /// Returns the outcome of an attempt that exceeded the timeout.
 pub(super) fn timed_out(limit: Duration, stderr_line: Option<String>) -> Outcome {
-    let detail = stderr_line.map_or_else(String::new, |line| format!(": {line}"));
-    retry(format!("no outcome within {limit:?}{detail}"), "timeout", Reason::Timeout)
+    let error = format!("no outcome within {limit:?}{}", detail(stderr_line.as_deref()));
+    retry(error, "timeout", Reason::Timeout)
 }
 
 /// Returns the outcome for an exit status.

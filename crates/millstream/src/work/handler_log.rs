@@ -1,16 +1,16 @@
-//! Passes on what handler processes write to standard error, but only a limited part of it for each message: a handler that
+//! Passes on what handler processes write to standard error or to the log, but only a limited part of it for each message: a handler that
 //! writes megabytes must not fill the disk, or hide the lines of other messages.
 
-use super::console::{Console, LineOrigin};
+use super::console::{Console, HandlerLine, LineOrigin};
 
 /// Maximum number of bytes of standard error that the worker passes on for one attempt of a message or batch. One line says
 /// how much it left out.
 pub(super) const STDERR_BYTES_MAX: usize = 64 * 1024;
 
-/// The standard error of one process.
-pub(super) struct HandlerLog<W: FnMut(&LineOrigin, &[u8])> {
+/// What one process writes.
+pub(super) struct HandlerLog {
     /// Writes a line.
-    write: W,
+    write: Box<dyn FnMut(&LineOrigin, HandlerLine<'_>) + Send>,
     quota: Quota,
 }
 
@@ -22,31 +22,30 @@ struct Quota {
     left_out: u64,
 }
 
-impl HandlerLog<Box<dyn FnMut(&LineOrigin, &[u8]) + Send>> {
+impl HandlerLog {
     /// Passes lines on to the console.
-    pub(super) fn to(console: Console) -> Self {
-        HandlerLog::new(Box::new(move |origin, line| console.write_handler_line(origin, line)))
+    pub(super) fn to(console: Console) -> HandlerLog {
+        HandlerLog::new(move |origin, line| console.write_handler_line(origin, line))
     }
-}
 
-impl<W: FnMut(&LineOrigin, &[u8])> HandlerLog<W> {
-    fn new(write: W) -> HandlerLog<W> {
-        HandlerLog { write, quota: Quota::default() }
+    fn new(write: impl FnMut(&LineOrigin, HandlerLine<'_>) + Send + 'static) -> HandlerLog {
+        HandlerLog { write: Box::new(write), quota: Quota::default() }
     }
 
     /// Passes on a line about this message, or counts it as left out. If the message is not known, always passes the line on.
-    pub(super) fn line(&mut self, origin: LineOrigin, line: &[u8]) {
+    pub(super) fn line(&mut self, origin: LineOrigin, line: HandlerLine<'_>) {
         if origin != self.quota.origin {
             self.end_message();
             self.quota.origin = origin;
         }
         let quota = &mut self.quota;
-        let fits = quota.left_out == 0 && quota.passed + line.len() <= STDERR_BYTES_MAX;
+        let length = line.text.len();
+        let fits = quota.left_out == 0 && quota.passed + length <= STDERR_BYTES_MAX;
         if fits || quota.origin.id.is_none() {
-            quota.passed += line.len();
+            quota.passed += length;
             (self.write)(&quota.origin, line);
         } else {
-            quota.left_out += line.len() as u64;
+            quota.left_out += length as u64;
         }
     }
 
@@ -55,12 +54,12 @@ impl<W: FnMut(&LineOrigin, &[u8])> HandlerLog<W> {
         let Quota { origin, left_out, .. } = std::mem::take(&mut self.quota);
         if left_out > 0 {
             let text = format!("[{left_out} more bytes of standard error left out]");
-            (self.write)(&origin, text.as_bytes());
+            (self.write)(&origin, HandlerLine::stderr(text.as_bytes()));
         }
     }
 }
 
-impl<W: FnMut(&LineOrigin, &[u8])> Drop for HandlerLog<W> {
+impl Drop for HandlerLog {
     fn drop(&mut self) {
         self.end_message();
     }
@@ -76,13 +75,13 @@ mod tests {
 
     /// Passes these lines on, and returns what was written.
     fn written(lines: &[(LineOrigin, Vec<u8>)]) -> Vec<(Option<String>, Vec<u8>)> {
-        let mut written = Vec::new();
-        let mut log = HandlerLog::new(|origin: &LineOrigin, line: &[u8]| {
-            written.push((origin.id.clone(), line.to_vec()));
+        let (sender, written) = std::sync::mpsc::channel();
+        let mut log = HandlerLog::new(move |origin, line| {
+            sender.send((origin.id.clone(), line.text.to_vec())).unwrap();
         });
-        lines.iter().for_each(|(origin, line)| log.line(origin.clone(), line));
+        lines.iter().for_each(|(origin, line)| log.line(origin.clone(), HandlerLine::stderr(line)));
         drop(log);
-        written
+        written.into_iter().collect()
     }
 
     #[test]

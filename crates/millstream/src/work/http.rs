@@ -5,6 +5,7 @@
 //! | 2xx | acknowledged |
 //! | 408, 425, 429 | retried |
 //! | other 4xx | rejected: dead-lettered immediately |
+//! | no connection | delivered again; the delivery does not count |
 //! | any other status, no response, timeout | retried |
 //!
 //! A retry honours the header `Retry-After` of the response, in seconds or as a date.
@@ -28,13 +29,14 @@ use millstream_worker::trace::{TRACEPARENT, TRACESTATE};
 use millstream_worker::{Failure, Message, Outcome, Reason};
 use tokio::time::timeout;
 
-use super::exec::{retry, timed_out};
+use super::exec::{not_ready, retry, timed_out};
 use super::payload::payload;
 use super::retry_after;
 use crate::ops::safe_text::printable;
 use crate::ops::value::clipped;
 
-/// Maximum time to establish a connection.
+/// Maximum time to establish a connection. At most half of the timeout, so that an endpoint that is not there does not count
+/// as one that did not answer.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time that an idle connection is kept for the next message. Most servers close theirs after a minute or more.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(55);
@@ -73,7 +75,7 @@ impl Endpoint {
         let client = Client::builder(TokioExecutor::new())
             .pool_idle_timeout(IDLE_TIMEOUT)
             .pool_timer(TokioTimer::new())
-            .build(connector(secure)?);
+            .build(connector(secure, CONNECT_TIMEOUT.min(timeout / 2))?);
         let headers = headers.iter().map(|header| parse_header(header)).collect::<Result<_, _>>()?;
         Ok(Endpoint { url: parsed, headers, timeout, client })
     }
@@ -96,6 +98,8 @@ impl Endpoint {
                 let body = body.map(|body| body.to_bytes()).unwrap_or_default();
                 outcome_of(status, after, &body)
             }
+            // No request was sent, so no handler has begun with the message.
+            Err(error) if error.is_connect() => not_ready(self.describe(&error)),
             Err(error) => retry(self.describe(&error), "http", Reason::Failed),
         }
     }
@@ -154,7 +158,7 @@ impl Endpoint {
 }
 
 /// Returns the connector. Reads the certificates of the system only for https.
-fn connector(secure: bool) -> Result<HttpsConnector<HttpConnector>, String> {
+fn connector(secure: bool, connect_timeout: Duration) -> Result<HttpsConnector<HttpConnector>, String> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = rustls::ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
@@ -168,7 +172,7 @@ fn connector(secure: bool) -> Result<HttpsConnector<HttpConnector>, String> {
     };
     let mut plain = HttpConnector::new();
     plain.enforce_http(false);
-    plain.set_connect_timeout(Some(CONNECT_TIMEOUT));
+    plain.set_connect_timeout(Some(connect_timeout));
     plain.set_nodelay(true);
     Ok(HttpsConnectorBuilder::new()
         .with_tls_config(config.with_no_client_auth())

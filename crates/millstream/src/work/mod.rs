@@ -7,7 +7,8 @@
 //! ```
 //!
 //! SIGTERM, SIGINT and SIGHUP drain the worker: running handlers finish, and prefetched messages are released. A second
-//! signal stops the worker immediately, unless it follows within a second: some programs send each signal twice.
+//! signal stops the worker immediately, unless it follows within a second: some programs send each signal twice. With
+//! `--until-stdin-ends`, the end of standard input drains the worker too.
 
 mod backlog;
 mod broken_command;
@@ -17,6 +18,7 @@ mod exec;
 mod handler_log;
 mod http;
 mod options;
+mod parent;
 mod payload;
 mod process;
 mod retry_after;
@@ -24,6 +26,7 @@ mod status;
 mod watchdog;
 
 use std::collections::HashSet;
+use std::pin::pin;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -158,6 +161,9 @@ pub(crate) struct Work {
     /// dead-lettered messages, and 8 if it gave up because every handler call fails
     #[arg(long, help_heading = "Running")]
     until_empty: bool,
+    /// Drain when standard input ends: for programs that start a worker and must not leave it behind
+    #[arg(long, hide = true)]
+    until_stdin_ends: bool,
     /// Print only warnings and errors, no status and no report; --json still prints its report
     #[arg(short, long, help_heading = "Running")]
     quiet: bool,
@@ -223,8 +229,10 @@ impl Work {
         let mut signals = ShutdownSignals::listen().map_err(no_signals)?;
         self.check().map_err(|error| Failure::Usage(error.to_string()))?;
         let runner = Arc::new(self.runner(console).map_err(Failure::Usage)?);
+        let mut parent_ended = pin!(parent::ended(self.until_stdin_ends));
         let backend = tokio::select! {
             backend = self.common.connect_or_create() => backend?,
+            () = &mut parent_ended => return Err(Failure::Interrupted(ShutdownSignal::HangUp.number())),
             signal = signals.next() => return Err(Failure::Interrupted(signal.number())),
         };
         let worker = self.build_worker(&backend, &runner)?;
@@ -253,6 +261,12 @@ impl Work {
             stopping.cancel();
             std::future::pending::<()>().await;
         };
+        let end_with_parent = async {
+            parent_ended.await;
+            info!("the process that started this worker has ended: draining");
+            stopping.cancel();
+            std::future::pending::<()>().await;
+        };
         let two_signals = async {
             let signal = signals.next().await;
             console.set_status("draining; a second signal stops immediately".to_owned());
@@ -266,7 +280,8 @@ impl Work {
                 Err(error) => return Err(self.explain(&*backend, error).await),
             },
             second = two_signals => Err(second),
-            // These three futures never complete.
+            // These futures never complete.
+            () = end_with_parent => Err(ShutdownSignal::Terminate),
             () = end_when_broken => Err(ShutdownSignal::Terminate),
             () = end_when_empty => Err(ShutdownSignal::Terminate),
             () = status::report_progress(&handle, &backlog, console) => Err(ShutdownSignal::Terminate),

@@ -1,6 +1,9 @@
 //! Shell commands that handle messages. Each runs in its own process group, so that its children are stopped with it.
+//!
+//! A command begins only after the watchdog has its process group: until then, its shell waits for a line on standard
+//! input. If the worker is killed before that, the line never comes, and the shell exits.
 
-use std::io;
+use std::io::{self, Write};
 use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,12 +11,13 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::{AsyncRead, AsyncReadExt};
-use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::net::unix::pipe;
+use tokio::process::{Child, ChildStdout, Command};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::broken_command::CommandCheck;
-use super::console::{Console, LineOrigin};
+use super::console::{Console, HandlerLine, LineOrigin};
 use super::handler_log::HandlerLog;
 use super::watchdog::Watchdog;
 use crate::ops::connection::PASSWORD_VARIABLE;
@@ -42,6 +46,7 @@ pub(super) struct Shell {
 /// A running command. If it is dropped while it runs, it is killed with all of its children.
 pub(super) struct Process {
     child: Child,
+    stdin: Option<pipe::Sender>,
     group: Option<Pid>,
     watchdog: Arc<Watchdog>,
     ended: bool,
@@ -59,7 +64,10 @@ impl Shell {
         set_up: impl FnOnce(&mut Command),
     ) -> io::Result<Process> {
         let mut shell = Command::new("sh");
-        shell.arg("-c").arg(&self.command).process_group(0).stdin(Stdio::piped()).stderr(Stdio::piped());
+        let (reader, mut writer) = io::pipe()?;
+        // On one line with the command, so that error messages of the shell have the right line number.
+        shell.arg("-c").arg(format!("read -r _ || exit; {}", self.command));
+        shell.process_group(0).stdin(reader).stderr(Stdio::piped());
         for name in SECRET_VARIABLES {
             shell.env_remove(name);
         }
@@ -71,16 +79,28 @@ impl Shell {
         if let Some(group) = group {
             self.watchdog.add(group);
         }
+        // Fails only if the shell has already ended.
+        let _ = writer.write_all(b"\n");
+        let stdin = Some(pipe::Sender::from_owned_fd(writer.into())?);
         let mut log = HandlerLog::to(self.console.clone());
-        let stderr = Forwarder::new(child.stderr.take(), move |line| log.line(origin(), line));
-        Ok(Process { child, group, watchdog: Arc::clone(&self.watchdog), ended: false, stderr, stdout: None })
+        let stderr =
+            Forwarder::new(child.stderr.take(), move |line| log.line(origin(), HandlerLine::stderr(line)));
+        Ok(Process {
+            child,
+            stdin,
+            group,
+            watchdog: Arc::clone(&self.watchdog),
+            ended: false,
+            stderr,
+            stdout: None,
+        })
     }
 }
 
 impl Process {
     /// Takes the standard input of the process. Returns `None` the second time.
-    pub(super) fn take_stdin(&mut self) -> Option<ChildStdin> {
-        self.child.stdin.take()
+    pub(super) fn take_stdin(&mut self) -> Option<pipe::Sender> {
+        self.stdin.take()
     }
 
     /// Takes the standard output of the process, if it is piped. Returns `None` the second time.

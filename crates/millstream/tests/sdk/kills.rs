@@ -70,6 +70,27 @@ fn check(language: Language) {
     wait_until("all processes to end", || processes_in(&store).is_empty());
 }
 
+/// The first milliseconds matter: the program starts the worker, and the worker starts the programs that run handlers.
+#[test]
+fn if_the_program_is_killed_at_any_moment_no_process_stays() {
+    let number = |name: &str| std::env::var(name).ok().map(|text| text.parse().expect("a number"));
+    let kills = number("MILLSTREAM_SDK_KILLS").unwrap_or(KILLS);
+    let seed = number("MILLSTREAM_SEED").unwrap_or(1);
+    for language in [Language::Python, Language::Node] {
+        let store = TestStore::server();
+        language.write_worker(&store, 50);
+        store.add(1000);
+        let mut random = Random::new(seed);
+        for kill in 0..kills {
+            let program = Running::start(&mut language.worker(&store, &[]));
+            let longest = [30, 300, 1500][kill as usize % 3];
+            std::thread::sleep(Duration::from_millis(random.between(0, longest)));
+            program.signal("KILL");
+            wait_until("all processes to end", || processes_in(&store).is_empty());
+        }
+    }
+}
+
 /// Chooses a process: the one that the test started, a worker, or one that runs handlers.
 fn victim(store: &TestStore, first: &str, random: &mut Random) -> String {
     let binary = env!("CARGO_BIN_EXE_millstream");

@@ -76,7 +76,7 @@ impl Language {
         command
     }
 
-    fn file(self) -> &'static str {
+    pub(crate) fn file(self) -> &'static str {
         match self {
             Language::Python | Language::PythonAsync => "worker.py",
             Language::Node => "worker.js",

@@ -3,6 +3,7 @@
 //!
 //! `MILLSTREAM_SDK_KILLS` sets the number of kills, and `MILLSTREAM_SEED` their seed.
 
+mod failures;
 mod guide;
 mod installed;
 mod kills;

@@ -9,7 +9,7 @@ use crate::endpoint::Endpoint;
 use crate::test_store::{TestStore, wait_until};
 
 /// Returns an address on which nothing listens.
-fn free_address() -> String {
+pub(crate) fn free_address() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("bind a free port");
     listener.local_addr().expect("the address").to_string()
 }

@@ -1,6 +1,6 @@
 //! `--child`: programs that stay running and exchange JSON lines.
 
-use crate::test_store::TestStore;
+use crate::test_store::{TestStore, wait_until};
 
 /// A program that records its start and its end, and answers every line with `answer`.
 fn program(answer: &str) -> String {
@@ -67,7 +67,8 @@ fn a_malformed_answer_is_stored_in_the_dead_letter() {
 fn a_child_that_exits_without_an_answer_leaves_its_stderr_in_the_dead_letter() {
     let store = TestStore::server();
     store.add(1);
-    let run = store.work(&["--child", "echo no database >&2; exit 1", "--max-attempts", "1"]).exits(6);
+    let child = "read -r line; echo no database >&2; exit 1";
+    let run = store.work(&["--child", child, "--max-attempts", "1"]).exits(6);
     assert_eq!(run.report(["dead"]), [1]);
     assert_eq!(store.dead_letters()[0]["error"], "the child exited without an answer: no database");
 }
@@ -80,4 +81,51 @@ fn a_child_that_exceeds_the_timeout_is_killed() {
         store.work(&["--child", &program("sleep 1000"), "--timeout", "1s", "--max-attempts", "1"]).exits(6);
     assert_eq!(run.report(["dead", "timeouts"]), [1, 1]);
     assert_eq!(store.dead_letters()[0]["reason"], "timeout");
+}
+
+/// Programs that end or hang before they read a message, and an endpoint that is not there: nothing has begun with the message.
+#[test]
+fn a_handler_that_is_not_ready_costs_no_attempt_and_opens_the_breaker() {
+    // Each is ready as soon as the file exists.
+    let answer = program(r#"id=${line%%\",*}; echo "$id\",\"outcome\":\"ack\"}""#);
+    let ends = format!("test -e ready || {{ echo no database >&2; exit 1; }}; {answer}");
+    let hangs = format!("test -e ready || sleep 1000; {answer}");
+    let port = crate::breaker::free_address();
+    let url = format!("http://{port}/hook");
+    let handlers = [
+        (&["--child", &*ends][..], "the child exited without an answer: no database"),
+        (&["--child", &ends, "--pipeline", "8"], "the child exited without an answer: no database"),
+        (&["--child", &hangs, "--timeout", "100ms"], "the child did not read the message within 100ms"),
+        (&["--http", &url], "Connection refused"),
+    ];
+    std::thread::scope(|scope| {
+        for (handler, error) in handlers {
+            scope.spawn(move || {
+                let store = TestStore::server();
+                store.add(3);
+                let worker = store.start(&[handler, &["--max-attempts", "1", "--json"]].concat());
+                wait_until("the breaker to open", || worker.err().contains("circuit breaker open, because"));
+                assert!(worker.err().contains("outcome=\"not_started\""), "{}", worker.err());
+                assert!(worker.err().contains(error), "{}", worker.err());
+                if handler[0] == "--child" {
+                    store.write("ready", "");
+                    wait_until("all messages to be handled", || store.lag_and_pending() == (0, 0));
+                }
+                worker.signal("TERM");
+                assert_eq!(worker.wait().ok().report(["dead"]), [0]);
+                assert!(store.dead_letters().is_empty());
+            });
+        }
+    });
+}
+
+/// A program that ends after each message has not read the next one.
+#[test]
+fn messages_that_a_program_did_not_read_cost_no_attempt() {
+    let store = TestStore::server();
+    store.add(20);
+    let child = r#"read -r line; id=${line%%\",*}; echo "$id\",\"outcome\":\"ack\"}"; sleep 0.05"#;
+    let options = ["--child", child, "--pipeline", "4", "--max-attempts", "1", "--breaker", "off"];
+    let run = store.work(&options).ok();
+    assert_eq!(run.report(["acknowledged", "dead"]), [20, 0]);
 }

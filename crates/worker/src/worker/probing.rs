@@ -35,7 +35,8 @@ impl Core {
         match CallResult::of(&outcome) {
             CallResult::Success => self.record_success_of_handler(),
             CallResult::Failure { error, after } => {
-                if self.record_failure_of_handler(std::slice::from_ref(job), error, after) {
+                let first_attempts = usize::from(is_first_attempt(job, &outcome));
+                if self.record_failure_of_handler(first_attempts, job.is_probe, error, after) {
                     return JobResult::Uncounted(outcome);
                 }
             }
@@ -58,7 +59,10 @@ impl Core {
                 _ => None,
             });
             if let Some((error, after)) = failure {
-                uncounted = self.record_failure_of_handler(jobs, error, after);
+                let first_attempts =
+                    jobs.iter().zip(&outcomes).filter(|(job, outcome)| is_first_attempt(job, outcome));
+                let is_probe = jobs.iter().any(|job| job.is_probe);
+                uncounted = self.record_failure_of_handler(first_attempts.count(), is_probe, error, after);
             }
         }
         let to_result = |outcome| match outcome {
@@ -82,13 +86,17 @@ impl Core {
     }
 
     /// Returns true if the breaker was open, so that the failed attempt does not count.
-    fn record_failure_of_handler(&self, jobs: &[Job], error: &str, after: Option<Duration>) -> bool {
+    fn record_failure_of_handler(
+        &self,
+        first_attempts: usize,
+        is_probe: bool,
+        error: &str,
+        after: Option<Duration>,
+    ) -> bool {
         let Some(state) = &self.breaker.state else { return false };
         // The lock is held while the queue changes, so that the queue holds only while the breaker is open.
         let mut state = state.lock();
         let was_open = state.open().is_some();
-        let first_attempts = jobs.iter().filter(|job| job.attempt().number() == 1).count();
-        let is_probe = jobs.iter().any(|job| job.is_probe);
         let transition = state.record_failure(first_attempts, is_probe, error, after, Instant::now());
         self.breaker.failing.store(state.is_failing(), Ordering::Relaxed);
         if transition == Some(Transition::Opened) {
@@ -122,6 +130,12 @@ impl Core {
         self.metrics.iter().for_each(|metrics| metrics.breaker_open.set(0.0));
         self.breaker.changed.notify_one();
     }
+}
+
+/// Whether a failure says something about handlers, and not only about a bad message that fails again. A handler that could
+/// not start never saw the message.
+fn is_first_attempt(job: &Job, outcome: &Outcome) -> bool {
+    job.attempt().number() == 1 || matches!(outcome, Outcome::NotStarted(_))
 }
 
 /// Probes while the circuit breaker is open, until the worker drains.

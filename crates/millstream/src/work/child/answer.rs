@@ -1,4 +1,4 @@
-//! Parses an answer: a line of JSON with the outcome of a message.
+//! Parses a line of a program: a JSON object with the outcome of a message, or with lines for the log.
 
 use std::time::Duration;
 
@@ -6,6 +6,25 @@ use millstream_worker::{Failure, Outcome, Reason};
 use serde_json::Value;
 
 use super::super::RETRY_AFTER_MAX;
+
+/// A line of a program.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Line {
+    Answer(Answer),
+    Log(LogLine),
+}
+
+/// What a program writes to the log of the worker.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct LogLine {
+    /// The message that it is about, if the program says so.
+    pub(super) id: Option<String>,
+    pub(super) level: &'static str,
+    /// One or more lines.
+    pub(super) text: String,
+    /// The error of the messages in the program if it ends now.
+    pub(super) error: Option<String>,
+}
 
 /// An answer of a program.
 #[derive(Debug, PartialEq, Eq)]
@@ -15,8 +34,8 @@ pub(super) struct Answer {
     pub(super) outcome: Outcome,
 }
 
-/// Parses an answer. The error describes what is wrong with it.
-pub(super) fn parse_answer(line: &[u8]) -> Result<Answer, String> {
+/// Parses a line. The error describes what is wrong with it.
+pub(super) fn parse_line(line: &[u8]) -> Result<Line, String> {
     let answer: Value = serde_json::from_slice(line).map_err(|_| "it is not JSON".to_owned())?;
     let id = match answer.get("id") {
         None | Some(Value::Null) => None,
@@ -24,6 +43,15 @@ pub(super) fn parse_answer(line: &[u8]) -> Result<Answer, String> {
         Some(_) => return Err("its id is not a string".to_owned()),
     };
     let text = |name: &str| answer.get(name).and_then(Value::as_str).map(str::to_owned);
+    if let Some(log) = text("log") {
+        let level = match answer.get("level").and_then(Value::as_str) {
+            Some("error" | "critical" | "fatal") => "error",
+            Some("warn" | "warning") => "warn",
+            Some("debug" | "trace") => "debug",
+            _ => "info",
+        };
+        return Ok(Line::Log(LogLine { id, level, text: log, error: text("error") }));
+    }
     let failure = |error: String, reason| Failure {
         error,
         error_type: text("error_type").unwrap_or_else(|| "child".to_owned()),
@@ -48,15 +76,20 @@ pub(super) fn parse_answer(line: &[u8]) -> Result<Answer, String> {
         }
         _ => return Err("its outcome is not ack, retry, reject or skip".to_owned()),
     };
-    Ok(Answer { id, outcome })
+    Ok(Line::Answer(Answer { id, outcome }))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn parse_answer(line: &str) -> Answer {
+        let Line::Answer(answer) = parse_line(line.as_bytes()).unwrap() else { panic!("{line}") };
+        answer
+    }
+
     fn outcome(line: &str) -> Outcome {
-        parse_answer(line.as_bytes()).unwrap().outcome
+        parse_answer(line).outcome
     }
 
     #[test]
@@ -77,9 +110,20 @@ mod tests {
 
     #[test]
     fn the_id_is_optional() {
-        let id = |line: &str| parse_answer(line.as_bytes()).unwrap().id;
+        let id = |line: &str| parse_answer(line).id;
         assert_eq!(id(r#"{"outcome":"ack","id":"7-1"}"#), Some("7-1".to_owned()));
         assert_eq!((id(r#"{"outcome":"ack"}"#), id(r#"{"outcome":"ack","id":null}"#)), (None, None));
+    }
+
+    #[test]
+    fn a_line_for_the_log_has_a_level() {
+        for (level, name) in
+            [("error", "critical"), ("warn", "warning"), ("debug", "debug"), ("info", "loud")]
+        {
+            let line = format!(r#"{{"log":"a\nb","level":"{name}","id":"7-1","error":"b"}}"#);
+            let log = LogLine { id: Some("7-1".into()), level, text: "a\nb".into(), error: Some("b".into()) };
+            assert_eq!(parse_line(line.as_bytes()), Ok(Line::Log(log)));
+        }
     }
 
     #[test]
@@ -92,7 +136,7 @@ mod tests {
             (r#"{"outcome":"ack","id":7}"#, "id is not a string"),
             (r#"{"outcome":"retry","after_ms":-1}"#, "after_ms"),
         ] {
-            let error = parse_answer(line.as_bytes()).unwrap_err();
+            let error = parse_line(line.as_bytes()).unwrap_err();
             assert!(error.contains(why), "{line}: {error}");
         }
     }

@@ -1,30 +1,36 @@
 //! One running program: sends messages to it, gives each message its answer, and watches how the program ends.
 //!
 //! A task owns the process. It writes what is queued for the program and reads the answers. It ends when the process has
-//! ended, and then every message without an answer gets [`Reply::Ended`].
+//! ended, and then every message without an answer gets [`Reply::Ended`], or [`Reply::Unread`] if the program has not even
+//! begun to read it. The system knows how many bytes a pipe still holds, so any program shows this, without a further line
+//! of the protocol.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::future::pending;
 use std::io;
 use std::process::{ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use millstream_worker::Outcome;
 use parking_lot::Mutex;
+use rustix::io::ioctl_fionread;
 use serde_json::json;
-use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader};
-use tokio::process::{ChildStdin, ChildStdout};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
+use tokio::net::unix::pipe;
+use tokio::process::ChildStdout;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use super::super::console::LineOrigin;
-use super::super::exec::STOP_GRACE;
+use super::super::console::{HandlerLine, LineOrigin};
+use super::super::exec::{STOP_GRACE, detail};
+use super::super::handler_log::HandlerLog;
 use super::super::process::{Process, Shell};
-use super::answer::parse_answer;
+use super::answer::{Line, LogLine, parse_line};
 use crate::ops::safe_text::printable;
 use crate::ops::value::clipped;
 
@@ -45,18 +51,27 @@ pub(super) enum Reply {
     Answered(Outcome),
     /// The program ended, or broke the protocol and was stopped.
     Ended(Ending),
+    /// The same, before it had read the message: no handler has begun with it.
+    Unread(Ending),
 }
 
 /// How a program ended that did not answer all of its messages.
 #[derive(Clone, Debug)]
 pub(super) struct Ending {
     pub(super) error: String,
-    /// The last line of its standard error.
+    /// The last line of its standard error, or what the program said is the reason.
     pub(super) stderr_line: Option<String>,
     /// Its exit status. `None` if it is unknown.
     pub(super) status: Option<ExitStatus>,
     /// Whether no other message can be the cause.
     pub(super) alone: bool,
+}
+
+impl Ending {
+    /// Returns what went wrong, with the last line of standard error.
+    pub(super) fn description(&self) -> String {
+        format!("{}{}", self.error, detail(self.stderr_line.as_deref()))
+    }
 }
 
 /// What the task of a program is asked to do. Later ones replace earlier ones.
@@ -80,20 +95,38 @@ pub(super) struct Program {
     messages: Mutex<Messages>,
     /// Lines for its standard input.
     input: mpsc::UnboundedSender<String>,
+    /// Its standard input. `None` when the worker has closed it.
+    stdin: Mutex<Option<Arc<pipe::Sender>>>,
+    /// Number of bytes written to its standard input.
+    written: AtomicU64,
     request: watch::Sender<Request>,
     ended: CancellationToken,
+    log: Mutex<HandlerLog>,
 }
 
 /// The messages in a program.
 #[derive(Debug)]
 struct Messages {
-    /// By id. `None` for a message that the worker no longer waits for and the program has not answered.
-    in_flight: HashMap<String, Option<oneshot::Sender<Reply>>>,
+    /// By id.
+    in_flight: HashMap<String, InFlight>,
+    /// Number of bytes queued for its standard input so far.
+    queued: u64,
     /// The message that was sent last.
     last_id: Option<String>,
+    /// What the program said is the reason why it ends.
+    last_error: Option<String>,
     /// Set when the program gets no more messages.
     closed: bool,
     last_used: Instant,
+}
+
+/// A message that the program has not answered.
+#[derive(Debug)]
+struct InFlight {
+    /// Where its line begins, in bytes of standard input.
+    at: u64,
+    /// `None` if the worker no longer waits for the answer.
+    reply: Option<oneshot::Sender<Reply>>,
 }
 
 impl Messages {
@@ -105,7 +138,7 @@ impl Messages {
 
     /// Whether the worker waits for no answer.
     fn is_idle(&self) -> bool {
-        self.in_flight.values().all(Option::is_none)
+        self.in_flight.values().all(|message| message.reply.is_none())
     }
 }
 
@@ -123,6 +156,7 @@ impl Program {
         })?;
         let pipes = process.take_stdin().zip(process.take_stdout());
         let (stdin, stdout) = pipes.ok_or(io::ErrorKind::BrokenPipe)?;
+        let stdin = Arc::new(stdin);
         let (input, lines) = mpsc::unbounded_channel();
         let started = program;
         let program = Arc::new(Program {
@@ -130,13 +164,18 @@ impl Program {
             pipelined: pipeline > 1,
             messages: Mutex::new(Messages {
                 in_flight: HashMap::new(),
+                queued: 0,
                 last_id: None,
+                last_error: None,
                 closed: false,
                 last_used: Instant::now(),
             }),
             input,
+            stdin: Mutex::new(Some(Arc::clone(&stdin))),
+            written: AtomicU64::new(0),
             request: watch::Sender::new(Request::Run),
             ended: CancellationToken::new(),
+            log: Mutex::new(HandlerLog::to(shell.console.clone())),
         });
         // Fails only the second time.
         let _ = started.set(Arc::downgrade(&program));
@@ -185,11 +224,25 @@ impl Program {
             return None;
         }
         let (sender, reply) = oneshot::channel();
-        messages.in_flight.insert(id.to_owned(), Some(sender));
+        let message = InFlight { at: messages.queued, reply: Some(sender) };
+        messages.in_flight.insert(id.to_owned(), message);
         messages.last_id = Some(id.to_owned());
-        // Fails only if the program has just ended. Then the message gets `Reply::Ended`.
-        let _ = self.input.send(line.to_owned());
+        self.queue(&mut messages, line.to_owned());
         Some(Place { program: Arc::clone(self), id: id.to_owned(), reply, cancelled: false })
+    }
+
+    /// Queues a line for its standard input.
+    fn queue(&self, messages: &mut Messages, line: String) {
+        messages.queued += line.len() as u64;
+        // Fails only if the program has just ended. Then its messages get a reply.
+        let _ = self.input.send(line);
+    }
+
+    /// Returns how many bytes of its standard input the program has read. If that is unknown, all of them.
+    fn read_bytes(&self) -> u64 {
+        let stdin = self.stdin.lock();
+        let unread = stdin.as_ref().and_then(|stdin| ioctl_fionread(&**stdin).ok());
+        unread.map_or(u64::MAX, |unread| self.written.load(Ordering::Relaxed).saturating_sub(unread))
     }
 
     /// Closes the standard input. The program should exit; it is stopped if it does not.
@@ -225,7 +278,7 @@ impl Program {
     async fn supervise(
         self: Arc<Self>,
         mut process: Process,
-        stdin: ChildStdin,
+        stdin: Arc<pipe::Sender>,
         lines: mpsc::UnboundedReceiver<String>,
         stdout: ChildStdout,
     ) {
@@ -234,13 +287,18 @@ impl Program {
             // Answers that arrived before a request count.
             biased;
             error = self.read_answers(&mut stdout) => Some(error),
-            () = feed(stdin, lines) => Some("the child closed its standard input and did not answer".to_owned()),
+            () = self.feed(stdin, lines) => Some("the child closed its standard input and did not answer".to_owned()),
             () = self.asked(Request::Close) => None,
         };
         self.messages.lock().closed = true;
+        if error.is_none() {
+            self.stdin.lock().take();
+        }
         let (status, stderr_line) = self.end(&mut process, error.is_some()).await;
         drop(process);
-        let left: Vec<_> = self.messages.lock().in_flight.drain().map(|(_, sender)| sender).collect();
+        let read = self.read_bytes();
+        let left: Vec<_> = self.messages.lock().in_flight.drain().map(|(_, message)| message).collect();
+        let (left, unread): (Vec<_>, Vec<_>) = left.into_iter().partition(|message| message.at < read);
         self.ended.cancel();
         let in_flight = left.len();
         let invalid = error.as_ref().is_some_and(|error| error.starts_with(INVALID));
@@ -253,10 +311,39 @@ impl Program {
             warn!(in_flight, stderr, "{error}: stopped the child; other children get its messages");
         }
         let error = error.unwrap_or_else(|| "the child was stopped".to_owned());
+        let stderr_line = self.messages.lock().last_error.take().or(stderr_line);
         let ending = Ending { error, stderr_line, status, alone };
-        for sender in left.into_iter().flatten() {
-            // Fails only if nobody waits for the message any more.
+        // Fails only if nobody waits for the message any more.
+        for sender in left.into_iter().filter_map(|message| message.reply) {
             let _ = sender.send(Reply::Ended(ending.clone()));
+        }
+        for sender in unread.into_iter().filter_map(|message| message.reply) {
+            let _ = sender.send(Reply::Unread(ending.clone()));
+        }
+    }
+
+    /// Writes lines to the program. Returns only if the program has closed its standard input, some time later: usually
+    /// because it is exiting.
+    async fn feed(&self, stdin: Arc<pipe::Sender>, mut lines: mpsc::UnboundedReceiver<String>) {
+        while let Some(mut text) = lines.recv().await {
+            // One write for all messages that are queued.
+            while let Ok(line) = lines.try_recv() {
+                text.push_str(&line);
+            }
+            let mut rest = text.as_bytes();
+            while !rest.is_empty() {
+                match stdin.try_write(rest) {
+                    Ok(count) => {
+                        rest = &rest[count..];
+                        self.written.fetch_add(count as u64, Ordering::Relaxed);
+                    }
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                        // An error shows up in the next write.
+                        let _ = stdin.writable().await;
+                    }
+                    Err(_) => return sleep(EXIT_TIMEOUT).await,
+                }
+            }
         }
     }
 
@@ -311,7 +398,13 @@ impl Program {
         if line.len() as u64 == ANSWER_BYTES_MAX && !line.ends_with(b"\n") {
             return Err("it is longer than 1 MiB".to_owned());
         }
-        let answer = parse_answer(line)?;
+        let answer = match parse_line(line)? {
+            Line::Answer(answer) => answer,
+            Line::Log(log) => {
+                self.log(log);
+                return Ok(());
+            }
+        };
         let mut messages = self.messages.lock();
         let id = match answer.id {
             Some(id) => id,
@@ -326,7 +419,7 @@ impl Program {
         let Entry::Occupied(message) = messages.in_flight.entry(id) else {
             return Err("the child has no message with this id, or has already answered it".to_owned());
         };
-        if let Some(sender) = message.remove() {
+        if let Some(sender) = message.remove().reply {
             // Fails only if nobody waits for the message any more.
             let _ = sender.send(Reply::Answered(answer.outcome));
         }
@@ -335,27 +428,21 @@ impl Program {
         Ok(())
     }
 
+    /// Writes lines of the program to the log.
+    fn log(&self, LogLine { id, level, text, error }: LogLine) {
+        if error.is_some() {
+            self.messages.lock().last_error = error;
+        }
+        let origin = if id.is_some() { LineOrigin { id, more: 0 } } else { self.origin() };
+        self.log.lock().line(origin, HandlerLine { level, source: "child", text: text.as_bytes() });
+    }
+
     /// Stops a program that gets no more messages when the worker waits for no answer.
     fn stop_if_done(&self, messages: &Messages) {
         match messages.closed && messages.is_idle() {
             true if messages.in_flight.is_empty() => self.ask(Request::Close),
             true => self.ask(Request::Stop),
             false => {}
-        }
-    }
-}
-
-/// Writes lines to a program. Returns only if the program has closed its standard input, some time later: usually
-/// because it is exiting.
-async fn feed(mut stdin: ChildStdin, mut lines: mpsc::UnboundedReceiver<String>) {
-    while let Some(mut text) = lines.recv().await {
-        // One write for all messages that are queued.
-        while let Ok(line) = lines.try_recv() {
-            text.push_str(&line);
-        }
-        if stdin.write_all(text.as_bytes()).await.is_err() {
-            sleep(EXIT_TIMEOUT).await;
-            return;
         }
     }
 }
@@ -379,13 +466,19 @@ impl Place {
         }
     }
 
+    /// Whether the program has begun to read the message, as far as is known.
+    pub(super) fn is_read(&self) -> bool {
+        let messages = self.program.messages.lock();
+        messages.in_flight.get(&self.id).is_none_or(|message| message.at < self.program.read_bytes())
+    }
+
     /// Tells the program that the worker no longer needs the message: with a line, or with SIGTERM if the program gets
     /// one message at a time.
     pub(super) fn cancel(&mut self) {
         self.cancelled = true;
         if self.program.pipelined {
-            // Fails only if the program has ended.
-            let _ = self.program.input.send(format!("{}\n", json!({ "cancel": self.id })));
+            let line = format!("{}\n", json!({ "cancel": self.id }));
+            self.program.queue(&mut self.program.messages.lock(), line);
         } else {
             self.program.messages.lock().closed = true;
             self.program.ask(Request::Stop);
@@ -399,7 +492,9 @@ impl Drop for Place {
         if !matches!(self.reply.try_recv(), Err(oneshot::error::TryRecvError::Empty)) {
             return;
         }
-        messages.in_flight.insert(std::mem::take(&mut self.id), None);
+        if let Some(message) = messages.in_flight.get_mut(&self.id) {
+            message.reply = None;
+        }
         messages.closed = true;
         if messages.is_idle() {
             // A cancelled message has had time. Otherwise the worker was told to end immediately.
@@ -442,7 +537,7 @@ mod tests {
         assert!(send(&program, "1-1").is_none());
         let mut second = send(&program, "1-2").unwrap();
         assert!(send(&program, "1-3").is_none());
-        program.input.send("{}\n".to_owned()).unwrap();
+        program.queue(&mut program.messages.lock(), "{}\n".to_owned());
         assert!(matches!(second.reply().await, Reply::Answered(Outcome::Ack)));
         assert!(send(&program, "1-3").is_some());
     }
@@ -455,7 +550,7 @@ mod tests {
         hung.cancel();
         drop(hung);
         assert!(!program.has_room_for("1-3"), "a program with a hung message gets no more");
-        program.input.send("{}\n".to_owned()).unwrap();
+        program.queue(&mut program.messages.lock(), "{}\n".to_owned());
         assert!(matches!(other.reply().await, Reply::Answered(Outcome::Ack)));
         program.ended().await;
     }
