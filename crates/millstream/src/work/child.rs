@@ -15,7 +15,9 @@
 //! pool sends each of them again to a program with fewer messages, and at last alone. Only a message that ends a program
 //! alone has failed. So a message that ends every program does not use up the attempts of others.
 //!
-//! If a program ends before it has read a message, no handler has begun with it: neither its attempt nor its delivery counts.
+//! If a program ends before it has read a message, no handler has begun with it, and another program gets it. Exception: if the
+//! program has not read any message, it was not ready. Then the message is delivered again later, and neither its attempt nor
+//! its delivery counts.
 
 mod answer;
 mod program;
@@ -85,7 +87,8 @@ impl ChildPool {
             };
             let ending = match self.reply(place, message).await {
                 Ok(Reply::Answered(outcome)) => return check.judge(message, None, outcome),
-                Ok(Reply::Unread(ending)) => {
+                Ok(Reply::Unread) => continue,
+                Ok(Reply::NotReady(ending)) => {
                     let outcome = not_ready(ending.description());
                     return check.judge(message, ending.status, outcome);
                 }
@@ -110,8 +113,8 @@ impl ChildPool {
                 let is_read = place.is_read();
                 place.cancel();
                 let stderr_line = match timeout(CANCEL_TIMEOUT, place.reply()).await {
-                    Ok(Reply::Ended(ending) | Reply::Unread(ending)) => ending.stderr_line,
-                    Ok(Reply::Answered(_)) | Err(_) => None,
+                    Ok(Reply::Ended(ending) | Reply::NotReady(ending)) => ending.stderr_line,
+                    Ok(Reply::Answered(_) | Reply::Unread) | Err(_) => None,
                 };
                 let detail = detail(stderr_line.as_deref());
                 Err(match is_read {

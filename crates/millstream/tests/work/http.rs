@@ -1,7 +1,5 @@
 //! `--http`: messages posted to an endpoint.
 
-use std::net::TcpListener;
-
 use serde_json::Value;
 
 use crate::endpoint::Endpoint;
@@ -88,18 +86,4 @@ fn an_endpoint_that_never_answers_times_out() {
     let run = store.work(&["--http", &endpoint.url, "--timeout", "500ms", "--max-attempts", "1"]).exits(6);
     assert_eq!(run.report(["dead", "timeouts"]), [1, 1]);
     assert_eq!(store.dead_letters()[0]["reason"], "timeout");
-}
-
-#[test]
-fn a_refused_connection_is_retried() {
-    let store = TestStore::server();
-    store.add(1);
-    // The port was free a moment ago, and nothing listens on it.
-    let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
-    let url = format!("http://127.0.0.1:{port}/");
-    let run = store.work(&["--http", &url, "--max-attempts", "2"]).exits(6);
-    assert_eq!(run.report(["retried", "dead"]), [1, 1]);
-    let error = store.dead_letters()[0]["error"].as_str().unwrap().to_owned();
-    assert!(error.starts_with(&format!("cannot connect to http://127.0.0.1:{port}: ")), "{error}");
-    assert!(error.contains("Connection refused"), "{error}");
 }

@@ -2,7 +2,7 @@
 //!
 //! A task owns the process. It writes what is queued for the program and reads the answers. It ends when the process has
 //! ended, and then every message without an answer gets [`Reply::Ended`], or [`Reply::Unread`] if the program has not even
-//! begun to read it. The system knows how many bytes a pipe still holds, so any program shows this, without a further line
+//! read it. The system knows how many bytes a pipe still holds, so any program shows this, without a further line
 //! of the protocol.
 
 use std::collections::HashMap;
@@ -51,8 +51,10 @@ pub(super) enum Reply {
     Answered(Outcome),
     /// The program ended, or broke the protocol and was stopped.
     Ended(Ending),
-    /// The same, before it had read the message: no handler has begun with it.
-    Unread(Ending),
+    /// The same, before it had read the message: no handler has begun with it. The program has read another one before.
+    Unread,
+    /// The program ended before it had read any message.
+    NotReady(Ending),
 }
 
 /// How a program ended that did not answer all of its messages.
@@ -318,7 +320,7 @@ impl Program {
             let _ = sender.send(Reply::Ended(ending.clone()));
         }
         for sender in unread.into_iter().filter_map(|message| message.reply) {
-            let _ = sender.send(Reply::Unread(ending.clone()));
+            let _ = sender.send(if read == 0 { Reply::NotReady(ending.clone()) } else { Reply::Unread });
         }
     }
 
