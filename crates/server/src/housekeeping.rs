@@ -13,7 +13,7 @@ use millstream_store::log::LogError;
 use crate::drift::DriftMonitor;
 use crate::event_log::{EventKind, Level};
 use crate::memory;
-use crate::memory_monitor::{Evicted, LOGGED_OUT_BYTES_MAX, MemoryMonitor};
+use crate::memory_monitor::{LOGGED_OUT_BYTES_MAX, MemoryMonitor};
 use crate::persistence::SnapshotPurpose;
 use crate::registry::{Transport, flags};
 use crate::settings::Id;
@@ -29,18 +29,21 @@ pub(crate) fn start(server: &Arc<Server>) -> io::Result<Option<JoinHandle<()>>> 
     let weak = Arc::downgrade(server);
     let (mut drift, mut is_refusing) = (DriftMonitor::default(), false);
     let mut seconds = 0_u64;
-    let (mut memory_monitor, mut evicted) = (MemoryMonitor::default(), Evicted::default());
+    let mut memory_monitor = MemoryMonitor::default();
     // The data that was loaded can exceed the limit.
-    log(server, memory_monitor.check(memory::used_bytes(), server.maxmemory()));
+    log(server, memory_monitor.check(memory::used_bytes(), server.maxmemory(), 0));
     server.store.start_timekeeper_with(move |_, is_second| {
         let Some(server) = weak.upgrade().filter(|server| !server.shutdown.has_begun()) else { return };
         server.stats.sample(Instant::now());
         memory::refresh();
-        evicted.add(evict_clients(&server));
+        server.limit_clients();
+        server.note_evicted(server.clients.evict_logged_out(LOGGED_OUT_BYTES_MAX));
         server.event_log.write_waiting(server.uptime_ms());
         if is_second {
-            log(&server, memory_monitor.check(memory::used_bytes(), server.maxmemory()));
-            log(&server, evicted.report().map(warning));
+            let refused = server.stats.count_of(Event::OutOfMemory);
+            log(&server, memory_monitor.check(memory::used_bytes(), server.maxmemory(), refused));
+            let evicted = server.evicted.lock().report();
+            log(&server, evicted.map(warning));
             close_idle(&server);
             close_logged_out(&server);
             check_log(&server, &mut is_refusing);
@@ -62,18 +65,6 @@ fn log(server: &Server, message: Option<(Level, String)>) {
 
 fn warning(message: String) -> (Level, String) {
     (Level::Warning, message)
-}
-
-/// Closes the clients that use most memory if those that have not logged in use too much together, or all together use
-/// more than `maxmemory-clients`. Returns how many were closed, and their memory in bytes.
-fn evict_clients(server: &Server) -> (u64, u64) {
-    let logged_out = server.clients.evict_logged_out(LOGGED_OUT_BYTES_MAX);
-    let others = server.client_bytes_max().map_or((0, 0), |bytes_max| server.clients.evict(bytes_max));
-    let (closed, freed) = (logged_out.0 + others.0, logged_out.1 + others.1);
-    if closed > 0 {
-        server.stats.note_many(Event::EvictedClient, closed);
-    }
-    (closed, freed)
 }
 
 /// Takes a snapshot when one is due. Logs when the server starts to refuse writes, and when it accepts them again.

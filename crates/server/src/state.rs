@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use millstream_protocol::errors::{self, CommandError};
@@ -12,13 +13,14 @@ use parking_lot::Mutex;
 use crate::acl::{AclLog, Users};
 use crate::event_log::{EventKind, EventLog, Level};
 use crate::memory;
+use crate::memory_monitor::Evicted;
 use crate::pause::Pause;
 use crate::persistence::Persistence;
 use crate::registry::Registry;
-use crate::settings::{Id, Settings, Value};
+use crate::settings::{CLIENT_MEMORY_AUTO, Id, Settings, Value};
 use crate::shutdown::Shutdown;
 use crate::slowlog::Slowlog;
-use crate::stats::Stats;
+use crate::stats::{Event, Stats};
 use crate::tls::{NewConfig, Tls};
 
 pub(crate) const NANOS_PER_MILLI: u64 = 1_000_000;
@@ -35,6 +37,9 @@ const SHORT_CHANGE_BYTES: u64 = 1 << 10;
 /// The smallest effective `maxmemory-clients`, in bytes, as in Redis. Otherwise a small limit would close even the
 /// connection of the operator who wants to raise it.
 const CLIENT_BYTES_MAX_MIN: u64 = 128 << 10;
+/// With `maxmemory-clients auto`, clients together may always use this much, in bytes. So a small server that is full still
+/// serves entries and values of many megabytes.
+const CLIENT_BYTES_AUTO_MIN: u64 = 64 << 20;
 
 /// The state that all threads of a server share.
 pub struct Server {
@@ -70,6 +75,10 @@ pub struct Server {
     pub(crate) run_id: String,
     /// Bytes in use before the data was loaded.
     pub(crate) startup_bytes: u64,
+    /// Clients that were closed because of their memory, since the last line of the event log about them.
+    pub(crate) evicted: Mutex<Evicted>,
+    /// See [`limit_clients`](Server::limit_clients).
+    reply_bytes_max: AtomicUsize,
     /// Locked while settings are changed.
     settings_change: Mutex<()>,
     started_ns: u64,
@@ -103,6 +112,8 @@ impl Server {
             tls,
             run_id: random_hex(40),
             startup_bytes: 0,
+            evicted: Mutex::default(),
+            reply_bytes_max: AtomicUsize::new(usize::MAX),
             settings_change: Mutex::new(()),
             started_ns: monotonic_ns(),
             settings,
@@ -158,11 +169,33 @@ impl Server {
     }
 
     /// Returns the maximum length of a reply, in bytes.
+    #[inline]
     pub(crate) fn reply_bytes_max(&self) -> usize {
-        match self.settings.size(Id::ClientOutputBufferLimit) {
+        self.reply_bytes_max.load(Ordering::Relaxed)
+    }
+
+    /// Closes the clients that use most memory if all together use too much, and computes how long a reply may be: a reply is
+    /// not written further when it alone uses what all clients may use. Called ten times a second, when settings change, and
+    /// when a client leaves a large reply unread.
+    pub(crate) fn limit_clients(&self) {
+        let bytes_max = self.client_bytes_max();
+        let (closed, freed) = bytes_max.map_or((0, 0), |bytes_max| self.clients.evict(bytes_max));
+        if closed > 0 {
+            self.note_evicted((closed, freed));
+        }
+        let setting = match self.settings.size(Id::ClientOutputBufferLimit) {
             0 => usize::MAX,
             limit => limit.max(SMALL_REPLY_BYTES),
-        }
+        };
+        let of_clients = bytes_max.map_or(u64::MAX, |bytes| bytes.max(CLIENT_BYTES_AUTO_MIN));
+        let reply_bytes_max = setting.min(usize::try_from(of_clients).unwrap_or(usize::MAX));
+        self.reply_bytes_max.store(reply_bytes_max, Ordering::Relaxed);
+    }
+
+    /// Counts clients that were closed because of their memory, and their bytes.
+    pub(crate) fn note_evicted(&self, (clients, bytes): (u64, u64)) {
+        self.stats.note_many(Event::EvictedClient, clients);
+        self.evicted.lock().add((clients, bytes));
     }
 
     /// Returns an error if the log cannot take a change of about `bytes` bytes.
@@ -211,11 +244,21 @@ impl Server {
     pub(crate) fn client_bytes_max(&self) -> Option<u64> {
         let limit = self.settings.number(Id::MaxMemoryClients);
         let bytes = match limit {
+            CLIENT_MEMORY_AUTO => return self.client_bytes_auto(),
             0.. => limit.unsigned_abs(),
             // Negative: a share of `maxmemory`.
             _ => self.maxmemory() / 100 * limit.unsigned_abs(),
         };
         (bytes != 0).then_some(bytes.max(CLIENT_BYTES_MAX_MIN))
+    }
+
+    /// Returns what `maxmemory-clients auto` allows: half of what everything else leaves, so that data can always be added
+    /// while clients do not read their replies. `None` if there is no `maxmemory`.
+    fn client_bytes_auto(&self) -> Option<u64> {
+        let limit = self.maxmemory();
+        let others = memory::used_bytes().saturating_sub(self.clients.memory_bytes());
+        let half = limit.saturating_sub(others) / 2;
+        (limit != 0).then_some(half.max(limit / 8).max(CLIENT_BYTES_AUTO_MIN))
     }
 
     /// Changes all of these settings, or none of them if one is invalid. Returns those that changed.
@@ -292,6 +335,7 @@ impl Server {
         store.string_max_bytes.store(number(Id::ProtoMaxBulkLen), Relaxed);
         store.exact_lag.store(self.settings.is_on(Id::ExactLag), Relaxed);
         self.store.set_policy(policy(&self.settings));
+        self.limit_clients();
     }
 }
 

@@ -112,6 +112,8 @@ pub(crate) enum Event {
     OutputLimitClose,
     /// A client sent a wrong password or an unknown user.
     AuthFailure,
+    /// A command was refused because memory is full.
+    OutOfMemory,
     /// A connection was closed because all clients together used more memory than `maxmemory-clients`.
     EvictedClient,
     /// A connection was closed after too many failed logins.
@@ -167,9 +169,17 @@ impl Stats {
         self.events[event as usize].fetch_add(count, Ordering::Relaxed);
     }
 
+    /// Returns how often an event has happened since the start.
+    pub(crate) fn count_of(&self, event: Event) -> u64 {
+        self.events[event as usize].load(Ordering::Relaxed)
+    }
+
     /// Counts an error reply whose first word is `code`.
     pub(crate) fn note_error(&self, code: &[u8]) {
         self.note(Event::Error);
+        if code == b"OOM" {
+            self.note(Event::OutOfMemory);
+        }
         let kind = String::from_utf8_lossy(code);
         let mut kinds = self.error_kinds.lock();
         if let Some(count) = kinds.get_mut(&*kind) {

@@ -60,7 +60,7 @@ fn values_of(value_type: ValueType) -> String {
         ValueType::Bytes { min: 0, .. } => "bytes".to_owned(),
         ValueType::Bytes { min, .. } => format!("bytes, {min} or more"),
         ValueType::MemoryLimit => "bytes, a percentage, `auto`".to_owned(),
-        ValueType::ClientMemory => "bytes, a percentage".to_owned(),
+        ValueType::ClientMemory => "bytes, a percentage, `auto`".to_owned(),
         ValueType::Permissions => "an octal number up to 777".to_owned(),
         ValueType::Choice(words) => words.join(", "),
         ValueType::OutputLimit => "bytes, or `normal` with three numbers".to_owned(),

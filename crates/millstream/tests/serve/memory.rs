@@ -156,6 +156,41 @@ fn clients_that_use_most_memory_are_closed_first() {
     assert_eq!(info(&mut observer, "evicted_clients"), evicted);
 }
 
+/// A few hundred bytes ask for replies of hundreds of megabytes, which nobody reads.
+#[test]
+fn unread_replies_leave_room_for_data() {
+    let server = Server::start(&["--appendonly", "no", "--maxmemory", "200mb"]);
+    let mut observer = server.connect();
+    for _ in 0..10 {
+        observer.send(request(&["XADD", "s", "*", "field", &"x".repeat(1 << 20)]));
+        observer.line();
+        observer.line();
+    }
+    // Together they may use half of what is left, about 90 MiB. One reply of 60 MiB fits, one of 200 MiB is not even written.
+    for (reads, closed) in [(6, "evicted_clients"), (20, "client_output_buffer_limit_disconnections")] {
+        let readers: Vec<Client> = (0..8)
+            .map(|_| {
+                let mut reader = server.connect();
+                reader.send(format!("MULTI\r\n{}EXEC\r\n", "XRANGE s - +\r\n".repeat(reads)));
+                reader
+            })
+            .collect();
+        eventually(closed, || info(&mut observer, closed) >= 7);
+        eventually("the memory is free", || info(&mut observer, "mem_clients_normal") < 80 * MIB);
+        let resident = server.resident_bytes();
+        assert!(resident < 350 * MIB, "{closed}: {resident} bytes");
+        let reply = observer.ask(&["XADD s * a b"]);
+        assert!(reply.starts_with('$'), "{reply}");
+        drop(readers);
+        eventually("they are gone", || info(&mut observer, "connected_clients") == 1);
+    }
+    let setting = "*2\r\n$17\r\nmaxmemory-clients\r\n$4\r\nauto\r\n";
+    observer.call("CONFIG GET maxmemory-clients", setting);
+    observer.call("CONFIG SET maxmemory-clients 0", "+OK\r\n");
+    observer.call("CONFIG SET maxmemory-clients auto", "+OK\r\n");
+    observer.call("CONFIG GET maxmemory-clients", setting);
+}
+
 /// A dead letter can be long: a transaction of two commands has no limit of its own. A longer one has.
 #[test]
 fn transactions_above_the_limit_are_small() {

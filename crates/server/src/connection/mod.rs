@@ -52,6 +52,8 @@ const FLUSH_BYTES: usize = 1024 * 1024;
 /// log itself and sends them at once. By the time the flush task runs, the processor's cache would no longer contain
 /// them.
 const SEND_NOW_BYTES: usize = 4096;
+/// If a client leaves more unread than this, the server looks at once whether all clients use too much memory.
+const CHECK_CLIENTS_BYTES: usize = 16 << 20;
 /// Maximum bytes of input kept for a client that has not authenticated.
 const UNAUTHENTICATED_INPUT_BYTES_MAX: usize = 1024 * 1024;
 
@@ -205,6 +207,7 @@ impl Connection {
                 self.session.client.output_bytes.store(output.buf.capacity(), Ordering::Relaxed);
                 self.output.keep(&mut output.buf, 0);
                 output.buf = spare_buffer();
+                self.limit_clients_if_large();
             } else if self.write_first(stream, output).is_err() {
                 return Poll::Ready(AfterBatch::Close);
             }
@@ -388,8 +391,15 @@ impl Connection {
         if sent < out.len() {
             self.output.keep(&mut out.buf, sent);
             self.publish_unsent(stream);
+            self.limit_clients_if_large();
         }
         Ok(())
+    }
+
+    fn limit_clients_if_large(&self) {
+        if self.output.unsent().len() > CHECK_CLIENTS_BYTES {
+            self.server.limit_clients();
+        }
     }
 
     fn publish_unsent(&self, stream: &impl Socket) {

@@ -66,7 +66,9 @@ impl EventKind {
         match self {
             EventKind::CannotAccept => "cannot accept connections, the server keeps trying",
             EventKind::FailedHandshake => "the TLS handshake failed",
-            EventKind::OutputLimit => "closed a client whose reply exceeds client-output-buffer-limit",
+            EventKind::OutputLimit => {
+                "closed a client whose reply exceeds client-output-buffer-limit or what maxmemory-clients allows"
+            }
             EventKind::UnreadReplies => {
                 "closed a client that has not logged in and does not read its replies"
             }

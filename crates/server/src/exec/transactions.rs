@@ -16,6 +16,7 @@ use millstream_store::Txn;
 use crate::command::{Call, CommandSpec, DONE, Flags, Reply, change_bytes, reply_ok};
 use crate::session::{Queued, Session, Transaction, Watch};
 use crate::state::Server;
+use crate::stats::Event;
 
 /// Maximum number of keys that a client can watch.
 const WATCHED_KEYS_MAX: usize = 65_536;
@@ -71,6 +72,7 @@ pub(crate) fn exec(call: &mut Call<'_, '_, '_>, _: ArgList<'_>) -> Reply {
     if server.is_above_maxmemory() && !may_exceed_maxmemory(&transaction, context.commands, server, &txn) {
         drop(txn);
         context.session.unwatch(server);
+        server.stats.note(Event::OutOfMemory);
         return Err(errors::exec_aborted_because(&errors::OUT_OF_MEMORY));
     }
     // The watch ends now, but the store can remove it only when nothing is locked.

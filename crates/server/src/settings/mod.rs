@@ -15,6 +15,7 @@ use parking_lot::RwLock;
 use crate::descriptors;
 
 pub use table::{Changeable, DefaultValue, Id, SETTINGS, Setting};
+pub(crate) use value::CLIENT_MEMORY_AUTO;
 pub use value::{SettingError, Value, ValueType};
 
 /// The current values of all settings.

@@ -199,8 +199,9 @@ settings! {
     MaxMemory, "maxmemory", MemoryLimit, Fixed("auto"), Anytime,
         "Maximum memory of the server; above it, commands that add data are refused; `auto`: 80 % of the limit of the \
                  control group or of the machine's memory, whichever is less; `50%`: half of the same memory; 0: no limit";
-    MaxMemoryClients, "maxmemory-clients", ClientMemory, Fixed("0"), Anytime,
-        "Maximum memory of all clients together; above it, the server closes the connections that use most; `5%`: this \
+    MaxMemoryClients, "maxmemory-clients", ClientMemory, Fixed("auto"), Anytime,
+        "Maximum memory of all clients together; above it, the server closes the connections that use most; `auto`: half of \
+                 what everything else leaves of `maxmemory`, at least an eighth of `maxmemory` and at least 64 MB; `5%`: this \
                  percentage of `maxmemory`; 0: no limit";
     MaxMemoryPolicy, "maxmemory-policy", Choice(&["noeviction"]), Fixed("noeviction"), Never,
         "Which keys are evicted when memory is full (eviction is not supported)";

@@ -10,6 +10,9 @@ pub(super) const ONE_MIB: i64 = 1024 * 1024;
 /// count: fragmentation, thread stacks, and the kernel's buffers of sockets and files.
 const AUTO_PERCENT: u64 = 80;
 
+/// The stored value of `maxmemory-clients auto`.
+pub(crate) const CLIENT_MEMORY_AUTO: i64 = i64::MIN;
+
 /// The values that a setting accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ValueType {
@@ -34,7 +37,8 @@ pub enum ValueType {
     /// A number of bytes, a percentage of the memory that the process may use, such as `50%`, or `auto`: 80 % of it. The
     /// server computes the number of bytes when the setting is set.
     MemoryLimit,
-    /// A number of bytes, or a percentage of `maxmemory`, such as `5%`. A percentage is stored as a negative number.
+    /// A number of bytes, a percentage of `maxmemory`, such as `5%`, or `auto`. A percentage is stored as a negative number, and
+    /// `auto` as [`CLIENT_MEMORY_AUTO`].
     ClientMemory,
     /// Permissions of a file as an octal number, at most 777.
     Permissions,
@@ -164,6 +168,7 @@ impl ValueType {
             ValueType::YesNo => String::from(if number == 0 { "no" } else { "yes" }),
             ValueType::Permissions => format!("{number:o}"),
             ValueType::OutputLimit => format!("normal {number} 0 0"),
+            ValueType::ClientMemory if number == CLIENT_MEMORY_AUTO => "auto".to_owned(),
             ValueType::ClientMemory if number < 0 => format!("{}%", number.unsigned_abs()),
             _ => number.to_string(),
         }
@@ -178,7 +183,7 @@ impl ValueType {
             ValueType::Permissions => "OCTAL",
             ValueType::Bytes { .. } | ValueType::OutputLimit => "BYTES",
             ValueType::MemoryLimit => "BYTES|N%|auto",
-            ValueType::ClientMemory => "BYTES|N%",
+            ValueType::ClientMemory => "BYTES|N%|auto",
             ValueType::Choice(_) => "WORD",
         }
     }
@@ -256,6 +261,7 @@ fn parse_memory_limit(text: &str) -> Result<i64, SettingError> {
 
 fn parse_client_memory(text: &str) -> Result<i64, SettingError> {
     match parse_percent(text) {
+        _ if text.trim().eq_ignore_ascii_case("auto") => Ok(CLIENT_MEMORY_AUTO),
         Some(percent) => percent.map(|percent| -(percent as i64)),
         None => parse_bytes(text).map_err(|_| SettingError::NotBytesOrPercent),
     }
@@ -353,7 +359,8 @@ mod tests {
         assert_eq!(ValueType::ClientMemory.show(-5), "5%");
         assert_eq!(ValueType::ClientMemory.show(5), "5");
         assert_eq!(limit("101%"), Err(SettingError::PercentTooLarge));
-        for bad in ["", "auto", "%", "-5"] {
+        assert_eq!(limit("Auto").map(|number| ValueType::ClientMemory.show(number)), Ok("auto".to_owned()));
+        for bad in ["", "autos", "%", "-5"] {
             assert_eq!(limit(bad), Err(SettingError::NotBytesOrPercent), "{bad}");
         }
     }
