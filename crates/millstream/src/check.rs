@@ -8,7 +8,7 @@ mod text;
 use std::path::PathBuf;
 
 use clap::Args;
-use millstream_store::check::{CheckError, check_folder, salvage};
+use millstream_store::check::{CheckError, Verdict, check_folder, salvage};
 
 use crate::ops::Failure;
 use crate::ops::output::{print_json_line, print_plain};
@@ -20,13 +20,13 @@ Examples:
   millstream check millstream-data --salvage salvaged-data
 
 Exit codes:
-  0  the folder is sound; with --salvage, no data was lost
+  0  the folder is sound; with --salvage, the copy has everything up to the position that it prints
   1  the check or the salvage failed
   4  the folder contains no store
-  5  the folder is damaged; with --salvage, data was lost
+  5  the folder is damaged; with --salvage, data was lost or may be
 
 A folder with a torn tail is sound: a torn tail is an unfinished write at the end of the log. With 'appendfsync \
-always', the server never acknowledged it.";
+always', the server never acknowledged it. A damaged last record looks the same.";
 
 /// Verify a data folder, or salvage the intact records of a damaged one
 #[derive(Args, Debug)]
@@ -43,7 +43,7 @@ pub(crate) struct Check {
 }
 
 impl Check {
-    /// Prints the report. Returns [`Failure::Check`] if the folder is damaged or data was lost.
+    /// Prints the report. Returns [`Failure::Check`] if the folder is damaged, or data was lost or may be.
     pub(crate) fn run(&self) -> Result<(), Failure> {
         let (printed, is_sound) = match &self.salvage {
             None => {
@@ -60,7 +60,7 @@ impl Check {
                     true => print_json_line(&json::of_salvage(&saved)),
                     false => print_plain(&text::of_salvage(&saved)),
                 };
-                (printed, saved.lost_nothing())
+                (printed, matches!(saved.verdict, Verdict::Complete | Verdict::CompleteSoFar))
             }
         };
         match printed {

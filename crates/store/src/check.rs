@@ -6,10 +6,14 @@
 //!
 //! Both keep the whole data set in memory, like a server. Neither prints: they return their findings.
 
+#[cfg(test)]
+mod campaign;
+mod candidates;
 mod salvage;
 mod survey;
 #[cfg(test)]
 mod tests;
+mod verdict;
 
 use std::fmt;
 use std::fs;
@@ -21,10 +25,13 @@ use crate::disk::{Disk, DiskError, Listed, RealDisk};
 use crate::log::{Manifest, TornTail};
 
 pub use salvage::{DamagedKey, LostPositions, SalvageReport, salvage};
+pub use verdict::Verdict;
 
+use candidates::Candidates;
+use salvage::best_survey;
 #[cfg(any(test, fuzzing))]
 pub(crate) use salvage::salvage_on;
-use survey::{Candidates, Survey};
+use survey::Survey;
 
 /// Number of attempts to check a folder that is in use. If a server changes the folder meanwhile, it can look damaged.
 const ATTEMPTS: usize = 3;
@@ -53,7 +60,8 @@ pub struct Report {
 }
 
 impl Report {
-    /// Returns true if the folder can be opened and nothing that was durable is missing.
+    /// Returns true if the folder can be opened. Then it has everything that the store had acknowledged, unless records at
+    /// the end of the log were cut off: such a folder looks like one after a crash.
     pub fn is_sound(&self) -> bool {
         self.damage.is_empty()
     }
@@ -85,8 +93,8 @@ pub struct FoundLog {
     pub first: u64,
     /// Last position that was found.
     pub last: u64,
-    /// Unfinished write that a crash left at the end. With `appendfsync always`, the server never acknowledged these
-    /// records.
+    /// Bytes after the last record: an unfinished write that a crash left, which the server never acknowledged with
+    /// `appendfsync always`. A damaged last record looks the same.
     pub torn: Option<TornTail>,
 }
 
@@ -196,7 +204,12 @@ pub(crate) fn check_on(disk: &Arc<dyn Disk>) -> Result<Report, CheckError> {
 fn check_once(disk: &Arc<dyn Disk>, dir: &Path) -> Result<Report, CheckError> {
     let candidates = Candidates::find(disk)?;
     check_is_store(dir, &candidates)?;
-    let survey = Survey::read(disk, &candidates.manifest, &candidates.bases[0])?;
+    // Opening reads what the manifest names. Without a manifest it refuses, and the report is about what salvage would
+    // read.
+    let survey = match candidates.manifest {
+        Ok(_) => Survey::read(disk, &candidates, &candidates.bases[0])?,
+        Err(_) => best_survey(disk, &candidates)?,
+    };
     Ok(report(disk, dir, &survey)?)
 }
 

@@ -102,8 +102,9 @@ impl Folder {
 
     /// Salvages the folder like `millstream check --salvage`. The new folder must be sound.
     pub fn salvage(&self) -> Result<Folder, String> {
-        let (disk, out) = (Arc::new(self.disk.clone()), SimDisk::new(1));
-        let saved = check::salvage_on(&(disk as Arc<dyn Disk>), Arc::new(out.clone()), Path::new(""));
+        let disk: Arc<dyn Disk> = Arc::new(self.disk.clone());
+        let (out, here) = (SimDisk::new(1), Path::new(""));
+        let saved = check::salvage_on(&disk, here, &|| Ok(Arc::new(out.clone())), here);
         saved.map_err(|error| error.to_string())?;
         let folder = Folder { disk: out };
         folder.disk.restart();

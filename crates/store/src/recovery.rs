@@ -308,7 +308,7 @@ impl<'s> Rebuild<'s> {
         progress.begin_file();
         let reader = ProgressReader { from, progress, keys, bytes: 0, bytes_total };
         let hashing = self.hashing.clone();
-        read_snapshot(reader, &manifest.store_id.0, &hashing, &mut |found| {
+        let read = read_snapshot(reader, &manifest.store_id.0, &hashing, &mut |found| {
             if !self.has_database(found.db) {
                 return;
             }
@@ -318,11 +318,12 @@ impl<'s> Rebuild<'s> {
             }
             self.txn.restore(KeyPlace { db: found.db, key: found.key }, found.entry);
             keys.set(keys.get() + 1);
-        })
-        .map_err(|error| FolderError::Snapshot {
-            file: disk.path_of(&snapshot::name(position)),
-            what: error.to_string(),
-        })?;
+        });
+        let failed = |what| FolderError::Snapshot { file: disk.path_of(&snapshot::name(position)), what };
+        let taken = read.map_err(|error| failed(error.to_string()))?;
+        if taken.position != position {
+            return Err(failed(snapshot::misnamed(taken.position)));
+        }
         Ok(keys.get())
     }
 

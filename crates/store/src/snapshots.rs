@@ -120,18 +120,23 @@ impl Store {
     fn write_undisturbed(&self, journal: &Journal, meanwhile: &mut dyn FnMut()) -> io::Result<SnapshotTaken> {
         for _ in 0..ATTEMPTS {
             let before = journal.rearrangements.load(Ordering::Acquire);
-            let taken = self.write_snapshot(journal, meanwhile)?;
-            let after = journal.rearrangements.load(Ordering::Acquire);
-            if after == before {
-                return Ok(taken);
+            let is_disturbed = || journal.rearrangements.load(Ordering::Acquire) != before;
+            match self.write_snapshot(journal, meanwhile, &is_disturbed) {
+                Err(_) if is_disturbed() => {}
+                result => return result,
             }
-            journal.disk.remove(&name(taken.position)).map_err(io::Error::other)?;
         }
         self.write_snapshot_locked(journal)
     }
 
-    /// Writes slice by slice. Transactions wait for one slice at most.
-    fn write_snapshot(&self, journal: &Journal, meanwhile: &mut dyn FnMut()) -> io::Result<SnapshotTaken> {
+    /// Writes slice by slice. Transactions wait for one slice at most. Fails if the snapshot was disturbed: only a file
+    /// with everything in it gets a footer, so that salvage can trust the file without the manifest.
+    fn write_snapshot(
+        &self,
+        journal: &Journal,
+        meanwhile: &mut dyn FnMut(),
+        is_disturbed: &dyn Fn() -> bool,
+    ) -> io::Result<SnapshotTaken> {
         write_file(journal, journal.log.appended(), |writer| {
             for number in 0..self.shard_count() {
                 for db in 0..self.databases() {
@@ -147,7 +152,7 @@ impl Store {
                     }
                 }
             }
-            Ok(())
+            if is_disturbed() { Err(io::Error::other("values moved between keys")) } else { Ok(()) }
         })
     }
 

@@ -1,7 +1,7 @@
 //! Reports of `check` as JSON objects. Keys of the store are shown as strings: bytes outside of printable ASCII are
 //! escaped, for example as `\xNN`.
 
-use millstream_store::check::{DamagedKey, Finding, LostPositions, Report, SalvageReport};
+use millstream_store::check::{DamagedKey, Finding, LostPositions, Report, SalvageReport, Verdict};
 use serde_json::{Value, json};
 
 /// Returns the report of a check.
@@ -46,7 +46,10 @@ pub(super) fn of_report(report: &Report) -> Value {
 /// Returns the report of a salvage.
 pub(super) fn of_salvage(report: &SalvageReport) -> Value {
     json!({
-        "lost_nothing": report.lost_nothing(),
+        "verdict": verdict(report.verdict),
+        "lost_nothing": lost_nothing(report.verdict),
+        "reached": report.reached,
+        "start_doubts": report.start_doubts,
         "lost_positions": list(&report.lost_positions, lost_positions),
         "lost_snapshot_keys": report.lost_keys_count,
         "lost_snapshot_places": list(&report.lost_keys, lost_keys),
@@ -54,6 +57,24 @@ pub(super) fn of_salvage(report: &SalvageReport) -> Value {
         "found": of_report(&report.found),
         "saved": of_report(&report.saved),
     })
+}
+
+fn verdict(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Complete => "complete",
+        Verdict::CompleteSoFar => "complete_so_far",
+        Verdict::Unknown => "unknown",
+        Verdict::Lost => "lost",
+    }
+}
+
+/// `None` if the folder does not prove it.
+fn lost_nothing(verdict: Verdict) -> Option<bool> {
+    match verdict {
+        Verdict::Complete => Some(true),
+        Verdict::CompleteSoFar | Verdict::Unknown => None,
+        Verdict::Lost => Some(false),
+    }
 }
 
 fn finding(found: &Finding) -> Value {
@@ -69,7 +90,7 @@ fn finding(found: &Finding) -> Value {
 }
 
 fn lost_positions(lost: &LostPositions) -> Value {
-    json!({ "first": lost.first, "last": lost.last, "file": lost.file, "what": lost.what })
+    json!({ "first": lost.first, "last": lost.last, "file": lost.file, "what": lost.what, "proved": lost.is_proved })
 }
 
 fn lost_keys(lost: &Finding) -> Value {

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display, Write};
 
-use millstream_store::check::{DamagedKey, Finding, LostPositions, Report, SalvageReport};
+use millstream_store::check::{DamagedKey, Finding, LostPositions, Report, SalvageReport, Verdict};
 
 /// Maximum number of damaged places that are listed. The rest is only counted; `--json` lists all of them.
 ///
@@ -39,23 +39,35 @@ pub(super) fn of_salvage(report: &SalvageReport) -> String {
     }
     write_row(&mut out, "to", &report.saved.folder);
     write_contents(&mut out, &report.saved);
-    if report.lost_nothing() {
-        write_row(&mut out, "verdict", "nothing was lost");
-        if report.found.manifest.is_none() {
-            out.push_str(
-                "            without the manifest, check cannot know whether the end of the log is missing\n",
-            );
+    match report.verdict {
+        Verdict::Complete => {
+            write_row(&mut out, "verdict", "nothing was lost");
+            return out;
         }
-        return out;
+        Verdict::CompleteSoFar => {
+            let reached = report.reached;
+            write_row(&mut out, "verdict", format_args!("nothing was lost up to position {reached}"));
+            let meaning = "the store was not closed: the folder does not tell whether records followed";
+            write_row(&mut out, "", meaning);
+            return out;
+        }
+        Verdict::Unknown => write_row(&mut out, "verdict", "data may be lost"),
+        Verdict::Lost => write_row(&mut out, "verdict", "data was lost"),
     }
-    write_row(&mut out, "verdict", "data was lost");
+    for doubt in &report.start_doubts {
+        write_text(&mut out, format_args!("  possibly lost: data before the log: {doubt}"));
+    }
     report.lost_positions.iter().for_each(|lost| write_lost_positions(&mut out, lost));
-    if let (Some(keys), false) = (report.lost_keys_count, report.lost_keys.is_empty()) {
+    if let Some(keys @ 1..) = report.lost_keys_count {
         write_text(&mut out, format_args!("  lost: {} of the snapshot", counted(keys, "key")));
     }
+    let lost_keys = match report.lost_keys_count {
+        Some(1..) => "lost",
+        _ => "possibly lost",
+    };
     for lost in &report.lost_keys {
         let (offset, file, what) = (lost.offset.unwrap_or(0), &lost.file, &lost.what);
-        write_text(&mut out, format_args!("  lost: keys at offset {offset} of {file}: {what}"));
+        write_text(&mut out, format_args!("  {lost_keys}: keys at offset {offset} of {file}: {what}"));
     }
     report.damaged_keys.iter().for_each(|damaged| write_damaged_key(&mut out, damaged));
     out.push_str(
@@ -88,7 +100,8 @@ fn write_report(out: &mut String, report: &Report) {
     if let Some(torn) = &log.torn {
         let (bytes, at, file) = (torn.bytes, torn.at, &torn.file);
         write_row(out, "torn tail", format_args!("{bytes} bytes at offset {at} of {file}"));
-        let meaning = "unfinished write, not acknowledged under appendfsync always";
+        let meaning =
+            "an unfinished write, which appendfsync always never acknowledged, or a damaged last record";
         write_row(out, "", format_args!("{meaning}; the next start removes it"));
     }
     if !report.leftovers.is_empty() {
@@ -123,12 +136,12 @@ fn write_finding(out: &mut String, found: &Finding) {
 fn write_lost_positions(out: &mut String, lost: &LostPositions) {
     let first = lost.first;
     let positions = match lost.last {
-        None => format!("lost: positions from {first} on"),
-        Some(last) if last < first => format!("possibly lost: positions from {first} on"),
-        Some(last) if last == first => format!("lost: position {first}"),
-        Some(last) => format!("lost: positions {first} to {last}"),
+        Some(last) if last == first => format!("position {first}"),
+        Some(last) if last > first => format!("positions {first} to {last}"),
+        _ => format!("positions from {first} on"),
     };
-    write_text(out, format_args!("  {positions} ({}: {})", lost.file, lost.what));
+    let lost_or_not = if lost.is_proved { "lost" } else { "possibly lost" };
+    write_text(out, format_args!("  {lost_or_not}: {positions} ({}: {})", lost.file, lost.what));
 }
 
 fn write_damaged_key(out: &mut String, damaged: &DamagedKey) {

@@ -161,7 +161,7 @@ pub(crate) fn filled(count: u64, close: bool) -> Files {
 }
 
 /// Writes one record.
-fn work(store: &Store, number: u64) {
+pub(crate) fn work(store: &Store, number: u64) {
     let mut txn = store.lock_all(0, store.now_ms());
     let value = number.to_string();
     let id = IdSpec::Explicit(StreamId::new(number, 0));

@@ -104,7 +104,7 @@ fn check_accepts_a_torn_tail() {
         .contains("last position 69")
         .contains("sound");
     let (output, out) = salvage(&folder, 0);
-    output.contains("nothing was lost");
+    output.contains("nothing was lost up to position 69").contains("does not tell whether records followed");
     assert_eq!(out.entries(), 69);
 }
 
@@ -149,9 +149,53 @@ fn check_finds_a_flipped_bit_in_the_manifest() {
     files.get_mut("manifest").unwrap()[40] ^= 4;
     let folder = Folder::of(&files);
     check(&folder, 5).contains("manifest, offset 0").contains("manifest's checksum");
+    // The copy of the manifest proves the end of the log. Without it, only records up to the end that was found are.
     let (output, out) = salvage(&folder, 0);
-    output.contains("nothing was lost").contains("without the manifest");
+    output.contains("nothing was lost\n");
     assert_eq!(out.entries(), 70);
+    files.remove("manifest.closed");
+    let (output, out) = salvage(&Folder::of(&files), 0);
+    output.contains("nothing was lost up to position 70\n");
+    assert_eq!(out.entries(), 70);
+}
+
+/// Salvaged data begins with a snapshot at position 0, so its log from position 1 on is not everything.
+#[test]
+fn salvage_of_salvaged_data_does_not_take_the_log_for_everything() {
+    let (_, saved) = salvage(&Folder::of(&folder::filled(20, true)), 0);
+    let files = saved.files();
+    let damaged = |change: &dyn Fn(&mut Files)| {
+        let mut files = files.clone();
+        change(&mut files);
+        Folder::of(&files)
+    };
+    let flipped = damaged(&|files| {
+        let bytes = files.get_mut(&snapshot(files)).unwrap();
+        let at = bytes.windows(6).position(|bytes| bytes == b"string").unwrap();
+        bytes[at] ^= 1;
+    });
+    check(&flipped, 5).contains("2 of 3 keys intact");
+    let (output, out) = salvage(&flipped, 5);
+    output.contains("data was lost").contains("lost: 1 key of the snapshot");
+    assert_eq!(out.entries(), 20);
+    let without = damaged(&|files| drop(files.remove(&snapshot(files))));
+    salvage(&without, 5)
+        .0
+        .contains("data may be lost")
+        .contains("the snapshot is missing")
+        .lacks("nothing was");
+    for names in [&["manifest"][..], &["manifest", "manifest.closed"]] {
+        let without = damaged(&|files| files.retain(|name, _| !names.contains(&name.as_str())));
+        let (output, out) = salvage(&without, 0);
+        output.contains("nothing was lost");
+        assert_eq!(out.entries(), 20, "without {names:?}");
+    }
+    let store = saved.open();
+    folder::work(&store, 21);
+    store.close().unwrap();
+    let mut files = saved.files();
+    files.retain(|name, _| name.starts_with("log-"));
+    salvage(&Folder::of(&files), 5).0.contains("a snapshot at position 0").lacks("nothing was lost");
 }
 
 #[test]

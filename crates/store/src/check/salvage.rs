@@ -2,9 +2,10 @@
 //!
 //! The rules:
 //!
-//! 1. If another snapshot, or the log from its beginning, still gives everything, salvage uses it and nothing is lost.
-//! 2. Otherwise salvage uses every intact key of the snapshot and every intact record of the log, in order, including
-//!    records after damage.
+//! 1. If another snapshot, or the log from its beginning, provably still gives everything, salvage uses it.
+//! 2. Otherwise salvage uses every intact key of a snapshot and every intact record of the log, in order, including
+//!    records after damage. It prefers the snapshot that the manifest names if any key of it is intact, and else the one
+//!    that leads to most keys.
 //! 3. Salvage applies a change only if it fits the data: a new entry needs an id above the last one, a value needs the
 //!    right type, a group must exist. It skips other changes and reports their keys.
 //! 4. If a value breaks an invariant in the end, salvage skips its key and reports it.
@@ -13,12 +14,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::survey::{Candidates, KeyInDb, Survey};
-use super::{CheckError, Finding, Report, check_folder, check_is_folder, check_is_store, report};
+use super::candidates::Candidates;
+use super::survey::{KeyInDb, Survey};
+use super::verdict::Verdict;
+use super::{CheckError, Finding, Report, check_is_folder, check_is_store, check_once, report};
 use crate::clock::ManualClock;
-use crate::disk::{Disk, RealDisk};
+use crate::disk::{Disk, DiskError, RealDisk};
 use crate::journal::Journal;
-use crate::log::{Loss, Recovery};
+use crate::log::{LogOptions, Loss, Recovery};
 use crate::recovery::FolderOptions;
 
 /// What was salvaged, and what is lost.
@@ -34,18 +37,17 @@ pub struct SalvageReport {
     pub lost_keys_count: Option<u64>,
     /// Keys that lost identifiable changes, or that were skipped.
     pub damaged_keys: Vec<DamagedKey>,
+    /// Why the start of the data may be missing, apart from damage.
+    pub start_doubts: Vec<&'static str>,
+    /// Last position of the log that was salvaged.
+    pub reached: u64,
+    /// What the folder proves about the result.
+    pub verdict: Verdict,
     /// The new folder, verified.
     pub saved: Report,
 }
 
-impl SalvageReport {
-    /// Returns true if everything that was durable was salvaged, as far as the folder shows.
-    pub fn lost_nothing(&self) -> bool {
-        self.lost_positions.is_empty() && self.lost_keys.is_empty() && self.damaged_keys.is_empty()
-    }
-}
-
-/// A range of lost positions of the log.
+/// A range of positions of the log that are lost, or may be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LostPositions {
     /// First lost position.
@@ -57,6 +59,8 @@ pub struct LostPositions {
     pub file: String,
     /// The damage that was found there.
     pub what: String,
+    /// Whether the folder proves that the range had records.
+    pub is_proved: bool,
 }
 
 /// A key that lost identifiable changes, or that was skipped.
@@ -81,13 +85,26 @@ pub fn salvage(dir: &Path, out: &Path) -> Result<SalvageReport, CheckError> {
     let folder = RealDisk::existing(dir);
     let in_use = folder.holder();
     let disk: Arc<dyn Disk> = Arc::new(folder);
-    let candidates = Candidates::find(&disk)?;
+    let mut report = salvage_on(&disk, dir, &|| Ok(Arc::new(RealDisk::create(out)?)), out)?;
+    report.found.in_use = in_use;
+    Ok(report)
+}
+
+/// Copies everything intact from a disk to another one, which is created once the first was read.
+pub(crate) fn salvage_on(
+    disk: &Arc<dyn Disk>,
+    dir: &Path,
+    create_out: &dyn Fn() -> Result<Arc<dyn Disk>, DiskError>,
+    out: &Path,
+) -> Result<SalvageReport, CheckError> {
+    let candidates = Candidates::find(disk)?;
     check_is_store(dir, &candidates)?;
-    let mut survey = best_survey(&disk, candidates)?;
-    let found = Report { in_use, ..report(&disk, dir, &survey)? };
+    let mut survey = best_survey(disk, &candidates)?;
+    let found = report(disk, dir, &survey)?;
     survey.remove_invalid();
-    write_out(&mut survey, Arc::new(RealDisk::create(out)?), out)?;
-    let saved = check_folder(out)?;
+    let out_disk = create_out()?;
+    write_out(&mut survey, Arc::clone(&out_disk), out)?;
+    let saved = check_once(&out_disk, out)?;
     if let Some(wrong) = saved.damage.first() {
         return Err(failed(out, format!("{} is damaged: {}", wrong.file, wrong.what)));
     }
@@ -99,19 +116,12 @@ pub fn salvage(dir: &Path, out: &Path) -> Result<SalvageReport, CheckError> {
             .as_ref()
             .and_then(|found| Some(found.keys_written?.saturating_sub(found.keys))),
         damaged_keys: damaged_keys(&survey),
+        start_doubts: survey.start_doubts.clone(),
+        reached: survey.reached(),
+        verdict: survey.verdict(),
         found,
         saved,
     })
-}
-
-/// Copies everything intact from one disk to another.
-#[cfg(any(test, fuzzing))]
-pub(crate) fn salvage_on(disk: &Arc<dyn Disk>, out: Arc<dyn Disk>, path: &Path) -> Result<(), CheckError> {
-    let candidates = Candidates::find(disk)?;
-    check_is_store(path, &candidates)?;
-    let mut survey = best_survey(disk, candidates)?;
-    survey.remove_invalid();
-    write_out(&mut survey, out, path)
 }
 
 /// Checks that salvage can write to the output folder.
@@ -137,26 +147,39 @@ fn nearest_existing(path: &Path) -> PathBuf {
     absolute.ancestors().find_map(|ancestor| ancestor.canonicalize().ok()).unwrap_or(absolute)
 }
 
-/// Returns the survey from the first base that gives everything, or from the first base if none does.
-fn best_survey(disk: &Arc<dyn Disk>, candidates: Candidates) -> Result<Survey, CheckError> {
-    let Candidates { manifest, bases } = candidates;
-    let first = Survey::read(disk, &manifest, &bases[0])?;
-    if first.has_everything() {
-        return Ok(first);
-    }
-    for base in &bases[1..] {
-        let other = Survey::read(disk, &manifest, base)?;
-        if other.has_everything() && other.log.last >= first.log.last {
-            return Ok(other);
+/// Returns the survey from the best base: see the rules above.
+pub(super) fn best_survey(disk: &Arc<dyn Disk>, candidates: &Candidates) -> Result<Survey, CheckError> {
+    let mut best: Option<Survey> = None;
+    for base in &candidates.bases {
+        let mut survey = Survey::read(disk, candidates, base)?;
+        let reached = best.as_ref().map_or(0, Survey::reached);
+        if survey.is_complete_so_far() && survey.reached() >= reached {
+            // The better base may need more of the log than this one shows, for example a segment that is missing.
+            survey
+                .log
+                .losses
+                .extend(best.iter().flat_map(Survey::losses).filter(|loss| loss.next.is_none()).cloned());
+            return Ok(survey);
+        }
+        if best.as_ref().is_none_or(|best| is_better(&survey, best)) {
+            best = Some(survey);
         }
     }
-    Ok(first)
+    Ok(best.expect("there is at least one base"))
+}
+
+fn is_better(survey: &Survey, best: &Survey) -> bool {
+    let has_keys = best.snapshot.as_ref().is_some_and(|found| found.keys > 0);
+    let is_current = best.is_named && (has_keys || best.snapshot_findings.is_empty());
+    let size = |survey: &Survey| (survey.contents.keys, survey.contents.entries);
+    !is_current && size(survey) > size(best)
 }
 
 /// Writes all data as the first snapshot of a new folder.
 fn write_out(survey: &mut Survey, disk: Arc<dyn Disk>, out: &Path) -> Result<(), CheckError> {
     let recovery = Recovery::begin(Arc::clone(&disk)).map_err(|error| failed(out, error))?;
-    let options = FolderOptions::default().log_options();
+    // The data is in a snapshot at position 0, before the log.
+    let options = LogOptions { begins_empty: false, ..FolderOptions::default().log_options() };
     let opened = recovery.open(options, |_, _| Ok(())).map_err(|error| failed(out, error))?;
     let clock = Arc::new(ManualClock::new(0));
     survey.store.begin_journal(Journal::start(opened.log, disk, clock));
@@ -174,6 +197,7 @@ fn lost_positions(loss: &Loss, needed_from: u64) -> LostPositions {
         last: loss.next.map(|next| next - 1),
         file: loss.file.clone(),
         what: loss.what.to_string(),
+        is_proved: loss.is_proved,
     }
 }
 

@@ -1,121 +1,41 @@
 //! Reads a folder despite damage and rebuilds the store in memory. The steps:
 //!
-//! 1. Choose a base: the snapshot that the manifest names, or another one if the manifest or this snapshot is damaged.
-//! 2. Load every intact key of the snapshot, then apply every intact record of the log that it does not cover.
-//! 3. Verify every invariant of the result.
+//! 1. Start from a base, which `candidates` has found: a snapshot or an empty store. Load every intact key of the snapshot, then apply every intact record of the log that it does not cover.
+//! 2. Verify every invariant of the result.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use millstream_engine::{Effect, KeyPlace, Rearrangement, Value};
 
+use super::candidates::{Base, Candidates};
+use super::verdict::{Part, Verdict, decide, decide_snapshot};
 use super::{Contents, Finding, FoundLog, FoundSnapshot};
 use crate::clock::ManualClock;
 use crate::codec::{RecordedChange, replay};
 use crate::dbkey::DbKeyRef;
-use crate::disk::{Access, Disk, DiskError, Listed};
+use crate::disk::{Access, Disk, DiskError};
 use crate::fits::{check_database, check_fits};
-use crate::log::{
-    self, Damage, DamageKind, Loss, Manifest, MisnamedSegment, OpenError, Recovery, Salvage, SalvageTarget,
-    StoreId,
-};
+use crate::log::{self, Damage, DamageKind, Loss, Manifest, MisnamedSegment, Salvage};
 use crate::recovery::Rebuild;
-use crate::snapshot::{self, SnapshotKey, SnapshotSalvage, salvage_snapshot, snapshot_store_id};
+use crate::snapshot::{self, SnapshotKey, SnapshotSalvage, salvage_snapshot};
 use crate::store::{Store, StoreOptions};
 
 /// Maximum number of databases that a server can be configured with.
-const DATABASES: u32 = if cfg!(fuzzing) { 16 } else { 10_000 };
+const DATABASES: u32 = if cfg!(any(fuzzing, test)) { 16 } else { 10_000 };
 
 /// What to do about most kinds of damage.
 const SALVAGE: &str =
     "restore the folder from a backup, or copy everything that is intact to a new folder with --salvage OUT";
 
+/// Why a log from position 1 may not give everything.
+const MAY_NEED_SNAPSHOT: &str = "nothing shows that the store was empty when its log began: a snapshot at position 0, as \
+     salvaged data has it, may be missing";
+/// Why the choice of a store is a guess.
+const MIXED: &str = "without a manifest it is unknown which of several stores the files belong to";
+
 /// What to do about a file of a newer version.
 const NEWER_VERSION: &str = "use the version of Millstream that wrote it";
-
-/// A state from which reading can start.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Base {
-    /// Position of the snapshot; `None` starts with an empty store.
-    pub(super) snapshot: Option<u64>,
-    wanted: SalvageTarget,
-}
-
-/// The possible bases of a folder.
-pub(super) struct Candidates {
-    /// `Ok(None)` in a new folder. An error if the manifest is damaged, or if it belongs to a different store than all
-    /// other files.
-    pub(super) manifest: Result<Option<Manifest>, Damage>,
-    /// Possible bases, best first; never empty.
-    pub(super) bases: Vec<Base>,
-}
-
-impl Candidates {
-    pub(super) fn find(disk: &Arc<dyn Disk>) -> Result<Candidates, DiskError> {
-        let mut manifest = match Recovery::inspect(Arc::clone(disk)) {
-            Ok(recovery) => Ok(recovery.manifest().cloned()),
-            Err(OpenError::Damage(damage)) => Err(damage),
-            Err(OpenError::Disk(error)) => return Err(error),
-        };
-        let owners = log::segment_owners(&**disk)?;
-        let taken = snapshots_of(&disk.list()?);
-        let mut ids: Vec<StoreId> = owners.iter().filter_map(|(_, owner)| *owner).collect();
-        ids.extend(owners_of(&**disk, &taken));
-        // A manifest of another store does not describe this folder. But if no other file has a store id, the
-        // manifest is trusted.
-        if let Ok(Some(Manifest { store_id, .. })) = &manifest
-            && !ids.is_empty()
-            && !ids.contains(store_id)
-        {
-            manifest = Err(Damage::of_manifest(&**disk, DamageKind::ManifestForeign));
-        }
-        let intact = manifest.as_ref().ok().and_then(Option::as_ref);
-        let store_id = match intact {
-            Some(manifest) => Some(manifest.store_id),
-            None => most_frequent(&ids),
-        };
-        let durable = intact.map_or(0, |manifest| manifest.durable);
-        let base = |snapshot: Option<u64>| {
-            let first = snapshot.map_or(1, |position| position.saturating_add(1));
-            Base { snapshot, wanted: SalvageTarget { store_id, first, durable } }
-        };
-        // All bases whose later records are all in the log lead to the same state. Prefer the oldest one, because it
-        // certainly was current once.
-        let begin = owners.iter().map(|(first, _)| *first).min();
-        let is_continued = |base: &Base| begin.is_some_and(|begin| begin <= base.wanted.first);
-        let all = || std::iter::once(None).chain(taken.iter().copied().map(Some)).map(base);
-        let mut bases: Vec<Base> =
-            intact.map(current_base).into_iter().chain(all().filter(is_continued)).collect();
-        if intact.is_none() {
-            bases.extend(taken.iter().rev().map(|position| base(Some(*position))));
-        }
-        bases.push(base(None));
-        Ok(Candidates { manifest, bases })
-    }
-}
-
-fn current_base(manifest: &Manifest) -> Base {
-    let Manifest { store_id, snapshot, first, durable, .. } = *manifest;
-    Base { snapshot, wanted: SalvageTarget { store_id: Some(store_id), first, durable } }
-}
-
-/// Returns the positions of all snapshots, ascending.
-fn snapshots_of(listed: &[Listed]) -> Vec<u64> {
-    let digits = listed.iter().filter_map(|file| file.name.strip_prefix(snapshot::PREFIX));
-    digits.filter(|digits| digits.len() == 20).filter_map(|digits| digits.parse().ok()).collect()
-}
-
-/// Returns the store ids of these snapshots. Omits snapshots that cannot be read.
-fn owners_of(disk: &dyn Disk, taken: &[u64]) -> Vec<StoreId> {
-    let files = taken.iter().filter_map(|position| disk.open(&snapshot::name(*position), Access::Read).ok());
-    files.filter_map(snapshot_store_id).map(StoreId).collect()
-}
-
-fn most_frequent(ids: &[StoreId]) -> Option<StoreId> {
-    let mut counts: BTreeMap<[u8; 16], usize> = BTreeMap::new();
-    ids.iter().for_each(|id| *counts.entry(id.0).or_default() += 1);
-    counts.into_iter().max_by_key(|(_, count)| *count).map(|(id, _)| StoreId(id))
-}
 
 /// Changes to one key that did not fit its value and were skipped.
 #[derive(Clone, Debug)]
@@ -135,7 +55,12 @@ pub(super) struct Survey {
     pub(super) manifest: Option<Manifest>,
     pub(super) snapshot: Option<FoundSnapshot>,
     pub(super) first: u64,
+    pub(super) is_named: bool,
     pub(super) log: Salvage,
+    /// Position at which the log ended when the store was closed, if the folder states it.
+    closed_at: Option<u64>,
+    /// Why the start may not be the whole start, apart from damage.
+    pub(super) start_doubts: Vec<&'static str>,
     pub(super) contents: Contents,
     /// Keys with changes that did not fit.
     pub(super) misfits: BTreeMap<KeyInDb, Misfits>,
@@ -152,9 +77,10 @@ impl Survey {
     /// Reads everything from `base` on.
     pub(super) fn read(
         disk: &Arc<dyn Disk>,
-        manifest: &Result<Option<Manifest>, Damage>,
+        candidates: &Candidates,
         base: &Base,
     ) -> Result<Survey, DiskError> {
+        let manifest = &candidates.manifest;
         let clock = Arc::new(ManualClock::new(0));
         let store =
             Store::new(StoreOptions { databases: DATABASES, shards: 1, clock, ..StoreOptions::default() });
@@ -163,7 +89,10 @@ impl Survey {
             manifest: manifest.as_ref().ok().cloned().flatten(),
             snapshot: None,
             first: base.wanted.first,
+            is_named: base.is_named,
             log: Salvage::default(),
+            closed_at: candidates.closed_at,
+            start_doubts: Vec::new(),
             contents: Contents::default(),
             misfits: BTreeMap::new(),
             invalid: BTreeMap::new(),
@@ -172,25 +101,41 @@ impl Survey {
             index_finding: None,
             store,
         };
-        survey.read_all(disk, base)?;
+        if base.snapshot.is_none() && !base.is_proved_empty {
+            survey.start_doubts.push(MAY_NEED_SNAPSHOT);
+        }
+        if candidates.is_mixed {
+            survey.start_doubts.push(MIXED);
+        }
+        survey.read_all(disk, candidates.named.as_ref(), base)?;
         survey.check_values();
         Ok(survey)
     }
 
-    fn read_all(&mut self, disk: &Arc<dyn Disk>, base: &Base) -> Result<(), DiskError> {
+    fn read_all(
+        &mut self,
+        disk: &Arc<dyn Disk>,
+        named: Option<&Manifest>,
+        base: &Base,
+    ) -> Result<(), DiskError> {
+        let mut wanted = base.wanted;
         let mut reading = SurveyReader {
             rebuild: Rebuild::of(&self.store),
             findings: &mut self.snapshot_findings,
             misfits: &mut self.misfits,
         };
-        if let Some(manifest) = self.manifest.as_ref().filter(|manifest| manifest.snapshot == base.snapshot) {
-            reading.rebuild.captured_until = manifest.captured_until();
-        }
         if let Some(position) = base.snapshot {
-            self.snapshot = reading.snapshot(&**disk, position, base.wanted.store_id)?;
+            self.snapshot = reading.snapshot(&**disk, position, base)?;
         }
+        // The log was durable up to the last stamp before the snapshot became current.
+        let newest_stamp = reading.rebuild.stamps.values().copied().max().unwrap_or(0);
+        reading.rebuild.captured_until = match named.filter(|_| base.is_named) {
+            Some(manifest) => manifest.captured_until(),
+            None => newest_stamp,
+        };
+        wanted.durable = wanted.durable.max(newest_stamp);
         self.log =
-            log::salvage(&**disk, &base.wanted, &mut |position, payload| reading.record(position, payload))?;
+            log::salvage(&**disk, &wanted, &mut |position, payload| reading.record(position, payload))?;
         Ok(())
     }
 
@@ -220,18 +165,39 @@ impl Survey {
         }
     }
 
-    /// Returns true if everything that was durable was found, as far as the folder shows.
-    pub(super) fn has_everything(&self) -> bool {
-        self.snapshot_findings.is_empty()
-            && self.losses().next().is_none()
-            && self.misfits.is_empty()
-            && self.invalid.is_empty()
-            && self.index_finding.is_none()
+    /// Returns what the folder proves about the data that was read.
+    pub(super) fn verdict(&self) -> Verdict {
+        let keys = self.snapshot.as_ref().map_or((0, None), |found| (found.keys, found.keys_written));
+        let snapshot = decide_snapshot(self.snapshot_findings.is_empty(), keys.0, keys.1);
+        let start = if self.start_doubts.is_empty() { snapshot } else { snapshot.max(Part::Doubtful) };
+        let is_skipped =
+            !(self.misfits.is_empty() && self.invalid.is_empty() && self.index_finding.is_none());
+        let log = match self.losses().map(|loss| loss.is_proved).max() {
+            _ if is_skipped => Part::Lost,
+            Some(true) => Part::Lost,
+            Some(false) => Part::Doubtful,
+            None => Part::Whole,
+        };
+        decide(start, log, self.closed_at == Some(self.reached()))
+    }
+
+    /// Returns true if nothing is lost up to the last position that was found.
+    pub(super) fn is_complete_so_far(&self) -> bool {
+        matches!(self.verdict(), Verdict::Complete | Verdict::CompleteSoFar)
+    }
+
+    /// Returns the last position that the data contains.
+    pub(super) fn reached(&self) -> u64 {
+        self.log.last.max(self.first - 1)
     }
 
     /// Returns the losses of records that are still needed.
     pub(super) fn losses(&self) -> impl Iterator<Item = &Loss> {
-        self.log.losses.iter().filter(|loss| loss.next.is_none_or(|next| next > self.first))
+        self.log.losses.iter().filter(|loss| {
+            let is_needed = loss.next.is_none_or(|next| next > self.first);
+            let has_records = self.closed_at.is_none_or(|end| loss.first <= end);
+            is_needed && has_records && !is_excess(loss)
+        })
     }
 
     pub(super) fn found_log(&self) -> FoundLog {
@@ -268,6 +234,20 @@ impl Survey {
     }
 }
 
+/// Returns true if the place of damage has no records: bytes after the last frame of a segment that the next segment
+/// continues.
+fn is_excess(loss: &Loss) -> bool {
+    let is_in_frames = matches!(
+        loss.what,
+        DamageKind::RecordCutShort
+            | DamageKind::RecordHeaderDamaged
+            | DamageKind::RecordDamaged
+            | DamageKind::RecordMisplaced { .. }
+            | DamageKind::RecordNotContinuing
+    );
+    is_in_frames && loss.next == Some(loss.first)
+}
+
 impl Contents {
     fn count(&mut self, value: &Value) {
         self.keys += 1;
@@ -292,7 +272,7 @@ impl SurveyReader<'_> {
         &mut self,
         disk: &dyn Disk,
         position: u64,
-        store_id: Option<StoreId>,
+        base: &Base,
     ) -> Result<Option<FoundSnapshot>, DiskError> {
         let name = snapshot::name(position);
         let path = disk.path_of(&name);
@@ -302,14 +282,17 @@ impl SurveyReader<'_> {
             self.findings.push(snapshot_finding(&path, 0, what));
             return Ok(None);
         };
-        let store_id = store_id.map(|id| id.0);
-        let SnapshotSalvage { keys, keys_written, faults } =
+        let store_id = base.wanted.store_id.map(|id| id.0);
+        let SnapshotSalvage { keys, keys_written, faults, position: stated } =
             salvage_snapshot(file, store_id.as_ref(), &mut |offset, payload| {
                 if let Err(what) = self.snapshot_key(payload) {
                     self.findings.push(snapshot_finding(&path, offset, what));
                 }
             })?;
         self.findings.extend(faults.iter().map(|part| snapshot_finding(&path, part.offset, &part.what)));
+        if let Some(stated) = stated.filter(|stated| *stated != position && base.is_named) {
+            self.findings.push(snapshot_finding(&path, 0, snapshot::misnamed(stated)));
+        }
         Ok(Some(FoundSnapshot { name, position, keys, keys_written }))
     }
 

@@ -10,7 +10,7 @@ use millstream_engine::stream::EntryRef;
 use millstream_engine::{GroupStart, IdSpec, StreamId};
 use std::ops::ControlFlow;
 
-use super::{Report, SalvageReport, check_folder, salvage};
+use super::{Report, SalvageReport, Verdict, check_folder, salvage};
 use crate::clock::ManualClock;
 use crate::verbs::{ConsumerPath, GroupCreate, Verb, add, read_new};
 use crate::{Addition, FolderOptions, Store, StoreOptions};
@@ -138,7 +138,7 @@ fn sound_folder_is_reported_as_sound_with_all_its_contents() {
     assert_eq!((report.contents.keys, report.contents.entries, report.contents.pending), (5, 70, 70));
     assert_eq!((report.log.last, report.snapshot.unwrap().keys), (70, 5));
     let (saved, _out) = folder.salvage();
-    assert!(saved.lost_nothing());
+    assert_eq!(saved.verdict, Verdict::Complete);
     assert_eq!(saved.saved.contents, report.contents);
 }
 
@@ -234,7 +234,8 @@ fn salvage_gives_a_sound_folder_after_any_damage() {
             assert!(report.saved.contents.keys >= 3, "{name} bit {bit}");
             // Every record added an entry. Records that the snapshot covers are not needed.
             let is_whole = report.saved.contents == whole && !name.starts_with("snapshot-");
-            assert_eq!(report.lost_nothing(), is_whole, "{name} bit {bit}");
+            let is_complete = matches!(report.verdict, Verdict::Complete | Verdict::CompleteSoFar);
+            assert_eq!(is_complete, is_whole, "{name} bit {bit}");
         }
     }
 }
@@ -265,7 +266,7 @@ fn salvage_loses_nothing_if_the_manifest_belongs_to_another_store() {
     assert!(found.damage[0].what.contains("another store"), "{:?}", found.damage);
     assert_eq!((found.damage.len(), found.manifest.as_ref()), (1, None));
     let (report, _out) = folder.salvage();
-    assert!(report.lost_nothing(), "{:?}", report.lost_positions);
+    assert_eq!(report.verdict, Verdict::Complete, "{:?}", report.lost_positions);
     assert_eq!(report.saved.contents.entries, 70);
     assert!(folder.open().is_none(), "opening must not guess the current snapshot");
 }
@@ -290,7 +291,7 @@ fn renamed_segment_is_read_by_its_header() {
             let found = folder.check();
             assert_eq!(found.log.records, whole.log.records, "{case}");
             let (report, _out) = folder.salvage();
-            assert!(report.lost_nothing(), "{case}: {:?}", report.lost_positions);
+            assert_eq!(report.verdict, Verdict::Complete, "{case}: {:?}", report.lost_positions);
             assert_eq!(report.saved.contents, whole.contents, "{case}");
             let (found, opens) = (found.damage, folder.open().is_some());
             assert_eq!(found.len(), usize::from(!opens), "{case}: {found:?}");
@@ -309,7 +310,7 @@ fn salvage_reads_the_intact_one_of_two_copies_of_a_segment() {
     files.insert(format!("log-{:020}", 1_000), files[&name].clone());
     *files.get_mut(&name).unwrap().last_mut().unwrap() ^= 1;
     let (report, _out) = Folder::of(&files).salvage();
-    assert!(report.lost_nothing(), "{:?}", report.lost_positions);
+    assert_eq!(report.verdict, Verdict::Complete, "{:?}", report.lost_positions);
     assert_eq!(report.saved.contents, whole);
 }
 
@@ -347,7 +348,7 @@ fn complete_log_replaces_a_damaged_snapshot() {
     for damaged in [broken(&files, name, |bytes| bytes[60] ^= 1), broken(&files, name, Vec::clear)] {
         assert!(!damaged.check().is_sound());
         let (report, _out) = damaged.salvage();
-        assert!(report.lost_nothing(), "{:?}", report.lost_keys);
+        assert_eq!(report.verdict, Verdict::Complete, "{:?}", report.lost_keys);
         assert_eq!(report.saved.contents.entries, 20);
     }
 }

@@ -10,6 +10,9 @@ use crate::disk::{Access, Disk, DiskError, read_full, write_full};
 
 /// Name of the manifest.
 pub(crate) const NAME: &str = "manifest";
+/// Name of a copy of the manifest that exists only while the store is closed. It proves that the log ends at its durable
+/// position, and replaces a manifest that is damaged or missing.
+pub(crate) const CLOSED_NAME: &str = "manifest.closed";
 /// Name of a manifest that is being written.
 pub(crate) const NEW_NAME: &str = "manifest.new";
 
@@ -96,9 +99,9 @@ impl Manifest {
         self.first > 0 && highest <= POSITION_MAX
     }
 
-    /// Reads the manifest of a folder. The inner error means that its contents are damaged.
-    pub(crate) fn read(disk: &dyn Disk) -> Result<Result<Manifest, DamageKind>, DiskError> {
-        let file = disk.open(NAME, Access::Read)?;
+    /// Reads the manifest of a folder, or its copy. The inner error means that its contents are damaged.
+    pub(crate) fn read(disk: &dyn Disk, name: &str) -> Result<Result<Manifest, DamageKind>, DiskError> {
+        let file = disk.open(name, Access::Read)?;
         // Reads one byte more than expected, to detect a longer file.
         let mut bytes = [0; BYTES + 1];
         let count = read_full(&*file, 0, &mut bytes)?;
@@ -110,13 +113,23 @@ impl Manifest {
     /// Until then, a crash can leave the old or the new one. After an error the old manifest is still current, unless
     /// the rename failed.
     pub(crate) fn install(&self, disk: &dyn Disk) -> Result<(), DiskError> {
-        if disk.list()?.iter().any(|listed| listed.name == NEW_NAME) {
-            disk.remove(NEW_NAME)?;
-        }
-        let file = disk.create(NEW_NAME)?;
-        write_full(&*file, 0, &self.encode())?;
-        file.sync()?;
+        self.write_as(disk, NEW_NAME)?;
         disk.rename(NEW_NAME, NAME)
+    }
+
+    /// Writes the copy that marks the store as closed. Nothing may be appended from then on.
+    pub(crate) fn mark_closed(&self, disk: &dyn Disk) -> Result<(), DiskError> {
+        self.write_as(disk, CLOSED_NAME)?;
+        disk.sync_dir()
+    }
+
+    fn write_as(&self, disk: &dyn Disk, name: &str) -> Result<(), DiskError> {
+        if disk.list()?.iter().any(|listed| listed.name == name) {
+            disk.remove(name)?;
+        }
+        let file = disk.create(name)?;
+        write_full(&*file, 0, &self.encode())?;
+        file.sync()
     }
 }
 

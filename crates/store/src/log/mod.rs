@@ -45,18 +45,18 @@ use crate::disk::{Disk, DiskError};
 
 pub use gap::Gap;
 pub use manifest::Manifest;
-pub(crate) use manifest::NEW_NAME as NEW_MANIFEST;
+pub(crate) use manifest::{CLOSED_NAME as CLOSED_MANIFEST, NEW_NAME as NEW_MANIFEST};
 pub use order::MisnamedSegment;
 pub use recover::{OpenReport, Opened, Recovery};
-pub(crate) use salvage::segment_owners;
+pub(crate) use salvage::segment_headers;
 pub use salvage::{Loss, Salvage, SalvageTarget, salvage};
 pub use scan::{Scan, TornTail};
 pub use stats::{LogStats, SYNC_BOUNDS_US};
 pub use writer::Log;
 
-/// Returns true if this is the name of a manifest or of a segment. Their presence shows that a folder contains a store.
+/// Returns true if this is the name of a manifest, of its copy or of a segment. Their presence shows that a folder contains a store.
 pub(crate) fn is_store_file(name: &str) -> bool {
-    name == manifest::NAME || segment::first_of(name).is_some()
+    [manifest::NAME, manifest::CLOSED_NAME].contains(&name) || segment::first_of(name).is_some()
 }
 
 /// Highest position that a file of the folder may state. A higher one is damage.
@@ -81,6 +81,8 @@ pub struct LogOptions {
     pub change_bytes_max: u64,
     /// Free disk space that the log leaves untouched: it refuses writes that would leave less.
     pub reserve_bytes: u64,
+    /// Whether the store of a new folder is empty when its log begins. The folder records it.
+    pub begins_empty: bool,
     /// Source of the store id and of the salts. Must be unpredictable in production.
     pub random: Box<dyn FnMut() -> u64 + Send>,
 }
@@ -93,6 +95,7 @@ impl LogOptions {
             policy: Policy::Always,
             change_bytes_max: CHANGE_BYTES_MAX,
             reserve_bytes: 8 << 20,
+            begins_empty: true,
             random: Box::new(random),
         }
     }

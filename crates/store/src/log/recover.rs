@@ -85,7 +85,7 @@ impl Recovery {
     pub fn inspect(disk: Arc<dyn Disk>) -> Result<Recovery, OpenError> {
         let listed = disk.list()?;
         let manifest = if listed.iter().any(|file| file.name == manifest::NAME) {
-            let read = Manifest::read(&*disk)?;
+            let read = Manifest::read(&*disk, manifest::NAME)?;
             Some(read.map_err(|what| Damage::of_manifest(&*disk, what))?)
         } else if is_new(&listed) {
             None
@@ -173,7 +173,7 @@ impl Recovery {
         store_id[..8].copy_from_slice(&(options.random)().to_le_bytes());
         store_id[8..].copy_from_slice(&(options.random)().to_le_bytes());
         let store_id = StoreId(store_id);
-        let header = SegmentHeader { store_id, first: 1, salt: (options.random)(), previous: 0 };
+        let header = SegmentHeader::first(store_id, (options.random)(), options.begins_empty);
         let name = segment::name(1);
         let file = self.disk.create(&name)?;
         write_full(&*file, 0, &header.encode())?;
@@ -183,8 +183,12 @@ impl Recovery {
         manifest.install(&*self.disk)?;
         self.disk.sync_dir()?;
         let bytes = segment::HEADER_BYTES as u64;
-        let scan =
-            Scan { segments: vec![Segment { name, header, bytes }], unproven_from: bytes, ..Scan::default() };
+        let scan = Scan {
+            segments: vec![Segment { name, header, bytes }],
+            last_checksum: header.previous,
+            unproven_from: bytes,
+            ..Scan::default()
+        };
         Ok((manifest, scan))
     }
 
@@ -214,9 +218,14 @@ impl Recovery {
             self.disk.remove(name)?;
             report.removed.push(name.clone());
         }
-        if self.listed.iter().any(|listed| listed.name == manifest::NEW_NAME) && !report.created {
+        let has = |name: &str| self.listed.iter().any(|listed| listed.name == name);
+        if has(manifest::NEW_NAME) && !report.created {
             self.disk.remove(manifest::NEW_NAME)?;
             report.removed.push(manifest::NEW_NAME.to_owned());
+        }
+        if has(manifest::CLOSED_NAME) {
+            // From now on, records may follow its durable position. The removal is durable before the first one is.
+            self.disk.remove(manifest::CLOSED_NAME)?;
         }
         self.disk.sync_dir()?;
         Ok(file)
@@ -227,7 +236,7 @@ impl Recovery {
 fn is_new(listed: &[Listed]) -> bool {
     listed.iter().all(|file| match segment::first_of(&file.name) {
         Some(first) => first == 1 && file.bytes <= segment::HEADER_BYTES as u64,
-        None => !file.name.starts_with(SNAPSHOT_PREFIX),
+        None => !file.name.starts_with(SNAPSHOT_PREFIX) && file.name != manifest::CLOSED_NAME,
     })
 }
 
@@ -271,7 +280,23 @@ impl<'a> LogScanner<'a> {
             self.segment(&found, index, visit)?;
         }
         self.check_end()?;
+        found[..begin].iter().try_for_each(|(named, file)| self.check_covered(*named, file))?;
         Ok(self.scan)
+    }
+
+    /// Refuses a segment with needed records whose name makes it look as if a snapshot covered it. Opening would remove
+    /// it.
+    fn check_covered(&self, named: u64, file: &Listed) -> Result<(), OpenError> {
+        let Ok(header) = SegmentHeader::open(self.disk, file)? else { return Ok(()) };
+        let is_ours = header.store_id == self.manifest.store_id && header.first >= self.manifest.first;
+        let is_copy = self.scan.segments.iter().any(|segment| segment.header == header);
+        match is_ours && !is_copy && header.first != named {
+            true => {
+                let what = DamageKind::SegmentMisnamed { found: header.first };
+                Err(self.damage(&file.name, 0, header.first, what))
+            }
+            false => Ok(()),
+        }
     }
 
     fn gap(&self, gap: Gap) -> OpenError {

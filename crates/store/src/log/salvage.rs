@@ -33,8 +33,7 @@ pub struct Salvage {
     pub bytes: u64,
     /// Ranges that are missing or unreadable, in order.
     pub losses: Vec<Loss>,
-    /// Unfinished write that a crash left at the end. With `appendfsync always`, the server never acknowledged these
-    /// records.
+    /// Bytes after the last record: an unfinished write that a crash left, or a damaged last record.
     pub torn: Option<TornTail>,
     /// Name of the last segment if a crash interrupted its creation.
     pub unfinished: Option<String>,
@@ -58,6 +57,8 @@ pub struct Loss {
     pub next: Option<u64>,
     /// The damage that was found.
     pub what: DamageKind,
+    /// Whether the folder proves that the range had records. Otherwise it may have been empty.
+    pub is_proved: bool,
 }
 
 /// Passes every intact record that is wanted to `visit`, in ascending order, and skips damage.
@@ -82,18 +83,15 @@ pub fn salvage(disk: &dyn Disk, wanted: &SalvageTarget, visit: &mut Visit<'_>) -
     Ok(scanner.found)
 }
 
-/// Returns the first position and the store id of every segment: from its header, or only the position in its file
-/// name if the header is damaged.
-pub(crate) fn segment_owners(disk: &dyn Disk) -> Result<Vec<(u64, Option<StoreId>)>, DiskError> {
-    let mut owners = Vec::new();
+/// Returns the first position of every segment, and its header if that is intact. Otherwise the position is the one in
+/// the file's name.
+pub(crate) fn segment_headers(disk: &dyn Disk) -> Result<Vec<(u64, Option<SegmentHeader>)>, DiskError> {
+    let mut headers = Vec::new();
     for (named, file) in segment::by_name(&disk.list()?) {
-        let header = SegmentHeader::open(disk, file)?;
-        owners.push(match header {
-            Ok(header) => (header.first, Some(header.store_id)),
-            Err(_) => (named, None),
-        });
+        let header = SegmentHeader::open(disk, file)?.ok();
+        headers.push((header.map_or(named, |header| header.first), header));
     }
-    Ok(owners)
+    Ok(headers)
 }
 
 /// Reads all segments that are needed, and collects what it finds.
@@ -226,7 +224,9 @@ impl SalvageScanner<'_> {
                 Step::Bad(what) => {
                     if !self.damage(listed, &mut records, later, what)? {
                         self.found.last = self.found.last.max(expected - 1);
-                        self.before = None;
+                        // If the next segment begins right here, its header shows whether it continues this one.
+                        let is_whole = later == Some(expected);
+                        self.before = is_whole.then_some((expected - 1, records.previous));
                         return Ok(());
                     }
                 }
@@ -264,6 +264,10 @@ impl SalvageScanner<'_> {
         let goes_on = records.skip_damage()?;
         let next = if goes_on { Some(records.expected) } else { later };
         self.lose(&listed.name, offset, (first, next), what);
+        if let Some(loss) = self.found.losses.last_mut() {
+            // Without a later record, a claim proves the loss, or the checksum of the damaged frame.
+            loss.is_proved |= next.is_none();
+        }
         Ok(goes_on)
     }
 
@@ -286,6 +290,7 @@ impl SalvageScanner<'_> {
 
     fn lose(&mut self, name: &str, offset: u64, (first, next): (u64, Option<u64>), what: DamageKind) {
         let file = self.disk.path_of(name);
-        self.found.losses.push(Loss { file, offset, first, next, what });
+        let is_proved = next.map_or(first <= self.wanted.durable, |next| next > first);
+        self.found.losses.push(Loss { file, offset, first, next, what, is_proved });
     }
 }

@@ -19,6 +19,9 @@ pub(crate) const HEADER_BYTES: usize = 64;
 const MAGIC: [u8; 8] = *b"MILLSLOG";
 const VERSION: u32 = 2;
 const PREFIX: &str = "log-";
+/// `previous` in the first segment of a store that was empty when its log began. Other first segments have 0: those of
+/// salvaged data, whose log continues a snapshot at position 0, and those of versions before this mark.
+const BEGINS_EMPTY: u32 = u32::from_le_bytes(*b"NONE");
 /// Number of bytes read at a time, and the memory that a reader uses while frames are small.
 const CHUNK_BYTES: usize = 1 << 20;
 
@@ -70,11 +73,22 @@ pub(crate) struct SegmentHeader {
     /// Position of the first record.
     pub(crate) first: u64,
     pub(crate) salt: u64,
-    /// Checksum of the last frame of the previous segment.
+    /// Checksum of the last frame of the previous segment. In the first segment of a store: see `BEGINS_EMPTY`.
     pub(crate) previous: u32,
 }
 
 impl SegmentHeader {
+    /// Returns the header of the first segment of a store. `begins_empty`: the store has no data before position 1.
+    pub(super) fn first(store_id: StoreId, salt: u64, begins_empty: bool) -> SegmentHeader {
+        let previous = if begins_empty { BEGINS_EMPTY } else { 0 };
+        SegmentHeader { store_id, first: 1, salt, previous }
+    }
+
+    /// Returns true if the store was certainly empty before this segment. Then the log alone gives all of its data.
+    pub(crate) fn begins_empty(&self) -> bool {
+        self.first == 1 && self.previous == BEGINS_EMPTY
+    }
+
     pub(crate) fn encode(&self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
         bytes[..8].copy_from_slice(&MAGIC);

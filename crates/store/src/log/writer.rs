@@ -351,7 +351,8 @@ impl Log {
         Ok(self.remove_covered(first))
     }
 
-    /// Makes everything durable, stores the durable position in the manifest, and unlocks the folder.
+    /// Makes everything durable, stores the durable position in the manifest, marks the store as closed and unlocks the
+    /// folder.
     pub fn close(&self) -> Result<(), LogError> {
         let durable = self.commit()?;
         self.writer.lock().cut_preallocated();
@@ -359,6 +360,10 @@ impl Log {
         manifest.durable = durable;
         self.replace_manifest(&manifest)?;
         let _ = self.ended.set(LogError::Closed);
+        if self.appended() == durable {
+            // Nothing depends on the mark, except how much salvage can prove.
+            let _ = manifest.mark_closed(&*self.disk);
+        }
         self.lock.lock().take();
         Ok(())
     }

@@ -38,6 +38,11 @@ pub(crate) fn name(position: u64) -> String {
     format!("{PREFIX}{position:020}")
 }
 
+/// Returns what is wrong with a snapshot whose header states another position than its name.
+pub(crate) fn misnamed(position: u64) -> String {
+    format!("the snapshot is of position {position}, but its file name states another position")
+}
+
 /// Opens the snapshot at a position for reading.
 pub(crate) fn open(disk: &dyn Disk, position: u64) -> Result<impl io::Read, DiskError> {
     let file = disk.open(&name(position), Access::Read)?;

@@ -24,9 +24,9 @@ mod tests;
 mod write;
 
 pub use file::SnapshotTaken;
-pub(crate) use file::{PREFIX, bytes, name, open, remove_others};
+pub(crate) use file::{PREFIX, bytes, misnamed, name, open, remove_others};
 pub(crate) use read::{SnapshotError, SnapshotFault, SnapshotKey, SnapshotReader, read_snapshot};
-pub(crate) use salvage::{SnapshotSalvage, salvage_snapshot, snapshot_store_id};
+pub(crate) use salvage::{SnapshotSalvage, salvage_snapshot, snapshot_header};
 pub(crate) use write::SnapshotWriter;
 
 const MAGIC: &[u8; 8] = b"MILLSNAP";

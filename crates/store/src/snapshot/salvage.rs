@@ -21,6 +21,8 @@ const CHUNK_BYTES: usize = 1 << 20;
 pub(crate) struct SnapshotSalvage {
     /// Number of intact records.
     pub(crate) keys: u64,
+    /// The position in the header, if the header is intact.
+    pub(crate) position: Option<u64>,
     /// Number of records that were written, if the footer is intact.
     pub(crate) keys_written: Option<u64>,
     /// Places of damage.
@@ -41,10 +43,10 @@ pub(crate) fn salvage_snapshot(
     Ok(scanner.found)
 }
 
-/// Returns the store id in the header of a snapshot, if the header is intact.
-pub(crate) fn snapshot_store_id(file: Arc<dyn File>) -> Option<[u8; 16]> {
+/// Returns the store id and the position in the header of a snapshot, if the header is intact.
+pub(crate) fn snapshot_header(file: Arc<dyn File>) -> Option<([u8; 16], u64)> {
     let reader = SnapshotReader::open(FileReader { file, at: 0 }).ok()?;
-    Some(reader.store_id)
+    Some((reader.store_id, reader.taken.position))
 }
 
 struct SnapshotScanner {
@@ -68,6 +70,7 @@ impl SnapshotScanner {
         if store_id.is_some_and(|wanted| reader.store_id != *wanted) {
             return self.fault(0, SnapshotFault::ForeignStore).map(|()| None);
         }
+        self.found.position = Some(reader.taken.position);
         let mut payload = Vec::new();
         loop {
             let offset = reader.taken.bytes;
