@@ -20,9 +20,10 @@ use axum::response::{IntoResponse, Response};
 
 use crate::access::{LoginError, LoginKind, Visitor};
 use crate::app::{App, Caller, login_required};
-use crate::options::{ANSWER_TIMEOUT, Options, PROBES, REQUESTS_MAX};
+use crate::options::{ANSWER_TIMEOUT, Options, PROBES, REQUESTS_MAX, SLOW_LOGIN_DELAY};
 use crate::problem::Problem;
 use crate::session::Cookie;
+use crate::throttle::Pace;
 
 /// Pages load only files of the dashboard, and browsers never treat text as markup or a script.
 const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
@@ -243,19 +244,34 @@ pub(crate) async fn log_in(
     address: IpAddr,
     now: Instant,
 ) -> Result<Visitor, Problem> {
-    if app.throttle.is_blocked(address, now) {
-        return Err(Problem::too_many("too_many_logins", "too many wrong passwords from this address")
-            .way_out("wait a minute, then try again"));
+    let user = user.filter(|_| app.access.login_kind() == LoginKind::User);
+    let attempt = app.throttle.begin(address, user, password, now);
+    match attempt.pace {
+        Pace::Known | Pace::AtOnce => {}
+        Pace::Slow => tokio::time::sleep(SLOW_LOGIN_DELAY).await,
+        Pace::Never => return Err(too_many_logins("too many wrong passwords from this address")),
     }
-    app.access.login(user, password, address).await.map_err(|error| match error {
-        LoginError::Refused => {
-            app.throttle.failed(address, now);
-            Problem::new(StatusCode::UNAUTHORIZED, "wrong_password", error.to_string())
+    match app.access.login(user, password, address).await {
+        Ok(visitor) => {
+            app.throttle.succeeded(&attempt, now);
+            Ok(visitor)
         }
-        LoginError::Unavailable(_) => {
-            Problem::new(StatusCode::SERVICE_UNAVAILABLE, "unreachable", error.to_string())
+        Err(error @ LoginError::Unavailable(_)) => {
+            app.throttle.withdraw(&attempt);
+            Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "unreachable", error.to_string()))
         }
-    })
+        Err(error @ LoginError::Refused) => {
+            app.throttle.failed(&attempt);
+            match attempt.pace {
+                Pace::Slow => Err(too_many_logins(format!("{error}, as were many before"))),
+                _ => Err(Problem::new(StatusCode::UNAUTHORIZED, "wrong_password", error.to_string())),
+            }
+        }
+    }
+}
+
+fn too_many_logins(detail: impl Into<String>) -> Problem {
+    Problem::too_many("too_many_logins", detail).way_out("wait a minute, then try again")
 }
 
 /// Returns the address of the client. Behind a proxy it is that of the proxy: a header could be forged.

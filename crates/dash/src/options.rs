@@ -31,8 +31,12 @@ pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 pub const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum size of one answer.
 pub const ANSWER_BYTES_MAX: usize = 8 * 1024 * 1024;
-/// Number of wrong passwords that an address can send in a minute.
+/// Number of wrong passwords in a minute, of one user from one address, after which further ones are checked slowly.
 pub const LOGIN_FAILURES_MAX: usize = 5;
+/// How long a slow check of a password takes.
+pub const SLOW_LOGIN_DELAY: Duration = Duration::from_secs(1);
+/// Number of wrong passwords that an address can send in a minute, of all users together.
+pub const ADDRESS_FAILURES_MAX: usize = 30;
 /// How long a session lasts.
 pub const SESSION_LIFETIME: Duration = Duration::from_secs(12 * 60 * 60);
 

@@ -63,6 +63,7 @@ pub(super) async fn status(
             "entries": super::entries::ENTRIES_MAX,
             "search_entries": super::search::SCAN_MAX,
             "login_failures": options::LOGIN_FAILURES_MAX,
+            "address_failures": options::ADDRESS_FAILURES_MAX,
         },
     }))
 }
