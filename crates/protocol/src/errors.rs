@@ -162,6 +162,8 @@ texts! {
     TOO_MANY_BLOCKING_KEYS = "ERR too many keys: a command that can block accepts at most 65536";
     /// A glob pattern that is longer than `PATTERN_BYTES_MAX`.
     PATTERN_TOO_LONG = "ERR the pattern is too long: a pattern has at most 4096 bytes";
+    /// A pattern that takes too long to search.
+    PATTERN_TOO_COMPLEX = "ERR the pattern is too complex: between two *, a pattern with ? or [...] has at most 128 characters or sets";
     /// A database number that does not exist.
     DB_OUT_OF_RANGE = "ERR DB index is out of range";
 

@@ -8,8 +8,8 @@ mod retention;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use millstream_engine::Refusal;
 use millstream_engine::stream::Look;
-use millstream_engine::{Refusal, Value};
 
 use dead_letters::{DeadLetterWork, Found};
 
@@ -160,7 +160,7 @@ impl Store {
     pub fn delayed_stats(&self) -> DelayedStats {
         let mut stats = self.promotion_stats();
         for shard in 0..self.shard_count() {
-            stats.add(&self.shard(shard).lock(), self.now_ms());
+            stats.add(&self.shard(shard).lock());
         }
         stats
     }
@@ -180,7 +180,7 @@ impl Txn<'_> {
     /// Returns the state of the delayed entries in the locked shards.
     pub fn delayed_stats(&self) -> DelayedStats {
         let mut stats = self.store().promotion_stats();
-        self.shards().for_each(|shard| stats.add(shard, self.now_ms()));
+        self.shards().for_each(|shard| stats.add(shard));
         stats
     }
 
@@ -191,14 +191,12 @@ impl Txn<'_> {
 }
 
 impl DelayedStats {
-    /// Adds the delayed entries of a shard. Every stream that has some is in the schedule.
-    fn add(&mut self, shard: &Shard, now_ms: u64) {
-        for place in shard.schedule.streams() {
-            let Some(Value::Stream(stream)) = shard.keys.get(place.db, &place.key, now_ms) else { continue };
-            let Some(delayed) = stream.delayed() else { continue };
-            self.entries += delayed.len();
-            self.text_bytes += delayed.text_bytes();
-            self.next_due_ms = self.next_due_ms.into_iter().chain(stream.next_promotion_ms()).min();
+    /// Adds the delayed entries of a shard.
+    fn add(&mut self, shard: &Shard) {
+        for delayed in shard.keys.delayed() {
+            self.entries += delayed.entries;
+            self.text_bytes += delayed.text_bytes;
+            self.next_due_ms = self.next_due_ms.into_iter().chain(delayed.first_due_ms()).min();
         }
     }
 }

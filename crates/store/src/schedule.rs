@@ -94,11 +94,6 @@ impl Schedule {
         Some(DueStream { place: place.clone(), since_ms, search })
     }
 
-    /// Returns the streams that have something to do.
-    pub(crate) fn streams(&self) -> impl Iterator<Item = &DbKey> {
-        self.times.keys()
-    }
-
     /// Exchanges the streams of two databases.
     pub(crate) fn swap(&mut self, a: u32, b: u32) {
         let swapped = |db| match db {

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use hashbrown::HashTable;
 
 use super::ValueWithExpiry;
+use super::delayed::DelayedTotals;
 use super::slab::{Slab, Slot};
 use crate::Value;
 use crate::memory::allocation_bytes;
@@ -25,6 +26,8 @@ pub(super) struct Database {
     index: HashTable<IndexEntry>,
     /// Expiry time and slot, for exactly the slots that have an expiry.
     expiring: BTreeSet<(u64, u32)>,
+    /// The delayed entries of all streams.
+    pub(super) delayed: DelayedTotals,
 }
 
 /// A slot and half of its key's hash. So a search rarely looks at the wrong slot, and growing the index looks
@@ -78,6 +81,7 @@ impl Database {
     /// Adds a key that does not exist, and returns its slot.
     pub(super) fn insert(&mut self, hash: u64, key: &[u8], entry: ValueWithExpiry) -> u32 {
         let ValueWithExpiry { value, expires_at_ms } = entry;
+        self.delayed.add(&value);
         let slot = self.slots.insert(Slot { key: key.into(), value, expires_at_ms, used_at_s: Cell::new(0) });
         let hash = hash as u32;
         self.index.insert_unique(IndexEntry::spread(hash), IndexEntry { hash, slot }, |at| {
@@ -92,6 +96,7 @@ impl Database {
     pub(super) fn remove(&mut self, number: u32, hashing: &Hashing) -> ValueWithExpiry {
         let Slot { key, value, expires_at_ms, .. } =
             self.slots.remove(number).expect("the slot of a key is in use");
+        self.delayed.remove(&value);
         let hash = IndexEntry::spread(hashing.hash(&key) as u32);
         if let Ok(found) = self.index.find_entry(hash, |at| at.slot == number) {
             found.remove();
@@ -110,6 +115,14 @@ impl Database {
     pub(super) fn take_last(&mut self) -> Option<Value> {
         let last = self.slots.end().checked_sub(1)?;
         self.slots.remove(last).map(|slot| slot.value)
+    }
+
+    /// Returns the slot of a key, to change its value so that its delayed entries may change. `change` is called with it.
+    pub(super) fn change_delayed(&mut self, number: u32, change: impl FnOnce(&mut Slot)) {
+        let slot = self.slots.get_mut(number).expect("the slot of a key is in use");
+        self.delayed.remove(&slot.value);
+        change(slot);
+        self.delayed.add(&slot.value);
     }
 
     pub(super) fn set_expiry(&mut self, number: u32, expires_at_ms: Option<u64>) {
@@ -191,6 +204,11 @@ impl Database {
                 return Err(named("the value is empty".to_owned()));
             }
             slot.value.check().map_err(named)?;
+        }
+        let mut delayed = DelayedTotals::default();
+        self.slots.iter(0..u32::MAX).for_each(|(_, slot)| delayed.add(&slot.value));
+        if delayed != self.delayed {
+            return Err(format!("the delayed entries are {delayed:?}, but counted as {:?}", self.delayed));
         }
         let expiring = self.slots.iter(0..u32::MAX).filter(|(_, slot)| slot.expires_at_ms.is_some()).count();
         if expiring != self.expiring.len() || self.slots.used() != self.index.len() {

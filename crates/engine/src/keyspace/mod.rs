@@ -11,6 +11,7 @@
 //! another effect to an expired key, it must delete the key.
 
 mod database;
+mod delayed;
 mod slab;
 #[cfg(test)]
 mod tests;
@@ -20,9 +21,10 @@ use std::cell::Cell;
 use crate::bytes::short;
 use crate::stream::{Acknowledged, Delivery, EncodedValues, EntrySink, Recipient};
 use crate::value::Hashing;
-use crate::{BlockLimits, Effect, Refusal, Stream, StreamId, Value};
+use crate::{BlockLimits, Effect, Refusal, Stream, StreamEffect, StreamId, Value};
 
 use database::Database;
+pub use delayed::DelayedTotals;
 use slab::Slot;
 
 /// The keys of all databases that belong to one shard.
@@ -241,12 +243,23 @@ impl Keyspace {
             Effect::StringSet { expires_at_ms, .. } => database.set_expiry(at.slot, expires_at_ms),
             _ => {}
         }
-        let slot = database.slot_mut(at.slot);
-        slot.used_at_s.set(now_s);
-        if let Some(deferred) = slot.value.take_deferred(effect) {
-            self.deferred_drops.push(DeferredDrop::Value(deferred));
+        let deferred_drops = &mut self.deferred_drops;
+        let mut change = |slot: &mut Slot| {
+            slot.used_at_s.set(now_s);
+            deferred_drops.extend(slot.value.take_deferred(effect).map(DeferredDrop::Value));
+            slot.value.apply(effect, limits, hashing);
+        };
+        match effect {
+            Effect::StringSet { .. }
+            | Effect::Stream(
+                StreamEffect::Delay { .. }
+                | StreamEffect::Promote { .. }
+                | StreamEffect::PromoteTickets { .. }
+                | StreamEffect::Undelay { .. },
+            ) => database.change_delayed(at.slot, change),
+            _ => change(database.slot_mut(at.slot)),
         }
-        slot.value.apply(effect, limits, hashing);
+        let slot = database.slot_mut(at.slot);
         // An empty stream stays; other empty values are removed with their key.
         if !matches!(effect, Effect::Stream(_)) && slot.value.is_empty_collection() {
             database.remove(at.slot, hashing);
@@ -432,6 +445,11 @@ impl Keyspace {
     /// Returns the bytes allocated for all keys and values. Visits every key.
     pub fn memory_bytes(&self) -> usize {
         self.databases.iter().map(Database::memory_bytes).sum()
+    }
+
+    /// Returns the delayed entries of the streams of each database.
+    pub fn delayed(&self) -> impl Iterator<Item = &DelayedTotals> {
+        self.databases.iter().map(|database| &database.delayed)
     }
 
     /// Verifies every invariant of the indexes, the slots and the values.

@@ -3,7 +3,7 @@
 use millstream_protocol::args::Args;
 use millstream_protocol::commands::ArgList;
 use millstream_protocol::errors;
-use millstream_protocol::glob;
+use millstream_protocol::glob::{self, Glob};
 
 use crate::command::{Call, DONE, Reply, reply_ok};
 use crate::settings::{Id, SETTINGS};
@@ -11,11 +11,16 @@ use crate::settings::{Id, SETTINGS};
 pub(crate) fn get(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>) -> Reply {
     let patterns = Args::of_subcommand(argv).rest();
     patterns.iter().try_for_each(|pattern| glob::check(pattern).map(|_| ()))?;
-    let matches =
-        |name: &str| patterns.iter().any(|pattern| glob::matches_ignoring_case(pattern, name.as_bytes()));
-    let found: Vec<_> = SETTINGS.iter().filter(|setting| matches(setting.name)).collect();
+    let mut is_wanted = vec![false; SETTINGS.len()];
+    for pattern in patterns {
+        let pattern = Glob::ignoring_case(pattern);
+        for (setting, is_wanted) in SETTINGS.iter().zip(&mut is_wanted) {
+            *is_wanted |= pattern.matches(setting.name.as_bytes());
+        }
+    }
+    let found: Vec<_> = SETTINGS.iter().zip(is_wanted).filter(|(_, is_wanted)| *is_wanted).collect();
     call.out.map(found.len());
-    for setting in found {
+    for (setting, _) in found {
         call.out.bulk(setting.name);
         call.out.bulk(call.context.server.settings.show(setting.id));
     }

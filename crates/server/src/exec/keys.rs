@@ -9,7 +9,7 @@ use millstream_protocol::commands::{
     parse_swapdb,
 };
 use millstream_protocol::errors::{self, CommandError};
-use millstream_protocol::glob;
+use millstream_protocol::glob::{self, Glob};
 use millstream_protocol::resp::Writer;
 use millstream_store::{ExpireIf, Txn};
 
@@ -213,11 +213,11 @@ pub(crate) fn swapdb(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>) -> Reply {
 
 pub(crate) fn keys(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
     let [pattern] = Args::of_command(argv).exactly()?;
-    let pattern = glob::check(pattern)?;
+    let pattern = Glob::new(glob::check(pattern)?);
     let list = out.array_deferred(txn.key_count() as usize);
     let mut matching = 0;
     txn.visit_keys(|key| {
-        if glob::matches(pattern, key) {
+        if pattern.matches(key) {
             out.bulk(key);
             matching += 1;
         }
@@ -230,9 +230,10 @@ pub(crate) fn keys(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Re
 /// before them.
 pub(crate) fn scan(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
     let step = Scan::parse(argv)?;
+    let pattern = step.pattern.map(Glob::new);
     let wanted = |key: &[u8], kind: Kind| {
         step.type_name.is_none_or(|name| name.eq_ignore_ascii_case(type_name(Some(kind)).as_bytes()))
-            && step.pattern.is_none_or(|pattern| glob::matches(pattern, key))
+            && pattern.as_ref().is_none_or(|pattern| pattern.matches(key))
     };
     out.array(2);
     let (begin, mut matching) = (out.len(), 0);
