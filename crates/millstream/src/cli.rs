@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use clap::builder::styling::{AnsiColor, Styles};
-use clap::{Arg, ArgMatches, Command, FromArgMatches, Subcommand, value_parser};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Arg, ArgMatches, Command, Error, FromArgMatches, Subcommand, value_parser};
 use millstream_server::settings::{Changeable, Id, SETTINGS, Setting};
 
 use crate::commands::Tool;
@@ -54,7 +55,7 @@ To try it, run in another terminal:
 
 /// Parses the command line. Prints a message and exits if it is invalid or asks for help.
 pub(crate) fn parse() -> Invocation {
-    let matches = command().get_matches();
+    let matches = command().try_get_matches().unwrap_or_else(|error| explained(error).exit());
     match matches.subcommand() {
         Some(("serve", serve)) => Invocation::Serve {
             config_path: serve.get_one::<PathBuf>("config").cloned(),
@@ -64,6 +65,36 @@ pub(crate) fn parse() -> Invocation {
             Invocation::Tool(Box::new(Tool::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())))
         }
     }
+}
+
+/// Makes an error of the parser say what to do.
+fn explained(error: Error) -> Error {
+    // Terms of Rust's standard library.
+    const WORDS: [(&str, &str); 4] = [
+        ("invalid digit found in string", "expected a whole number"),
+        ("cannot parse integer from empty string", "expected a whole number"),
+        ("number too large to fit in target type", "the number is too large"),
+        ("invalid float literal", "expected a number"),
+    ];
+    let text = error.to_string();
+    let message = match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(file))
+            if error.kind() == ErrorKind::UnknownArgument
+                && std::env::args().nth(1).is_some_and(|command| command == "serve")
+                && !file.starts_with('-') =>
+        {
+            format!(
+                "'{file}' is not an option of serve; if it is a file of settings, pass it with --config FILE. The file is TOML: \
+                 a redis.conf must be rewritten, with lines such as port = 6379"
+            )
+        }
+        _ => {
+            let Some((from, to)) = WORDS.iter().find(|(from, _)| text.contains(from)) else { return error };
+            let first = text.lines().next().unwrap_or_default();
+            first.trim_start_matches("error: ").replace(from, to)
+        }
+    };
+    Error::raw(error.kind(), message + "\n\nFor more information, try '--help'.\n")
 }
 
 fn flag_value(matches: &ArgMatches, setting: &Setting) -> Option<(Id, String)> {
@@ -77,7 +108,6 @@ pub(crate) fn command() -> Command {
         .styles(styles())
         .subcommand_required(true)
         .arg_required_else_help(true)
-        .disable_help_subcommand(true)
         .after_help(OVERVIEW)
         .subcommand(serve_command());
     Tool::augment_subcommands(server).about(ABOUT)

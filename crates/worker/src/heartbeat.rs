@@ -13,6 +13,7 @@
 //! ```json
 //! {"consumer":"worker-1","host":"web-3","pid":412,"process":"…","version":"0.1.0","handler":"exec","state":"working",
 //!  "slots":8,"slots_max":8,"busy":3,"prefetched":12,"received":900,"acknowledged":880,"retried":4,"dead":1,
+//!  "running_since_ms":1760000400000,"running_id":"1760000399000-0","slow_after_ms":3600000,"lanes":{},
 //!  "listen":"127.0.0.1:9091","started_at_ms":1760000000000,"beat_at_ms":1760000500000,"interval_ms":5000}
 //! ```
 
@@ -36,6 +37,8 @@ pub const INTERVAL: Duration = Duration::from_secs(5);
 pub const INTERVAL_MAX: Duration = Duration::from_secs(5 * 60);
 /// How long the heartbeat of a crashed worker stays in the store. No worker waits for the sender of an older heartbeat.
 pub const KEPT_FOR: Duration = Duration::from_secs(60 * 60);
+/// How long a handler call can run before tools report it, if neither the operator nor the duration of other calls says so.
+pub const SLOW_AFTER: Duration = Duration::from_secs(60 * 60);
 /// How much later than two intervals a heartbeat can arrive before the worker counts as dead.
 const GRACE: Duration = Duration::from_secs(1);
 
@@ -79,6 +82,15 @@ pub struct Heartbeat {
     pub retried: u64,
     /// Number of messages dead-lettered since the start.
     pub dead: u64,
+    /// When the handler call began that has been running longest, in milliseconds since 1970 by the clock of the store. 0 if
+    /// none runs for a message of this stream.
+    pub running_since_ms: u64,
+    /// The id of its message, or of the first message of its batch.
+    pub running_id: String,
+    /// How long a handler call can run before tools report it, in milliseconds. 0 if unknown.
+    pub slow_after_ms: u64,
+    /// What the lanes of this stream hold, if the worker orders messages.
+    pub lanes: LanesInfo,
     /// The address of its health checks and metrics. `None` if it serves none.
     pub listen: Option<String>,
     /// When the worker started, in milliseconds since 1970 by the clock of the store.
@@ -87,6 +99,36 @@ pub struct Heartbeat {
     pub beat_at_ms: u64,
     /// Time between two of its heartbeats, in milliseconds.
     pub interval_ms: u64,
+}
+
+/// What a worker that orders messages by key has in hand of a stream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct LanesInfo {
+    /// Number of keys with messages that wait for earlier ones.
+    pub blocked_keys: u64,
+    /// Number of these messages.
+    pub blocked_messages: u64,
+    /// Number of keys whose first message has failed and is retried.
+    pub failing_keys: u64,
+    /// How often the one of these messages has failed that has failed most often.
+    pub failed_attempts: u64,
+    /// Number of partitions, or streams, that the worker has not read for at least ten seconds, because messages that wait fill
+    /// the window.
+    pub full_windows: u64,
+}
+
+impl LanesInfo {
+    /// Adds what the lanes of another partition hold.
+    pub(crate) fn add(&mut self, other: LanesInfo) {
+        let LanesInfo { blocked_keys, blocked_messages, failing_keys, failed_attempts, full_windows } = other;
+        self.blocked_keys = self.blocked_keys.saturating_add(blocked_keys);
+        self.blocked_messages = self.blocked_messages.saturating_add(blocked_messages);
+        self.failing_keys = self.failing_keys.saturating_add(failing_keys);
+        self.failed_attempts = self.failed_attempts.max(failed_attempts);
+        self.full_windows = self.full_windows.saturating_add(full_windows);
+    }
 }
 
 /// What a worker does now.
@@ -149,6 +191,17 @@ impl Heartbeat {
     /// [`INTERVAL_MAX`] and a second.
     pub fn silence_max(&self) -> Duration {
         Duration::from_millis(self.interval_ms).min(INTERVAL_MAX) * 2 + GRACE
+    }
+
+    /// Returns for how long a handler call had been running, at least, when the worker sent this heartbeat. `None` if none ran.
+    pub fn running_for(&self) -> Option<Duration> {
+        let since_ms = Some(self.running_since_ms).filter(|ms| *ms > 0)?;
+        Some(Duration::from_millis(self.beat_at_ms.saturating_sub(since_ms)))
+    }
+
+    /// Returns how long a handler call can run before tools report it.
+    pub fn slow_after(&self) -> Duration {
+        if self.slow_after_ms == 0 { SLOW_AFTER } else { Duration::from_millis(self.slow_after_ms) }
     }
 
     /// Whether the worker's process ran on this machine and has ended. False if that is not known.

@@ -156,7 +156,7 @@ pub(crate) fn redrive_key(stream: &str, group: &str, id: &str, n: u64) -> String
 }
 
 /// Returns whether a stream has the name of a [control stream](control_stream). Tools do not list these streams.
-pub(crate) fn is_control_stream(name: &str) -> bool {
+pub fn is_control_stream(name: &str) -> bool {
     let before = name.split_once(":control:").map_or("", |(before, _)| before);
     before.split_once('{').is_some_and(|(_, tagged)| tagged.contains('}'))
 }

@@ -53,7 +53,9 @@ impl Doctor {
     pub(crate) async fn run(&self) -> Result<(), Failure> {
         let backend = self.common.connect().await?;
         backend.ping().await?;
-        let streams = Monitor::new(backend.clone()).streams("*").await?;
+        let monitor = Monitor::new(backend.clone());
+        let mut streams = monitor.streams("*").await?;
+        monitor.observe_growth(streams.iter_mut().flat_map(|stream| &mut stream.groups)).await?;
         let diagnosis = diagnose(&*backend, &streams).await?;
         let query = FindingsQuery {
             code: self.code.as_deref(),

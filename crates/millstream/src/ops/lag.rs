@@ -82,7 +82,7 @@ impl LagCommand {
         let monitor = Monitor::new(backend.clone());
         let pattern = self.stream.as_deref().unwrap_or("*");
         let is_wanted = |group: &GroupSnapshot| self.group.as_ref().is_none_or(|name| *name == group.name);
-        let groups: Vec<GroupSnapshot> = match &self.group {
+        let mut groups: Vec<GroupSnapshot> = match &self.group {
             Some(group) if !lookup::is_pattern(pattern) => {
                 vec![lookup::group_snapshot(&backend, pattern, group).await?]
             }
@@ -102,6 +102,7 @@ impl LagCommand {
             };
             note(&format!("{what}; create one with: {create}"));
         }
+        monitor.observe_growth(&mut groups).await?;
         self.partitions.watch(&monitor, groups).await
     }
 

@@ -7,7 +7,8 @@ use millstream_worker::Admin;
 use millstream_worker::Error;
 use millstream_worker::backend::{ConsumerInfo, ErrorKind, GroupInfo, StreamInfo};
 use millstream_worker::monitor::{GroupSnapshot, Monitor, StreamSnapshot};
-use millstream_worker::partitions::Named;
+use millstream_worker::names::{is_control_stream, origin_of};
+use millstream_worker::partitions::{Named, logical_name};
 
 use super::failure::Failure;
 use super::safe_text::printable;
@@ -16,19 +17,59 @@ use super::value;
 
 /// Maximum number of names that an error lists. The rest is only counted.
 const NAMES_MAX: usize = 10;
+/// A shorter name is not taken for a typing error.
+const MISTYPED_MIN: usize = 4;
 
 /// Returns a stream that must exist.
 pub(crate) async fn stream(backend: &dyn Admin, name: &str) -> Result<StreamInfo, Failure> {
     if let Some(info) = find_stream(backend, name).await? {
         return Ok(info);
     }
-    let others = backend.streams("*").await?;
+    let others = shown_names(backend).await?;
     Err(not_found(
         &format!("stream {} does not exist in {}", printable(name), backend.location()),
         "streams",
         &others,
         &format!("create it with: {}", suggest("add", &[name, "FIELD=VALUE"], "")),
     ))
+}
+
+/// Returns the names of all streams as people use them: a logical stream instead of its partitions and their dead letters, and
+/// no control stream.
+async fn shown_names(backend: &dyn Admin) -> Result<Vec<String>, Failure> {
+    let names = backend.streams("*").await?.into_iter().filter(|name| !is_control_stream(name));
+    let shown = |name: String| match logical_name(origin_of(&name).unwrap_or(&name)) {
+        Some(logical) => logical.to_owned(),
+        None => name,
+    };
+    let mut names: Vec<String> = names.map(shown).collect();
+    names.sort_unstable();
+    names.dedup();
+    Ok(names)
+}
+
+/// Returns the existing stream for which a name was probably meant that differs from its name by one character.
+pub(crate) async fn similar_stream(backend: &dyn Admin, name: &str) -> Result<Option<String>, Failure> {
+    Ok(shown_names(backend).await?.into_iter().find(|other| is_mistyped(name, other)))
+}
+
+/// Whether two names differ by one character that was left out, added, replaced or swapped with its neighbour. Names that differ by
+/// a digit are usually meant.
+fn is_mistyped(name: &str, other: &str) -> bool {
+    let (mut a, mut b): (Vec<char>, Vec<char>) = (name.chars().collect(), other.chars().collect());
+    let common = a.iter().zip(&b).take_while(|(a, b)| a == b).count();
+    (a, b) = (a.split_off(common), b.split_off(common));
+    while !a.is_empty() && !b.is_empty() && a.last() == b.last() {
+        (a.pop(), b.pop());
+    }
+    if a.iter().chain(&b).any(char::is_ascii_digit) || other.chars().count() < MISTYPED_MIN {
+        return false;
+    }
+    match (&a[..], &b[..]) {
+        ([_], []) | ([], [_]) | ([_], [_]) => true,
+        ([a, b], [c, d]) => (a, b) == (d, c),
+        _ => false,
+    }
 }
 
 /// Returns a stream. `None` if it does not exist.
@@ -151,4 +192,20 @@ pub(crate) fn not_found(what: &str, kind: &str, others: &[String], hint: &str) -
         more => format!(" and {} more", value::count(more as u64)),
     };
     Failure::NotFound(format!("{what}\nexisting {kind}: {}{more}", names.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_mistyped;
+
+    #[test]
+    fn names_that_differ_by_one_character_are_typing_errors() {
+        for name in ["ordrs", "orderss", "ordres", "orderz", "rders", "Orders", "order"] {
+            assert!(is_mistyped(name, "orders"), "{name}");
+        }
+        for name in ["orders", "orders1", "invoices", "orders:eu", "odrres", ""] {
+            assert!(!is_mistyped(name, "orders"), "{name}");
+        }
+        assert!(!is_mistyped("job2", "job1") && !is_mistyped("a", "b") && !is_mistyped("eu", "us"));
+    }
 }

@@ -1,16 +1,19 @@
 //! `millstream metrics`: metrics of streams and groups for Prometheus, with the names that dashboards expect.
 
+use std::borrow::Borrow;
 use std::future::Future;
 use std::io::{self, Write};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use clap::Args;
 use millstream_worker::health::{HealthServer, Probes};
 use millstream_worker::metrics::{MoreSeries, exporter_text, store_text};
-use millstream_worker::monitor::{Limits, Monitor};
+use millstream_worker::monitor::{Limits, Monitor, StreamSnapshot};
+use millstream_worker::observe::Tracker;
+use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
@@ -68,10 +71,11 @@ impl Metrics {
             monitor: Monitor::new(backend),
             pattern: self.pattern.clone(),
             more: MoreSeries { consumers: self.consumers, partitions: self.partitions },
+            tracker: Mutex::default(),
             store_responds: AtomicBool::new(true),
         };
         if self.once {
-            return print_for_program(&exporter.collect().await?);
+            return print_for_program(&exporter.collect_once().await?);
         }
         let server = HealthServer::bind(&self.listen)
             .await
@@ -91,6 +95,8 @@ struct Exporter {
     monitor: Monitor,
     pattern: String,
     more: MoreSeries,
+    /// What earlier requests found: it shows which groups fall behind.
+    tracker: Mutex<Tracker>,
     /// Whether the last collection reached the store.
     store_responds: AtomicBool,
 }
@@ -100,8 +106,22 @@ impl Exporter {
         let began = Instant::now();
         let streams = self.monitor.streams(&self.pattern).await;
         self.store_responds.store(streams.is_ok(), Ordering::Relaxed);
-        let text = exporter_text(&streams?, &Limits::default(), self.more);
-        Ok(text + &store_text(true, Some((Duration::ZERO, began.elapsed()))))
+        let look = self.tracker.lock().update(streams?, SystemTime::now(), began.elapsed());
+        Ok(self.text(&look.streams, look.took))
+    }
+
+    /// Collects the metrics for a process that ends then.
+    async fn collect_once(&self) -> Result<String, millstream_worker::Error> {
+        let began = Instant::now();
+        let mut streams = self.monitor.streams(&self.pattern).await?;
+        let took = began.elapsed();
+        self.monitor.observe_growth(streams.iter_mut().flat_map(|stream| &mut stream.groups)).await?;
+        Ok(self.text(&streams, took))
+    }
+
+    fn text<S: Borrow<StreamSnapshot>>(&self, streams: &[S], took: Duration) -> String {
+        exporter_text(streams, &Limits::default(), self.more)
+            + &store_text(true, Some((Duration::ZERO, took)))
     }
 }
 

@@ -77,7 +77,7 @@ impl State {
             help: false,
             typing: false,
             filter: String::new(),
-            sort: Sort::Name,
+            sort: Sort::Health,
             reversed: false,
             schedule: PollSchedule { interval, paused: false, requests: 0 },
         }

@@ -187,3 +187,39 @@ fn output_is_coloured_only_on_terminals() {
     let refused = command.env("CLICOLOR_FORCE", "1").env("NO_COLOR", "1").output().unwrap();
     assert!(!refused.stdout.is_empty() && !refused.stdout.contains(&0x1b));
 }
+
+#[test]
+fn a_missing_stream_lists_no_stream_that_workers_use_among_themselves() {
+    let store = TestStore::empty(&[]);
+    for stream in ["orders", "{orders}:control:billing"] {
+        store.call(&["XADD", stream, "*", "a", "b"]);
+    }
+    store.run(&["partition", "create", "payments", "2", "--order-by", "account"]).ok();
+    let missing = store.run(&["lag", "nosuch"]).exits(4).stderr_contains("stream nosuch does not exist");
+    assert!(missing.err.contains("existing streams: orders, payments\n"), "{}", missing.err);
+}
+
+#[test]
+fn a_group_on_a_mistyped_stream_is_refused() {
+    let store = TestStore::millstream();
+    let refused = store.run(&["group", "create", "oders", "mail"]).exits(4);
+    let refused = refused.stderr_contains("stream oders does not exist; do you mean orders?");
+    refused.stderr_contains("--mkstream");
+    store.run(&["stream", "info", "oders"]).exits(4);
+    store.run(&["group", "create", "oders", "mail", "--mkstream"]).ok();
+    let created = store.run(&["group", "create", "invoices", "mail"]).ok();
+    created.stderr_contains("stream invoices did not exist: created it");
+    let existing = store.run(&["group", "create", "orders", "mail"]).ok();
+    assert_eq!(existing.err, "");
+}
+
+#[test]
+fn usage_errors_say_what_to_do() {
+    let store = TestStore::embedded();
+    let refused = store.run(&["lag", "--fail-lag", "x"]).exits(2);
+    refused.stderr_contains("invalid value 'x' for '--fail-lag <N>': expected a whole number\n");
+    store.run(&["serve", "redis.conf"]).exits(2).stderr_contains("pass it with --config FILE");
+    store.run(&["frobnicate"]).exits(2).stderr_contains("unrecognized subcommand 'frobnicate'");
+    store.run(&["help"]).ok().stdout_contains("millstream serve");
+    store.run(&["help", "lag"]).ok().stdout_contains("--fail-lag");
+}

@@ -18,6 +18,7 @@ mod streams;
 #[path = "../support/mod.rs"]
 mod support;
 mod test_store;
+mod unhandled;
 mod verdicts;
 mod watch;
 mod watched_partitions;

@@ -35,7 +35,7 @@ fn top_shows_filters_sorts_and_opens_streams() {
     terminal.press(&["Escape"]);
     terminal.wait("no filter", |screen| !screen.contains("filter \""));
 
-    terminal.press(&["s", "s"]);
+    terminal.press(&["s"]);
     terminal.shows("LAG▼");
     terminal.press(&["p"]);
     terminal.shows("paused");

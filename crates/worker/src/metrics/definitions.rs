@@ -75,6 +75,7 @@ definitions! {
     PANICS "handler_panics_total" Counter Buckets::None, "Handler runs that panicked.";
     TIMEOUTS "handler_timeouts_total" Counter Buckets::None, "Handler runs that exceeded the timeout.";
     INFLIGHT "inflight" Gauge Buckets::None, "Handler calls that are running, each for one message or one batch.";
+    LONGEST_RUNNING "longest_running_seconds" Gauge Buckets::None, "Time in seconds for which the handler call has been running that has been running longest, 0 if none runs.";
     PREFETCHED "prefetched" Gauge Buckets::None, "Messages that the worker has read but no handler has started.";
     RETRYING "retrying" Gauge Buckets::None, "Messages of the group that have failed and are not done yet.";
     WORKERS "workers" Gauge Buckets::None, "Handler slots of the pool by state, busy or idle.";
@@ -90,6 +91,11 @@ definitions! {
     GROUP_STUCK "group_stuck_messages" Gauge Buckets::None, "Pending entries that were delivered many times or have been idle for a long time.";
     GROUP_WORKERS "group_workers" Gauge Buckets::None, "Workers of the group that send heartbeats.";
     GROUP_DEAD_WORKERS "group_dead_workers" Gauge Buckets::None, "Workers of the group that stopped sending heartbeats within the last hour and did not drain.";
+    GROUP_LONGEST_RUNNING "group_longest_running_seconds" Gauge Buckets::None, "Time in seconds for which the handler call of the group has been running that has been running longest, as its worker said in its last heartbeat; 0 if none runs.";
+    GROUP_SLOW_WORKERS "group_slow_workers" Gauge Buckets::None, "Workers of the group with a handler call that runs for longer than --slow-after.";
+    GROUP_BLOCKED_KEYS "group_blocked_keys" Gauge Buckets::None, "Keys with messages that wait for earlier messages of the key, if workers order messages.";
+    GROUP_BLOCKED_MESSAGES "group_blocked_messages" Gauge Buckets::None, "Messages that wait for earlier messages of their keys, if workers order messages.";
+    GROUP_FAILING_KEYS "group_failing_keys" Gauge Buckets::None, "Keys whose first message has failed and is retried, if workers order messages.";
     GROUP_HEALTH "group_health" Gauge Buckets::None, "Health of the group: 0 ok, 1 degraded, 2 critical.";
     STORE_STREAMS "store_streams" Gauge Buckets::None, "Streams of the store.";
     STORE_GROUPS "store_groups" Gauge Buckets::None, "Groups of the store by health: ok, degraded or critical.";
@@ -107,6 +113,7 @@ definitions! {
     LOOK_AGE "look_age_seconds" Gauge Buckets::None, "Age in seconds of the look at the store that the values of streams and groups come from.";
     LOOK_DURATION "look_duration_seconds" Gauge Buckets::None, "Time in seconds that the store took to answer this look.";
     DLQ_LENGTH "dlq_length" Gauge Buckets::None, "Entries in the dead-letter stream.";
+    DLQ_ADDED "dlq_added_total" Counter Buckets::None, "Entries ever added to the dead-letter streams of the stream.";
     DLQ_MESSAGES "dlq_messages_total" Counter Buckets::None, "Messages that the worker dead-lettered, by reason.";
     RECLAIMED "reclaimed_total" Counter Buckets::None, "Messages that the worker claimed because they were idle or released.";
     REAPED_CONSUMERS "reaped_consumers_total" Counter Buckets::None, "Consumers that the worker removed because they were idle for too long.";
@@ -120,6 +127,7 @@ definitions! {
     BREAKER_OPEN "breaker_open" Gauge Buckets::None, "1 if the circuit breaker is open because every handler call fails, 0 if not.";
     BREAKER_OPENINGS "breaker_openings_total" Counter Buckets::None, "Times that the circuit breaker opened.";
     BLOCKED_KEYS "blocked_keys" Gauge Buckets::None, "Keys with messages that wait for earlier messages of the key, if the worker orders messages.";
+    FAILING_KEYS "failing_keys" Gauge Buckets::None, "Keys whose first message has failed and is retried, if the worker orders messages.";
     WINDOW_FULL "window_full" Gauge Buckets::None, "1 if the worker does not read because messages that wait for others of their keys fill the window, 0 if not.";
     BUILD_INFO "build_info" Gauge Buckets::None, "Always 1; the label version is the version of the worker.";
 }

@@ -14,11 +14,12 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::definitions::{
-    BACKEND_UP, DLQ_LENGTH, Definition, GROUP_DEAD_WORKERS, GROUP_HEALTH, GROUP_LAG_EXACT, GROUP_MISSED,
-    GROUP_MISSED_EXACT, GROUP_OLDEST_PENDING_AGE, GROUP_OLDEST_UNREAD_AGE, GROUP_STUCK, GROUP_WORKERS,
-    LOOK_AGE, LOOK_DURATION, METRICS_LEFT_OUT, STORE_DEAD_LETTERS, STORE_DEAD_WORKERS, STORE_ENTRIES,
-    STORE_GROUPS, STORE_MISSED, STORE_OLDEST_PENDING_AGE, STORE_OLDEST_UNREAD_AGE, STORE_PENDING,
-    STORE_STREAMS, STORE_STUCK, STORE_UNREAD, STORE_WORKERS,
+    BACKEND_UP, DLQ_ADDED, DLQ_LENGTH, Definition, GROUP_BLOCKED_KEYS, GROUP_BLOCKED_MESSAGES,
+    GROUP_DEAD_WORKERS, GROUP_FAILING_KEYS, GROUP_HEALTH, GROUP_LAG_EXACT, GROUP_LONGEST_RUNNING,
+    GROUP_MISSED, GROUP_MISSED_EXACT, GROUP_OLDEST_PENDING_AGE, GROUP_OLDEST_UNREAD_AGE, GROUP_SLOW_WORKERS,
+    GROUP_STUCK, GROUP_WORKERS, LOOK_AGE, LOOK_DURATION, METRICS_LEFT_OUT, STORE_DEAD_LETTERS,
+    STORE_DEAD_WORKERS, STORE_ENTRIES, STORE_GROUPS, STORE_MISSED, STORE_OLDEST_PENDING_AGE,
+    STORE_OLDEST_UNREAD_AGE, STORE_PENDING, STORE_STREAMS, STORE_STUCK, STORE_UNREAD, STORE_WORKERS,
 };
 use super::text::{MetricKind, PrometheusText, render_labels};
 use crate::backend::StreamId;
@@ -107,7 +108,7 @@ pub fn exporter_text<S: Borrow<StreamSnapshot>>(streams: &[S], limits: &Limits, 
     if more.consumers {
         write_consumers(&mut text, &exported);
     }
-    write_health(&mut text, &exported_streams, &exported);
+    write_health(&mut text, &exported_streams, &exported, &entries_added(&streams));
     text.finish()
 }
 
@@ -254,7 +255,20 @@ fn write_consumers(text: &mut PrometheusText, groups: &[JudgedGroup<'_>]) {
     });
 }
 
-fn write_health(text: &mut PrometheusText, streams: &[&StreamSnapshot], groups: &[JudgedGroup<'_>]) {
+/// Returns for each stream how many entries were ever added to it. `None` if the store does not count them.
+fn entries_added<'a>(streams: &[&'a StreamSnapshot]) -> BTreeMap<&'a str, Option<u64>> {
+    let partitioned = streams.iter().filter_map(|stream| stream.partitioned.as_deref());
+    let hidden = partitioned.flat_map(|partitioned| &partitioned.dead_letters).map(Arc::as_ref);
+    let all = streams.iter().copied().chain(hidden);
+    all.map(|stream| (&*stream.name, stream.info.entries_added)).collect()
+}
+
+fn write_health(
+    text: &mut PrometheusText,
+    streams: &[&StreamSnapshot],
+    groups: &[JudgedGroup<'_>],
+    added: &BTreeMap<&str, Option<u64>>,
+) {
     let labels: Vec<String> = groups.iter().map(|(group, _)| render_labels(&group_labels(group))).collect();
     let mut family = |definition: &Definition, value: fn(&GroupSnapshot) -> f64| {
         write_family(text, heading(definition), groups, &labels, |(group, _)| Some(value(group)));
@@ -272,9 +286,22 @@ fn write_health(text: &mut PrometheusText, streams: &[&StreamSnapshot], groups: 
     detail(&GROUP_STUCK, |group| group.scan.stuck as f64);
     detail(&GROUP_WORKERS, |group| count_workers(group, true) as f64);
     detail(&GROUP_DEAD_WORKERS, |group| count_workers(group, false) as f64);
+    detail(&GROUP_LONGEST_RUNNING, |group| group.longest_running().unwrap_or_default().as_secs_f64());
+    detail(&GROUP_SLOW_WORKERS, |group| group.slow_workers() as f64);
+    detail(&GROUP_BLOCKED_KEYS, |group| group.lanes().blocked_keys as f64);
+    detail(&GROUP_BLOCKED_MESSAGES, |group| group.lanes().blocked_messages as f64);
+    detail(&GROUP_FAILING_KEYS, |group| group.lanes().failing_keys as f64);
     write_family(text, heading(&GROUP_HEALTH), groups, &labels, |(_, health)| Some(*health as u8));
     let labels: Vec<String> = streams.iter().map(|stream| render_labels(&stream_labels(stream))).collect();
     write_family(text, heading(&DLQ_LENGTH), streams, &labels, |stream| Some(stream.dead_letters_length));
+    let added = |stream: &&StreamSnapshot| {
+        let names = stream.dead_letter_streams.iter();
+        // A stream that does not exist yet has no entries.
+        names
+            .map(|(name, length)| added.get(&**name).copied().unwrap_or((*length == 0).then_some(0)))
+            .sum::<Option<u64>>()
+    };
+    write_family(text, heading(&DLQ_ADDED), streams, &labels, added);
 }
 
 /// A label and its value.

@@ -85,6 +85,19 @@ impl Histogram {
         self.sum.fetch_add(value, Ordering::Relaxed);
     }
 
+    /// Returns the bound, in the unit of the observed values, below which this share of the values is. `None` if it is greater than
+    /// all bounds, or if there are fewer than `count_min` values.
+    pub fn quantile(&self, share: f64, count_min: u64) -> Option<u64> {
+        let counts: Vec<u64> = self.counts.iter().map(|count| count.load(Ordering::Relaxed)).collect();
+        let total: u64 = counts.iter().sum();
+        let mut below = 0;
+        let bounds = self.buckets.bounds().zip(counts).find(|(_, count)| {
+            below += count;
+            below as f64 >= total as f64 * share
+        });
+        bounds.map(|(bound, _)| bound).filter(|_| total >= count_min)
+    }
+
     pub(super) fn snapshot(&self) -> HistogramSnapshot {
         let mut count = 0;
         let mut cumulative = Vec::with_capacity(self.counts.len());
@@ -126,6 +139,17 @@ mod tests {
         let snapshot = histogram.snapshot();
         assert_eq!(snapshot.cumulative, [(1.0, 1), (2.0, 3), (5.0, 4)]);
         assert_eq!((snapshot.count, snapshot.sum), (5, 17.0));
+    }
+
+    #[test]
+    fn a_quantile_is_known_up_to_the_greatest_bound() {
+        let histogram = Histogram::new(Buckets::Seconds(&[5, 1000]));
+        (0..99).for_each(|_| histogram.observe_duration(Duration::from_millis(2)));
+        assert_eq!(histogram.quantile(0.99, 100), None, "too few values");
+        histogram.observe_duration(Duration::from_secs(60));
+        assert_eq!(histogram.quantile(0.99, 100), Some(5_000_000));
+        histogram.observe_duration(Duration::from_secs(60));
+        assert_eq!(histogram.quantile(0.99, 100), None, "greater than all bounds");
     }
 
     #[test]

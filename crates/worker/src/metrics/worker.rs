@@ -120,6 +120,10 @@ pub struct WorkerMetrics {
     pub breaker_openings: Arc<Counter>,
     /// Keys with messages that wait for earlier ones.
     pub blocked_keys: Arc<Gauge>,
+    /// Keys whose first message has failed and is retried.
+    pub failing_keys: Arc<Gauge>,
+    /// For how long the handler call has been running that has been running longest, in seconds.
+    pub longest_running: Arc<Gauge>,
     /// Whether the window is full: 1 or 0.
     pub window_full: Arc<Gauge>,
 }
@@ -174,6 +178,8 @@ impl WorkerMetrics {
             breaker_open: gauge(&BREAKER_OPEN),
             breaker_openings: counter(&BREAKER_OPENINGS),
             blocked_keys: gauge(&BLOCKED_KEYS),
+            failing_keys: gauge(&FAILING_KEYS),
+            longest_running: gauge(&LONGEST_RUNNING),
             window_full: gauge(&WINDOW_FULL),
         }
     }
@@ -247,6 +253,12 @@ mod tests {
             GROUP_HEALTH,
             GROUP_WORKERS,
             GROUP_DEAD_WORKERS,
+            GROUP_LONGEST_RUNNING,
+            GROUP_SLOW_WORKERS,
+            GROUP_BLOCKED_KEYS,
+            GROUP_BLOCKED_MESSAGES,
+            GROUP_FAILING_KEYS,
+            DLQ_ADDED,
             METRICS_LEFT_OUT,
             LOOK_AGE,
             LOOK_DURATION,

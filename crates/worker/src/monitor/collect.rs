@@ -1,14 +1,16 @@
 //! Collects snapshots: which calls to make to the store, and how many entries to read.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use super::dead_letters::DeadLetters;
 use super::describe::{StuckRule, oldest};
+use super::growth::Growth;
 use super::missed::unread;
 use super::partitioned::{
     GroupWorkers, PartitionLists, PartitionOwners, find, fold, logical_groups, read_owners, read_workers,
+    sum_of_lags,
 };
 use super::retries::known_records;
 use super::snapshot::{GroupSnapshot, Lag, LagAccuracy, OldestEntry, StreamSnapshot};
@@ -25,6 +27,9 @@ const PAGE_SIZE: usize = 1_000;
 const STREAMS_PER_LOOK: usize = 200;
 /// Maximum number of pending entries that a look reads of each group. Further ones are read page by page.
 const ROWS_PER_LOOK: usize = 200;
+
+/// Time between the two looks that show whether groups grow.
+const GROWTH_TIME: Duration = Duration::from_secs(1);
 
 /// Takes snapshots of streams and groups. Read-only.
 #[derive(Clone)]
@@ -104,6 +109,38 @@ impl Monitor {
         let found = named(self.look_and_fold(&names, &lists, &detail).await?, stream);
         let groups = found.into_iter().flat_map(|stream| stream.groups);
         Ok(groups.into_iter().find(|found| found.name == group))
+    }
+
+    /// Looks again at the groups whose unread or pending entries may grow, a second later, and adds their growth, so that their
+    /// verdicts are those of a program that looks all the time. Returns at once if there are none.
+    pub async fn observe_growth<'a>(
+        &self,
+        groups: impl IntoIterator<Item = &'a mut GroupSnapshot>,
+    ) -> Result<(), Error> {
+        let mut growing: Vec<&mut GroupSnapshot> =
+            groups.into_iter().filter(|group| group.may_grow()).collect();
+        if growing.is_empty() {
+            return Ok(());
+        }
+        tokio::time::sleep(GROWTH_TIME).await;
+        let places: BTreeSet<(&str, &str)> = growing.iter().flat_map(|group| group.places()).collect();
+        let detail = LookDetail::of(places.iter().copied(), 0);
+        let names: BTreeSet<&str> = places.iter().map(|(stream, _)| *stream).collect();
+        let names: Vec<String> = names.into_iter().map(str::to_owned).collect();
+        let (counting, mut found) = (self.clone().scan(0), HashMap::new());
+        for part in names.chunks(STREAMS_PER_LOOK) {
+            let groups = counting.look(part, &detail).await?.into_iter().flat_map(|stream| stream.groups);
+            found.extend(groups.map(|group| ((group.stream.clone(), group.name.clone()), group)));
+        }
+        for group in &mut growing {
+            let of_place = |(stream, name): (&str, &str)| found.get(&(stream.to_owned(), name.to_owned()));
+            let parts: Vec<&GroupSnapshot> = group.places().filter_map(of_place).collect();
+            // Without all partitions, the sums cannot be compared.
+            if parts.len() == group.places().count() {
+                group.growth = Growth::between(group, &sum_of(group, &parts));
+            }
+        }
+        Ok(())
     }
 
     /// Returns who owns each partition of a group of a logical stream. Empty for any other group.
@@ -267,6 +304,16 @@ impl Monitor {
         let Some(first) = group.last_delivered.next() else { return Ok(None) };
         let unread = self.backend.range(stream, Range::starting_at(first, 1)).await?;
         Ok(unread.first().map(|entry| oldest(entry.id, at)))
+    }
+}
+
+/// Returns a group with the lag and the number of pending entries of these snapshots of it or of its partitions.
+fn sum_of(group: &GroupSnapshot, parts: &[&GroupSnapshot]) -> GroupSnapshot {
+    GroupSnapshot {
+        at: parts.iter().map(|part| part.at).max().unwrap_or(group.at),
+        lag: parts.iter().map(|part| part.lag).fold(Lag::reported(0), sum_of_lags),
+        pending: parts.iter().map(|part| part.pending).sum(),
+        ..group.clone()
     }
 }
 

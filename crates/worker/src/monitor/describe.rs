@@ -73,6 +73,7 @@ impl GroupSnapshot {
             stream_length: look.length,
             entries_added: look.entries_added,
             lag: known_lag(&look.info, group).unwrap_or(Lag { count: 1, accuracy: LagAccuracy::LowerBound }),
+            growth: None,
             missed: Missed::of(&look.info, group),
             oldest_unread: None,
             pending: group.pending,
@@ -131,7 +132,9 @@ impl GroupSnapshot {
         }
         self.workers = heartbeat::workers_at(&detail.heartbeats, detail.now_ms);
         self.consumers = detail.consumers;
-        self.oldest_pending = detail.pending.first().map(|row| oldest(row.id, self.at));
+        // The rows were read after the count.
+        let first_pending = detail.pending.first().filter(|_| self.pending > 0);
+        self.oldest_pending = first_pending.map(|row| oldest(row.id, self.at));
         let next = match detail.pending.last() {
             None if rows_max == 0 => Some(StreamId::MIN),
             last => last.filter(|_| detail.pending.len() >= rows_max).and_then(|row| row.id.next()),

@@ -18,6 +18,7 @@
 mod collect;
 mod dead_letters;
 mod describe;
+mod growth;
 mod missed;
 mod partitioned;
 mod rates;
@@ -32,6 +33,7 @@ pub(crate) use collect::{count_after, lag_of};
 pub(crate) use dead_letters::DeadLetters;
 pub use dead_letters::dead_letter_streams;
 pub(crate) use describe::StuckRule;
+pub use growth::Growth;
 pub use missed::{Missed, MissedAccuracy};
 pub(crate) use partitioned::{GroupWorkers, PartitionLists, fold, logical_groups, read_workers};
 pub use partitioned::{PartOf, PartitionOwners, Partitioned};

@@ -46,7 +46,7 @@ impl fmt::Display for PartOf {
 }
 
 /// The streams behind the name of a logical stream.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Partitioned {
     /// The list of the partitions.
@@ -371,6 +371,7 @@ fn group(
         stream_length: all().map(|part| part.stream_length).sum(),
         entries_added: all().map(|part| part.entries_added).sum(),
         lag: all().map(|part| part.lag).fold(Lag::reported(0), sum_of_lags),
+        growth: None,
         missed: all().map(|part| part.missed).fold(Missed::default(), sum_of_missed),
         oldest_unread: oldest(|part| part.oldest_unread),
         pending: all().map(|part| part.pending).sum(),
@@ -388,7 +389,7 @@ fn group(
     }
 }
 
-fn sum_of_lags(a: Lag, b: Lag) -> Lag {
+pub(super) fn sum_of_lags(a: Lag, b: Lag) -> Lag {
     use LagAccuracy::{Counted, LowerBound, Reported};
     let accuracy = match (a.accuracy, b.accuracy) {
         (LowerBound, _) | (_, LowerBound) => LowerBound,

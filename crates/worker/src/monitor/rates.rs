@@ -45,11 +45,11 @@ impl GroupRates {
     /// Computes the rates from an earlier to a later snapshot. Returns `None` if no time has passed between them.
     pub fn between(earlier: &GroupSnapshot, later: &GroupSnapshot) -> Option<GroupRates> {
         let seconds = seconds_between(earlier.at, later.at)?;
-        // The counter decreased: the group was moved back, so the rate is unknown.
+        // The counter decreased, or increased without a reader: the group was moved, so the rate is unknown.
         let read = earlier
             .read_so_far()
             .zip(later.read_so_far())
-            .filter(|(from, to)| from <= to)
+            .filter(|(from, to)| from == to || (from < to && later.may_have_read_since(earlier.at)))
             .map(|(from, to)| change(from, to) / seconds);
         let pending = change(earlier.pending, later.pending) / seconds;
         let exact = earlier.lag.is_exact() && later.lag.is_exact();

@@ -4,13 +4,14 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use super::growth::Growth;
 use super::missed::Missed;
 use super::partitioned::{PartOf, Partitioned};
 use crate::backend::{ConsumerInfo, PendingRow, StreamId, StreamInfo};
-use crate::heartbeat::WorkerInfo;
+use crate::heartbeat::{LanesInfo, WorkerInfo};
 
 /// A snapshot of a stream with its groups.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct StreamSnapshot {
     /// The name of the stream.
@@ -43,7 +44,7 @@ impl StreamSnapshot {
 }
 
 /// A snapshot of a group.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct GroupSnapshot {
     /// The name of the stream.
@@ -61,6 +62,8 @@ pub struct GroupSnapshot {
     pub entries_added: Option<u64>,
     /// Number of entries that the group has not read yet.
     pub lag: Lag,
+    /// How the lag and the pending entries change. `None` if only one snapshot was taken.
+    pub growth: Option<Growth>,
     /// Entries that were trimmed or deleted before the group read them.
     pub missed: Missed,
     /// The oldest entry that the group has not read yet. `None` if there is no unread entry.
@@ -111,6 +114,43 @@ impl GroupSnapshot {
     /// Returns the workers with this consumer name.
     pub fn workers_of(&self, consumer: &str) -> impl Iterator<Item = &WorkerInfo> {
         self.workers.iter().filter(move |worker| worker.heartbeat.consumer == consumer)
+    }
+
+    /// Returns the workers that send heartbeats.
+    pub fn live_workers(&self) -> impl Iterator<Item = &WorkerInfo> {
+        self.workers.iter().filter(|worker| worker.is_alive())
+    }
+
+    /// Returns for how long the handler call had been running that has been running longest, as the workers said in their last
+    /// heartbeats. `None` if none ran.
+    pub fn longest_running(&self) -> Option<Duration> {
+        self.live_workers().filter_map(|worker| worker.heartbeat.running_for()).max()
+    }
+
+    /// Number of workers with a handler call that runs for longer than they say it should.
+    pub fn slow_workers(&self) -> usize {
+        let is_slow = |worker: &&WorkerInfo| {
+            let heartbeat = &worker.heartbeat;
+            heartbeat.running_for().is_some_and(|time| time >= heartbeat.slow_after())
+        };
+        self.live_workers().filter(is_slow).count()
+    }
+
+    /// Returns what the lanes of all workers hold, if they order messages by key.
+    pub fn lanes(&self) -> LanesInfo {
+        let mut sum = LanesInfo::default();
+        self.live_workers().for_each(|worker| sum.add(worker.heartbeat.lanes));
+        sum
+    }
+
+    /// Whether a consumer may have tried to read since a time. False only if consumers as new as this snapshot show that none
+    /// has: then the group's position was moved, if it is another one.
+    pub(crate) fn may_have_read_since(&self, time: SystemTime) -> bool {
+        if self.detail_at != Some(self.at) {
+            return !self.consumers.is_empty() || self.detail_at.is_none();
+        }
+        let elapsed = self.at.duration_since(time).unwrap_or_default();
+        self.consumers.iter().any(|consumer| consumer.idle < elapsed)
     }
 
     /// Whether a consumer has ever read from the group, as far as the store shows it.

@@ -115,7 +115,7 @@ fn consumer(idle: Duration, pending: u64) -> ConsumerInfo {
 #[tokio::test]
 async fn verdict_finds_each_problem_at_its_threshold() {
     type Change = fn(&mut GroupSnapshot);
-    let cases: [(&str, Health, Change); 14] = [
+    let cases: [(&str, Health, Change); 20] = [
         ("missed", Health::Critical, |group| (group.missed.count, group.missed.is_ahead) = (1, true)),
         // The group has read on: nothing can be done.
         ("missed", Health::Ok, |group| group.missed.count = 1),
@@ -124,6 +124,19 @@ async fn verdict_finds_each_problem_at_its_threshold() {
         ("unread_age", Health::Degraded, |group| group.oldest_unread = Some(old(MINUTE))),
         ("unread_age", Health::Critical, |group| group.oldest_unread = Some(old(10 * MINUTE))),
         ("pending", Health::Degraded, |group| group.pending = 10_000),
+        ("pending_age", Health::Degraded, |group| group.oldest_pending = Some(old(60 * MINUTE))),
+        ("lag_grows", Health::Degraded, |group| {
+            (group.lag.count, group.growth) = (500, Some(growth(1.0, 0.0, 15)));
+        }),
+        ("lag_grows", Health::Degraded, |group| {
+            (group.lag.count, group.growth) = (500, Some(growth(1.0, 0.0, 1)));
+            group.oldest_unread = Some(old(MINUTE / 12));
+        }),
+        ("pending_grows", Health::Degraded, |group| {
+            (group.pending, group.growth) = (545, Some(growth(0.0, 1.0, 15)));
+        }),
+        ("keys_blocked", Health::Degraded, |group| group.workers = vec![with_lanes(4, 5, 0)]),
+        ("window_full", Health::Degraded, |group| group.workers = vec![with_lanes(4, 4, 1)]),
         ("pending_idle", Health::Degraded, |group| group.scan.longest_idle = Some(5 * MINUTE)),
         ("pending_idle", Health::Critical, |group| group.scan.longest_idle = Some(30 * MINUTE)),
         ("stuck", Health::Degraded, |group| group.scan.stuck = 1),
@@ -142,6 +155,82 @@ async fn verdict_finds_each_problem_at_its_threshold() {
         assert_eq!((verdict.health, verdict.findings.len()), (health, 1), "{code}: {verdict}");
         assert_eq!((verdict.findings[0].code, verdict.findings[0].health), (code, health), "{verdict}");
     }
+}
+
+fn growth(lag: f64, pending: f64, seconds: u64) -> Growth {
+    Growth { lag: Some(lag), pending, over: Duration::from_secs(seconds) }
+}
+
+fn with_lanes(failing_keys: u64, failed_attempts: u64, full_windows: u64) -> WorkerInfo {
+    let mut worker = worker(WorkerState::Working, Duration::ZERO);
+    let lanes = &mut worker.heartbeat.lanes;
+    (lanes.failing_keys, lanes.failed_attempts, lanes.full_windows) =
+        (failing_keys, failed_attempts, full_windows);
+    worker
+}
+
+#[tokio::test]
+async fn groups_that_hardly_grow_are_healthy() {
+    let healthy: [fn(&mut GroupSnapshot); 5] = [
+        |group| (group.lag.count, group.growth) = (499, Some(growth(9.0, 9.0, 15))),
+        // It would double in more than ten minutes.
+        |group| (group.lag.count, group.growth) = (6_001, Some(growth(10.0, 0.0, 15))),
+        // A burst.
+        |group| (group.lag.count, group.growth) = (5_000, Some(growth(5_000.0, 0.0, 14))),
+        |group| (group.pending, group.growth) = (545, Some(growth(0.0, 100.0, 14))),
+        |group| group.workers = vec![with_lanes(4, 4, 0)],
+    ];
+    for change in healthy {
+        let mut group = healthy_group().await;
+        (group.entries_read, group.consumers) = (Some(1), vec![consumer(Duration::ZERO, 0)]);
+        change(&mut group);
+        assert_eq!(group.verdict(&Limits::default()).to_string(), "ok");
+    }
+}
+
+#[tokio::test]
+async fn a_handler_that_runs_for_too_long_is_degraded() {
+    let cases = [
+        // Time that it runs, the worker's own limit, age of the heartbeat.
+        (3_600_000, 0, 0, true),
+        (3_599_999, 0, 0, false),
+        (60_000, 60_000, 0, true),
+        (7_200_000, 7_200_001, 0, false),
+        // The worker has crashed: nothing runs.
+        (7_200_000, 0, 60, false),
+        (0, 0, 0, false),
+    ];
+    for (running_ms, slow_after_ms, age_s, is_found) in cases {
+        let mut worker = worker(WorkerState::Working, Duration::from_secs(age_s));
+        let heartbeat = &mut worker.heartbeat;
+        heartbeat.beat_at_ms = 1_760_000_000_000;
+        (heartbeat.running_id, heartbeat.slow_after_ms) = ("7-1".to_owned(), slow_after_ms);
+        heartbeat.running_since_ms = if running_ms > 0 { heartbeat.beat_at_ms - running_ms } else { 0 };
+        let mut group = healthy_group().await;
+        (group.consumers, group.workers) = (vec![consumer(Duration::ZERO, 1)], vec![worker]);
+        let verdict = group.verdict(&Limits::default());
+        assert_eq!(verdict.findings.iter().any(|found| found.code == "running"), is_found, "{verdict}");
+        assert_eq!(verdict.to_string().contains("has been handling message 7-1 for "), is_found, "{verdict}");
+        assert_eq!(group.slow_workers(), usize::from(is_found));
+    }
+}
+
+#[tokio::test]
+async fn a_verdict_names_some_of_very_many_consumers() {
+    let mut group = healthy_group().await;
+    group.consumers = (0..1_000)
+        .map(|n| ConsumerInfo { name: format!("c{n:03}"), ..consumer(2 * MINUTE, n % 2) })
+        .collect();
+    let verdict = group.verdict(&Limits::default());
+    let findings: Vec<_> =
+        verdict.findings.iter().map(|found| (found.health, found.consumer.as_deref())).collect();
+    assert_eq!(findings.len(), 12);
+    assert_eq!(findings[..2], [(Health::Degraded, Some("c001")), (Health::Degraded, Some("c003"))]);
+    assert_eq!(
+        (findings[5], &*verdict.findings[5].text),
+        ((Health::Degraded, None), "495 more consumers are idle")
+    );
+    assert_eq!(findings[11], (Health::Ok, None));
 }
 
 fn worker(state: WorkerState, age: Duration) -> WorkerInfo {

@@ -66,8 +66,12 @@ pub struct Limits {
     pub unread_age: Thresholds<Duration>,
     /// Number of pending entries.
     pub pending: Thresholds<u64>,
-    /// Longest idle time of a pending entry.
+    /// Age of the oldest pending entry: the time since it was added.
+    pub pending_age: Thresholds<Duration>,
+    /// Longest idle time of a pending entry: the time since it was delivered, or its worker last extended its lease.
     pub pending_idle: Thresholds<Duration>,
+    /// Number of failed attempts of the first message of a key, if workers order messages.
+    pub failed_attempts: Thresholds<u64>,
     /// Number of stuck pending entries.
     pub stuck: Thresholds<u64>,
     /// Number of dead letters.
@@ -86,7 +90,9 @@ impl Default for Limits {
             lag: Thresholds::new(10_000, 100_000),
             unread_age: Thresholds::new(MINUTE, 10 * MINUTE),
             pending: Thresholds { degraded: Some(10_000), critical: None },
+            pending_age: Thresholds { degraded: Some(60 * MINUTE), critical: None },
             pending_idle: Thresholds::new(5 * MINUTE, 30 * MINUTE),
+            failed_attempts: Thresholds { degraded: Some(5), critical: None },
             stuck: Thresholds { degraded: Some(1), critical: None },
             dead_letters: Thresholds { degraded: Some(1), critical: None },
             consumer_idle: MINUTE,
@@ -100,8 +106,9 @@ impl Default for Limits {
 pub struct Finding {
     /// The severity of the problem.
     pub health: Health,
-    /// A fixed code for programs: `missed`, `lag`, `unread_age`, `pending`, `pending_idle`, `stuck`, `dead_letters`,
-    /// `no_reader`, `consumer_idle`, `worker_dead`, `circuit_open`, `name_in_use`.
+    /// A fixed code for programs: `missed`, `lag`, `lag_grows`, `unread_age`, `pending`, `pending_grows`, `pending_age`,
+    /// `pending_idle`, `stuck`, `dead_letters`, `no_reader`, `consumer_idle`, `worker_dead`, `circuit_open`, `name_in_use`,
+    /// `running`, `keys_blocked`, `window_full`.
     pub code: &'static str,
     /// The consumer that has the problem. `None` if it concerns the whole group.
     pub consumer: Option<String>,
@@ -110,6 +117,9 @@ pub struct Finding {
     /// A description for people.
     pub text: String,
 }
+
+/// Maximum number of consumers with the same problem that a verdict names.
+const CONSUMERS_NAMED_MAX: u64 = 5;
 
 /// The health of a finding, and by how much its partition exceeds the limit.
 type Severity = (Health, u128);
@@ -126,6 +136,7 @@ pub struct GroupVerdict {
 impl GroupVerdict {
     fn of(mut findings: Vec<Finding>) -> GroupVerdict {
         findings.sort_by_key(|finding| std::cmp::Reverse(finding.health));
+        let findings = with_few_consumers(findings);
         let health = findings.first().map_or(Health::Ok, |finding| finding.health);
         GroupVerdict { health, findings }
     }
@@ -153,8 +164,11 @@ impl GroupSnapshot {
             let health = self.unread_health(limits, Health::Critical);
             findings.push(Finding { health, code: "no_reader", consumer: None, partition: None, text });
         }
+        findings.extend(self.growth_findings());
         findings.extend(self.idle_consumers(limits));
         findings.extend(self.workers.iter().filter_map(|worker| self.worker_finding(worker)));
+        findings.extend(self.live_workers().filter_map(running_too_long));
+        findings.extend(self.lanes_findings(limits));
         findings.retain(|finding| finding.health > Health::Ok || finding.code != "no_reader");
         GroupVerdict::of(findings)
     }
@@ -212,6 +226,7 @@ impl GroupSnapshot {
             "missed" => self.missed.count.into(),
             "unread_age" => millis(self.unread_age()),
             "pending" => self.pending.into(),
+            "pending_age" => millis(self.pending_age()),
             "pending_idle" => millis(self.scan.longest_idle),
             "stuck" => self.scan.stuck.into(),
             _ => self.dead_letters_length.into(),
@@ -242,6 +257,10 @@ impl GroupSnapshot {
             "pending",
             counted(self.pending, "entry is pending", "entries are pending"),
         );
+        if let Some(pending) = self.pending_age() {
+            let text = format!("the oldest pending entry was added {} ago", age(pending));
+            find(limits.pending_age.health(&pending), "pending_age", text);
+        }
         if let Some(idle) = &self.scan.longest_idle {
             let text = format!("a pending entry has been idle for {}", age(*idle));
             find(limits.pending_idle.health(idle), "pending_idle", text);
@@ -257,6 +276,56 @@ impl GroupSnapshot {
         );
         find(limits.dead_letters.health(&self.dead_letters_length), "dead_letters", text);
         findings
+    }
+
+    /// Returns a finding if the unread or the pending entries grow.
+    fn growth_findings(&self) -> impl Iterator<Item = Finding> {
+        let lag = self.lag_growth().map(|per_s| {
+            let text = format!("the lag grows by {}/s: the group does not catch up", per_second(per_s));
+            ("lag_grows", text)
+        });
+        let pending = self.pending_growth().map(|per_s| {
+            let entries = counted(self.pending, "entry is pending", "entries are pending");
+            ("pending_grows", format!("{entries}, and {} more each second", per_second(per_s)))
+        });
+        [lag, pending].into_iter().flatten().map(|(code, text)| Finding {
+            health: Health::Degraded,
+            code,
+            consumer: None,
+            partition: None,
+            text,
+        })
+    }
+
+    /// Returns findings about keys that wait, if workers order messages.
+    fn lanes_findings(&self, limits: &Limits) -> impl Iterator<Item = Finding> {
+        let lanes = self.lanes();
+        let waiting = counted(
+            lanes.blocked_messages,
+            "message waits for an earlier one of its key",
+            "messages wait for earlier ones of their keys",
+        );
+        let blocked = || {
+            let keys = counted(lanes.failing_keys, "key has a first message", "keys have a first message");
+            let times = counted(lanes.failed_attempts, "time", "times");
+            format!("{keys} that fails, up to {times} so far; {waiting}")
+        };
+        let health = match lanes.failing_keys {
+            0 => Health::Ok,
+            _ => limits.failed_attempts.health(&lanes.failed_attempts),
+        };
+        let blocked = (health > Health::Ok).then(|| (health, "keys_blocked", blocked()));
+        let full = (lanes.full_windows > 0).then(|| {
+            let text = format!("a worker reads no further messages, because its window is full: {waiting}");
+            (Health::Degraded, "window_full", text)
+        });
+        [blocked, full].into_iter().flatten().map(|(health, code, text)| Finding {
+            health,
+            code,
+            consumer: None,
+            partition: None,
+            text,
+        })
     }
 
     /// Caps the severity of unread entries at `worst_if_never_read` if no consumer has read from the group yet.
@@ -366,4 +435,63 @@ impl GroupSnapshot {
         };
         Some(Finding { health, code, consumer: Some(consumer.clone()), partition: None, text })
     }
+}
+
+/// Keeps the first findings of each kind that name consumers, and counts the others: a group can have very many consumers.
+fn with_few_consumers(findings: Vec<Finding>) -> Vec<Finding> {
+    let (mut kept, mut counts) =
+        (Vec::with_capacity(findings.len()), Vec::<(Health, &'static str, u64)>::new());
+    for finding in findings {
+        if finding.consumer.is_some() {
+            let (health, code) = (finding.health, finding.code);
+            let at = counts.iter().position(|(of, kind, _)| (*of, *kind) == (health, code));
+            let at = at.unwrap_or_else(|| {
+                counts.push((health, code, 0));
+                counts.len() - 1
+            });
+            counts[at].2 += 1;
+            if counts[at].2 > CONSUMERS_NAMED_MAX {
+                continue;
+            }
+        }
+        kept.push(finding);
+    }
+    for (health, code, count) in counts {
+        let Some(others) = count.checked_sub(CONSUMERS_NAMED_MAX).filter(|others| *others > 0) else {
+            continue;
+        };
+        let text = match code {
+            "consumer_idle" => counted(others, "more consumer is idle", "more consumers are idle"),
+            "worker_dead" => counted(
+                others,
+                "more worker has crashed or is frozen",
+                "more workers have crashed or are frozen",
+            ),
+            _ => counted(others, "more worker has this problem", "more workers have this problem"),
+        };
+        let last =
+            kept.iter().rposition(|finding: &Finding| (finding.health, finding.code) == (health, code));
+        let at = last.map_or(kept.len(), |last| last + 1);
+        kept.insert(at, Finding { health, code, consumer: None, partition: None, text });
+    }
+    kept
+}
+
+/// Returns a finding if a handler call of a worker runs for too long. The worker extends its lease, so the entry is not idle.
+fn running_too_long(worker: &WorkerInfo) -> Option<Finding> {
+    let Heartbeat { consumer, host, pid, running_id, .. } = &worker.heartbeat;
+    let limit = worker.heartbeat.slow_after();
+    let time = worker.heartbeat.running_for().filter(|time| *time >= limit)?;
+    let text = format!(
+        "worker {consumer} (host {host}, pid {pid}) has been handling message {running_id} for {}, which is longer than {}",
+        age(time),
+        age(limit)
+    );
+    let consumer = Some(consumer.clone());
+    Some(Finding { health: Health::Degraded, code: "running", consumer, partition: None, text })
+}
+
+/// Formats a rate: `37`, `0.4`.
+fn per_second(rate: f64) -> String {
+    if rate >= 10.0 { format!("{rate:.0}") } else { format!("{rate:.1}") }
 }

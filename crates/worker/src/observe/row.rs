@@ -219,9 +219,9 @@ pub enum Eta {
     CaughtUp,
     /// In this time.
     At(Duration),
-    /// Not at all: the lag does not shrink.
+    /// Not at all: the lag grows, or no consumer reads. A finding says so too.
     Never,
-    /// The lag or its change is not known.
+    /// The lag or its change is not known, or the lag stays the same.
     #[default]
     Unknown,
 }

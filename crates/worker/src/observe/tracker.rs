@@ -7,10 +7,12 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use super::row::{Eta, GroupRow, Look, ObservedFinding, Rates, Row, RowKey, Totals, Trend};
-use crate::monitor::{Finding, GroupSnapshot, Limits, StreamSnapshot};
+use crate::monitor::{Finding, GroupSnapshot, GroupVerdict, Growth, Limits, StreamSnapshot};
 
 /// Rates are computed over this time, so that one irregular look does not change them much.
 const RATE_WINDOW_MS: u64 = 10_000;
+/// Growth is observed over this time.
+const GROWTH_WINDOW_MS: u64 = 30_000;
 /// The least time between two points that rates are computed from.
 const RATE_STEP_MS: u64 = 1_000;
 
@@ -62,17 +64,37 @@ impl Tracker {
         streams.sort_by(|a, b| a.name.cmp(&b.name));
         self.number += 1;
         let at_ms = millis(at);
+        for stream in &mut streams {
+            let growth = self.add_points(stream);
+            stream.groups.iter_mut().zip(growth).for_each(|(group, growth)| group.growth = growth);
+        }
         let streams: Vec<Arc<StreamSnapshot>> = streams.into_iter().map(Arc::new).collect();
         let partitioned = streams.iter().filter_map(|stream| stream.partitioned.as_deref());
         let hidden =
             partitioned.flat_map(|partitioned| partitioned.parts.iter().chain(&partitioned.dead_letters));
         let mut hidden_streams: Vec<Arc<StreamSnapshot>> = hidden.cloned().collect();
         hidden_streams.sort_by(|a, b| a.name.cmp(&b.name));
+        hidden_streams.iter().for_each(|stream| drop(self.add_points(stream)));
         let (rows, hidden_rows) = (self.rows(&streams, at_ms), self.rows(&hidden_streams, at_ms));
         let number = self.number;
         self.known.retain(|_, known| known.seen == number);
         let totals = Totals::of(streams.iter(), rows.iter());
         Arc::new(Look { number, at_ms, took, streams, rows, hidden_streams, hidden_rows, totals })
+    }
+
+    /// Adds the counters of a stream and its groups to those of earlier looks. Returns the growth of each group.
+    fn add_points(&mut self, stream: &StreamSnapshot) -> Vec<Option<Growth>> {
+        let mut growth_of = |group: Option<&GroupSnapshot>| {
+            let key = RowKey { stream: stream.name.clone(), group: group.map(|group| group.name.clone()) };
+            let known = self.known.entry(key).or_default();
+            known.seen = self.number;
+            known.add(Point::of(stream, group), group);
+            known.growth()
+        };
+        if stream.groups.is_empty() {
+            growth_of(None);
+        }
+        stream.groups.iter().map(|group| growth_of(Some(group))).collect()
     }
 
     fn rows(&mut self, streams: &[Arc<StreamSnapshot>], at_ms: u64) -> Vec<Arc<Row>> {
@@ -92,8 +114,6 @@ impl Tracker {
     fn row(&mut self, stream: &StreamSnapshot, group: Option<&GroupSnapshot>, at_ms: u64) -> Row {
         let key = RowKey { stream: stream.name.clone(), group: group.map(|group| group.name.clone()) };
         let known = self.known.entry(key.clone()).or_default();
-        known.seen = self.number;
-        known.add(Point::of(stream, group));
         let rates = known.rates();
         let group = group.map(|group| known.group_row(group, &rates, &self.limits, at_ms));
         Row {
@@ -127,8 +147,13 @@ impl Point {
 }
 
 impl Known {
-    fn add(&mut self, point: Point) {
-        if self.points.back().is_some_and(|last| point.was_reset_since(last)) {
+    fn add(&mut self, point: Point, group: Option<&GroupSnapshot>) {
+        // Without a reader, the group's position was moved forwards.
+        let was_moved = |last: &Point| {
+            let time = SystemTime::UNIX_EPOCH + Duration::from_millis(last.at_ms);
+            point.read > last.read && group.is_some_and(|group| !group.may_have_read_since(time))
+        };
+        if self.points.back().is_some_and(|last| point.was_reset_since(last) || was_moved(last)) {
             self.points.clear();
         }
         // Replace the last point if it is close to the one before it.
@@ -138,22 +163,40 @@ impl Known {
         {
             self.points.pop_back();
         }
-        // Keep one point that is as old as the window.
-        while self.points.get(1).is_some_and(|second| second.at_ms + RATE_WINDOW_MS <= point.at_ms) {
+        // Keep one point that is as old as the longer window.
+        while self.points.get(1).is_some_and(|second| second.at_ms + GROWTH_WINDOW_MS <= point.at_ms) {
             self.points.pop_front();
         }
         self.points.push_back(point);
     }
 
-    /// Returns the rates between the first and the last point.
-    fn rates(&self) -> Rates {
-        let rate = |value: fn(&Point) -> Option<u64>| {
-            let mut known = self.points.iter().filter_map(|point| Some((point.at_ms, value(point)?)));
-            let (first_ms, first) = known.next()?;
-            let (last_ms, last) = known.next_back()?;
-            let seconds = last_ms.checked_sub(first_ms).filter(|ms| *ms > 0)? as f64 / 1000.0;
-            Some((last as f64 - first as f64) / seconds)
+    /// Returns how a value has changed per second over the last time, from one point that is as old.
+    fn rate(&self, window_ms: u64, value: fn(&Point) -> Option<u64>) -> Option<f64> {
+        let newest_ms = self.points.back()?.at_ms;
+        let is_older = |point: &Point| point.at_ms + window_ms <= newest_ms;
+        let skipped = self.points.iter().take_while(|point| is_older(point)).count().saturating_sub(1);
+        let points = self.points.iter().skip(skipped);
+        let mut known = points.filter_map(|point| Some((point.at_ms, value(point)?)));
+        let (first_ms, first) = known.next()?;
+        let (last_ms, last) = known.next_back()?;
+        let seconds = last_ms.checked_sub(first_ms).filter(|ms| *ms > 0)? as f64 / 1000.0;
+        Some((last as f64 - first as f64) / seconds)
+    }
+
+    /// Returns the growth: that of the shorter window if it is less, so that what has ended does not count.
+    fn growth(&self) -> Option<Growth> {
+        let over_ms = self.points.back()?.at_ms - self.points.front()?.at_ms;
+        let least = |value: fn(&Point) -> Option<u64>| {
+            let (recent, longer) = (self.rate(RATE_WINDOW_MS, value)?, self.rate(GROWTH_WINDOW_MS, value)?);
+            Some(recent.min(longer))
         };
+        let pending = least(|point| Some(point.pending))?;
+        Some(Growth { lag: least(|point| point.lag), pending, over: Duration::from_millis(over_ms) })
+    }
+
+    /// Returns the rates over the last ten seconds.
+    fn rates(&self) -> Rates {
+        let rate = |value| self.rate(RATE_WINDOW_MS, value);
         let pending = rate(|point| Some(point.pending));
         let read = rate(|point| point.read);
         Rates {
@@ -168,9 +211,9 @@ impl Known {
         self.trend.add(at_ms, group.lag.count);
         GroupRow {
             health: verdict.health,
+            eta: eta(group, rates, &verdict),
             findings: self.observe(verdict.findings, at_ms),
             trend: self.trend.clone(),
-            eta: eta(group, rates),
             worst_partition: group.worst_part(limits).and_then(GroupSnapshot::number),
             snapshot: group.clone(),
         }
@@ -200,20 +243,21 @@ impl Known {
     }
 }
 
-/// Returns when the group will have read everything.
-fn eta(group: &GroupSnapshot, rates: &Rates) -> Eta {
+/// Returns when the group will have read everything. Never only if the verdict says so too: it falls behind, or nobody reads.
+fn eta(group: &GroupSnapshot, rates: &Rates, verdict: &GroupVerdict) -> Eta {
     if !group.lag.is_exact() {
         return Eta::Unknown;
     }
     let lag = group.lag.count as f64;
     let at = |rate: f64| Duration::try_from_secs_f64(lag / rate).map_or(Eta::Never, Eta::At);
+    let has_finding = |code| verdict.findings.iter().any(|finding| finding.code == code);
     match (rates.lag, rates.acknowledged) {
         _ if group.lag.count == 0 => Eta::CaughtUp,
+        _ if has_finding("lag_grows") || has_finding("no_reader") => Eta::Never,
         (Some(change), _) if change < 0.0 => at(-change),
         // A group that keeps up has a few unread entries at any time.
         (Some(_), Some(acknowledged)) if lag <= acknowledged => at(acknowledged),
-        (Some(_), _) => Eta::Never,
-        (None, _) => Eta::Unknown,
+        _ => Eta::Unknown,
     }
 }
 
@@ -225,7 +269,7 @@ pub(super) fn millis(time: SystemTime) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::{Admin, Embedded, Read, Start};
+    use crate::backend::{Admin, ConsumerInfo, Embedded, Read, Start};
     use crate::monitor::{Health, Monitor};
     use crate::observe::{Query, Sort};
     use crate::producer::Producer;
@@ -296,8 +340,62 @@ mod tests {
             let (grown, at) = later(&after, seconds, |_, group| group.lag.count = lag);
             billing(&tracker.update(grown, at, Duration::ZERO)).eta
         };
-        assert_eq!(eta_of(&mut tracker, 2, 900), Eta::Never);
-        assert_eq!(eta_of(&mut tracker, 4, 0), Eta::CaughtUp);
+        assert_eq!(eta_of(&mut tracker, 2, 900), Eta::Unknown, "it may be a burst");
+        assert_eq!(eta_of(&mut tracker, 20, 1_500), Eta::Never);
+        assert_eq!(eta_of(&mut tracker, 22, 0), Eta::CaughtUp);
+    }
+
+    /// Returns the health, the first finding and the forecast of `billing` after each of these lags, two seconds apart.
+    async fn verdicts_of(lags: &[u64]) -> Vec<(Health, Option<&'static str>, bool)> {
+        let before = streams().await;
+        let mut tracker = Tracker::default();
+        let looks = lags.iter().zip(0..).map(|(lag, at)| {
+            let (after, at) = later(&before, 2 * at, |_, group| group.lag.count = *lag);
+            let look = tracker.update(after, at, Duration::ZERO);
+            // Every viewer of the look sees the same verdict.
+            let stream = look.stream("orders").unwrap().group("billing").unwrap();
+            let row = billing(&look);
+            assert_eq!(stream.verdict(&Limits::default()), row.verdict());
+            (row.health, row.findings.first().map(|found| found.finding.code), row.eta == Eta::Never)
+        });
+        looks.collect()
+    }
+
+    #[tokio::test]
+    async fn a_group_that_never_catches_up_is_degraded() {
+        let grows: Vec<u64> = (0..20).map(|look| 400 + 74 * look).collect();
+        let found = verdicts_of(&grows).await;
+        assert_eq!(found[7], (Health::Ok, None, false), "it may be a burst");
+        let never = (Health::Degraded, Some("lag_grows"), true);
+        assert!(found[8..].iter().all(|found| *found == never), "{found:?}");
+        // It caught up for ten seconds.
+        let shrinks = [&grows[..], &[1_200, 1_000, 900, 800, 700, 600, 550]].concat();
+        assert_eq!(verdicts_of(&shrinks).await.pop(), Some((Health::Ok, None, false)));
+    }
+
+    #[tokio::test]
+    async fn a_group_that_was_moved_has_acknowledged_nothing() {
+        let before = streams().await;
+        let moved_by = |consumers: &[u64]| {
+            let consumers = consumers.iter().map(|idle_s| ConsumerInfo {
+                name: "a".to_owned(),
+                pending: 0,
+                idle: Duration::from_secs(*idle_s),
+                inactive: None,
+            });
+            let consumers: Vec<ConsumerInfo> = consumers.collect();
+            let mut tracker = Tracker::default();
+            tracker.update(before.clone(), before[0].at, Duration::ZERO);
+            let (after, at) = later(&before, 2, |_, group| {
+                (group.entries_read, group.lag.count, group.detail_at) = (Some(770), 0, Some(group.at));
+                group.consumers.clone_from(&consumers);
+            });
+            let look = tracker.update(after, at, Duration::ZERO);
+            (look.rows[2].rates.acknowledged, look.totals.acknowledged)
+        };
+        assert_eq!(moved_by(&[]), (None, 0.0));
+        assert_eq!(moved_by(&[60, 3]), (None, 0.0), "no consumer has read since the last look");
+        assert_eq!(moved_by(&[60, 1]), (Some(384.0), 384.0));
     }
 
     #[tokio::test]

@@ -82,6 +82,7 @@ fn time_of(id: StreamId) -> Option<u64> {
 
 /// Returns a group with its lag and its pending entries. That of a logical stream has sums and the greatest ages.
 pub fn group(group: &GroupSnapshot) -> Value {
+    let lanes = group.lanes();
     let mut json = json!({
         "stream": group.stream,
         "group": group.name,
@@ -96,6 +97,10 @@ pub fn group(group: &GroupSnapshot) -> Value {
         "oldest_unread_ms": group.unread_age().map(millis),
         "oldest_pending_ms": group.pending_age().map(millis),
         "stuck": group.scan.stuck,
+        "longest_running_ms": group.longest_running().map(millis),
+        "blocked_keys": lanes.blocked_keys,
+        "blocked_messages": lanes.blocked_messages,
+        "failing_keys": lanes.failing_keys,
         "waiting": group.scan.waiting,
         "next_attempt_in_ms": group.scan.next_attempt_in.map(millis),
         "dead_letters": group.dead_letters_length,
@@ -166,6 +171,12 @@ pub fn worker(worker: &WorkerInfo) -> Value {
         "acknowledged": heartbeat.acknowledged,
         "retried": heartbeat.retried,
         "dead": heartbeat.dead,
+        "running_ms": heartbeat.running_for().map(millis),
+        "running_id": known(&heartbeat.running_id),
+        "slow_after_ms": millis(heartbeat.slow_after()),
+        "blocked_keys": heartbeat.lanes.blocked_keys,
+        "blocked_messages": heartbeat.lanes.blocked_messages,
+        "failing_keys": heartbeat.lanes.failing_keys,
         "listen": heartbeat.listen,
         "started_at_ms": heartbeat.started_at_ms,
         "beat_at_ms": heartbeat.beat_at_ms,

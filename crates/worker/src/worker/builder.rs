@@ -416,6 +416,14 @@ impl WorkerBuilder {
         self
     }
 
+    /// Sets how long a handler call can run before `doctor`, `lag`, `top` and the dashboard call the group degraded. The call
+    /// goes on. Default: an hour; or, if 99 of 100 calls take less than ten seconds, ten times what they take, at least a
+    /// minute.
+    pub fn slow_after(mut self, time: Duration) -> Self {
+        self.settings.slow_after = Some(time);
+        self
+    }
+
     /// Sets the time between two [heartbeats](crate::heartbeat), from 100 milliseconds to five minutes. `None` sends none.
     /// Default: five seconds.
     ///

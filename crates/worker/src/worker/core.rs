@@ -22,6 +22,7 @@ use super::owned_stream::OwnedStream;
 use super::pattern::Pattern;
 use super::queue::Queue;
 use super::report::Counters;
+use super::running::Running;
 use super::settlement::JobResult;
 use super::span::SpanHook;
 use super::subscription::{Subscription, Trouble};
@@ -74,6 +75,8 @@ pub(crate) struct Settings {
     pub(crate) reap_after: Option<Duration>,
     /// Time between two heartbeats. `None` sends none.
     pub(crate) heartbeat: Option<Duration>,
+    /// How long a handler call can run before tools report it. `None`: as long as the worker's other calls suggest.
+    pub(crate) slow_after: Option<Duration>,
     /// How long to wait for another live worker with the same consumer name.
     pub(crate) consumer_wait: Duration,
     /// The name of the handler in metrics and heartbeats.
@@ -109,6 +112,7 @@ impl Default for Settings {
             drain: Duration::from_secs(25),
             reap_after: Some(Duration::from_secs(60 * 60)),
             heartbeat: Some(heartbeat::INTERVAL),
+            slow_after: None,
             consumer_wait: Duration::from_secs(60),
             handler_name: String::new(),
             delete_done: false,
@@ -165,6 +169,8 @@ pub(crate) struct Core {
     pub(crate) read_claims: AtomicBool,
     /// Number of slots that run a handler.
     busy: AtomicUsize,
+    /// The handler calls that run.
+    pub(crate) running: Running,
     decisions: Mutex<VecDeque<Decision>>,
     /// The error that ends the worker.
     pub(crate) failure: Mutex<Option<Error>>,
@@ -275,6 +281,7 @@ impl Core {
             sweeps: Semaphore::new(SWEEPS_MAX),
             read_claims: AtomicBool::new(false),
             busy: AtomicUsize::new(0),
+            running: Running::default(),
             decisions: Mutex::default(),
             failure: Mutex::default(),
         }

@@ -57,8 +57,8 @@ pub(crate) async fn wait_for_room(core: &Core, subscription: &Subscription) -> O
     let has_waited = async {
         loop {
             tokio::time::sleep(WINDOW_FULL_WARNING).await;
-            if let (keys, true) = core.queue.blocked_keys(id) {
-                return keys;
+            if core.queue.is_window_full(id) {
+                return core.queue.lanes_of(id).blocked_keys;
             }
         }
     };
@@ -72,7 +72,10 @@ pub(crate) async fn wait_for_room(core: &Core, subscription: &Subscription) -> O
             WINDOW_FULL_WARNING.as_secs()
         ),
     }
-    room.await
+    subscription.is_window_full.store(true, Ordering::Relaxed);
+    let room = room.await;
+    subscription.is_window_full.store(false, Ordering::Relaxed);
+    room
 }
 
 async fn read(core: &Core, subscription: &Subscription, room: Room) -> Result<(), Error> {

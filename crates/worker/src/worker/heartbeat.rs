@@ -1,6 +1,7 @@
 //! Composes, publishes and removes the heartbeats of a running worker.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -10,9 +11,15 @@ use super::core::Core;
 use super::subscription::Subscription;
 use super::subscriptions::for_each;
 use crate::backend::Error;
-use crate::heartbeat::{Heartbeat, WorkerState, this_process};
+use crate::heartbeat::{Heartbeat, LanesInfo, SLOW_AFTER, WorkerState, this_process};
 use crate::names::host;
 
+/// A handler call is slow if it runs for this many times what 99 of 100 calls take, ...
+const SLOW_FACTOR: u32 = 10;
+/// ... once the worker has timed this number of calls, ...
+const SLOW_CALLS_MIN: u64 = 100;
+/// ... but not before this time: a short pause of a dependency is no reason to act.
+const SLOW_AFTER_MIN: Duration = Duration::from_secs(60);
 /// How long removing a heartbeat can take. If it fails, the heartbeat stays as after a crash.
 const REMOVE_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -30,6 +37,7 @@ pub(super) async fn publish(
 fn compose(core: &Core, subscription: &Subscription, state: WorkerState, now_ms: u64) -> Heartbeat {
     let (slots, report) = (*core.slots.borrow() as u64, core.counters.report());
     let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    let running = core.running.longest(&subscription.stream);
     Heartbeat {
         instance: core.instance.clone(),
         consumer: subscription.consumer.to_string(),
@@ -47,11 +55,40 @@ fn compose(core: &Core, subscription: &Subscription, state: WorkerState, now_ms:
         acknowledged: report.acknowledged,
         retried: report.retried,
         dead: report.dead,
+        running_since_ms: running
+            .as_ref()
+            .map_or(0, |call| now_ms.saturating_sub(millis(call.began.elapsed())).max(1)),
+        running_id: running.map_or_else(String::new, |call| call.id.to_string()),
+        slow_after_ms: millis(slow_after(core, subscription)),
+        lanes: lanes_of(core, &subscription.stream),
         listen: core.listen.get().cloned(),
         started_at_ms: now_ms.saturating_sub(millis(core.created_at.elapsed())),
         beat_at_ms: now_ms,
         interval_ms: core.heartbeat_interval().map_or(0, millis),
     }
+}
+
+/// Returns how long a handler call can run before tools report it.
+fn slow_after(core: &Core, subscription: &Subscription) -> Duration {
+    let of_others = || {
+        let usual = subscription.metrics.process_duration.quantile(0.99, SLOW_CALLS_MIN)?;
+        Some((Duration::from_nanos(usual) * SLOW_FACTOR).max(SLOW_AFTER_MIN))
+    };
+    core.settings.slow_after.or_else(of_others).unwrap_or(SLOW_AFTER)
+}
+
+/// Returns what the lanes of a stream and of its partitions hold.
+pub(super) fn lanes_of(core: &Core, stream: &str) -> LanesInfo {
+    let mut sum = LanesInfo::default();
+    if core.is_ordered() {
+        let subscriptions = core.subscriptions.all();
+        let behind = subscriptions.iter().filter(|subscription| *subscription.logical == *stream);
+        for subscription in behind {
+            sum.add(core.queue.lanes_of(subscription.origin.subscription));
+            sum.full_windows += u64::from(subscription.is_window_full.load(Ordering::Relaxed));
+        }
+    }
+    sum
 }
 
 /// Returns what the worker does now.

@@ -21,6 +21,7 @@ use millstream_store::SecretState;
 
 use super::subscription_id::SubscriptionId;
 use crate::backend::StreamId;
+use crate::heartbeat::LanesInfo;
 
 /// Part of a full window, as its divisor, that must be free before the worker reads again. So it does not read
 /// messages one by one.
@@ -90,6 +91,8 @@ struct Lane<T> {
     out: usize,
     /// Messages that wait, in the order of their ids.
     waiting: VecDeque<(StreamId, T)>,
+    /// How often the message that is out has failed.
+    failed_attempts: u64,
 }
 
 impl<T> Lane<T> {
@@ -113,7 +116,7 @@ impl<T> Lanes<T> {
         *self.in_hand.entry(lane.subscription).or_default() += 1;
         match self.lanes.entry(lane) {
             Entry::Vacant(vacant) => {
-                vacant.insert(Lane { out: 1, waiting: VecDeque::new() });
+                vacant.insert(Lane { out: 1, waiting: VecDeque::new(), failed_attempts: 0 });
                 Some(item)
             }
             Entry::Occupied(mut lane) => {
@@ -156,6 +159,7 @@ impl<T> Lanes<T> {
         match state.waiting.pop_front() {
             Some((_, next)) => {
                 state.out = 1;
+                state.failed_attempts = 0;
                 self.waiting -= 1;
                 Some(next)
             }
@@ -177,6 +181,7 @@ impl<T> Lanes<T> {
             return None;
         }
         state.out = 1;
+        state.failed_attempts = 0;
         state.waiting.pop_front().map(|(_, head)| head)
     }
 
@@ -235,10 +240,23 @@ impl<T> Lanes<T> {
         self.lanes.is_empty()
     }
 
-    /// Returns the number of keys of a stream that have messages waiting behind others.
-    pub(crate) fn blocked_keys(&self, subscription: SubscriptionId) -> usize {
-        let of_stream = self.lanes.iter().filter(|(lane, _)| lane.subscription == subscription);
-        of_stream.filter(|(_, lane)| !lane.waiting.is_empty()).count()
+    /// Records how often the message of a lane has failed that is out.
+    pub(crate) fn set_failed(&mut self, lane: LaneId, attempts: u64) {
+        if let Some(state) = self.lanes.get_mut(&lane) {
+            state.failed_attempts = attempts;
+        }
+    }
+
+    /// Returns what the lanes of a stream hold.
+    pub(crate) fn info(&self, subscription: SubscriptionId) -> LanesInfo {
+        let mut info = LanesInfo::default();
+        for (_, lane) in self.lanes.iter().filter(|(lane, _)| lane.subscription == subscription) {
+            info.blocked_keys += u64::from(!lane.waiting.is_empty());
+            info.blocked_messages += lane.waiting.len() as u64;
+            info.failing_keys += u64::from(lane.failed_attempts > 0);
+            info.failed_attempts = info.failed_attempts.max(lane.failed_attempts);
+        }
+        info
     }
 
     /// Verifies the invariants. For tests.

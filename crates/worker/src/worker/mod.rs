@@ -43,6 +43,7 @@ mod recovery;
 mod renewal;
 mod report;
 mod run;
+mod running;
 mod settlement;
 mod settler;
 mod span;

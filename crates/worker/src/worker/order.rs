@@ -195,6 +195,9 @@ pub(crate) async fn keep(core: &Core, subscription: &Subscription, kept: Vec<(Jo
             Kept::NotStarted => NOT_STARTED_DELAY,
             Kept::Retry(retry) | Kept::Postponed(retry) => {
                 let Retry { after, record } = retry;
+                if let Place::Out(lane) = job.place {
+                    core.queue.record_failure(lane, record.attempts);
+                }
                 job.record = Some(Box::new(record));
                 after
             }

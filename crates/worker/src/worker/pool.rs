@@ -49,7 +49,7 @@ async fn run_each(core: &Core, slot: usize, mut service: MessageService) {
         let busy_slot = core.occupy_slot();
         let suspects = if has_suspects(&jobs) { Some(begin(core, &mut jobs).await) } else { None };
         let started = Instant::now();
-        let waited = run_taken(core, &mut service, &mut jobs, &mut finished).await;
+        let waited = run_taken(core, slot, &mut service, &mut jobs, &mut finished).await;
         core.finish(&mut finished);
         drop(busy_slot);
         if let Some(suspects) = suspects {
@@ -69,6 +69,7 @@ async fn run_each(core: &Core, slot: usize, mut service: MessageService) {
 /// if a job had to wait.
 async fn run_taken(
     core: &Core,
+    slot: usize,
     service: &mut MessageService,
     jobs: &mut Vec<Job>,
     finished: &mut Vec<FinishedJob>,
@@ -92,6 +93,7 @@ async fn run_taken(
             None => {
                 put_back(core, taken.by_ref());
                 core.finish(finished);
+                let _running = core.running.begin(slot, &job, started);
                 until_cancelled(call, job.cancelled.cancelled())
                     .await
                     .map_or(JobResult::Cancelled, |outcome| core.record_outcome(&job, outcome))
@@ -138,7 +140,9 @@ async fn run_batches(core: &Core, slot: usize, mut service: BatchService, size: 
         if jobs.is_empty() {
             continue;
         }
+        let running = core.running.begin(slot, &jobs[0], Instant::now());
         let mut finished = run_batch(core, &mut service, std::mem::take(&mut jobs)).await;
+        drop(running);
         core.finish(&mut finished);
         drop(busy_slot);
         if let Some(suspects) = suspects {

@@ -12,6 +12,7 @@ use super::core::Core;
 use super::subscription::Subscription;
 use crate::backend::{Error, ErrorKind};
 use crate::health::{HealthServer, Probes};
+use crate::heartbeat::LanesInfo;
 
 /// Serves health checks and metrics until the returned guard is dropped.
 pub(super) async fn serve(core: &Arc<Core>, address: &str) -> Result<DropGuard, Error> {
@@ -68,11 +69,16 @@ pub(super) async fn metrics_text(core: &Core) -> String {
         metrics.workers_busy.set(busy as f64);
         metrics.workers_idle.set(slots.saturating_sub(busy) as f64);
         metrics.prefetched.set(core.queue.len() as f64);
+        let running = streams.iter().filter_map(|stream| core.running.longest(&stream.logical));
+        let longest = running.map(|call| call.began.elapsed()).max().unwrap_or_default();
+        metrics.longest_running.set(longest.as_secs_f64());
         if core.is_ordered() {
-            let lanes: Vec<_> =
-                streams.iter().map(|stream| core.queue.blocked_keys(stream.origin.subscription)).collect();
-            metrics.blocked_keys.set(lanes.iter().map(|(keys, _)| *keys as f64).sum());
-            metrics.window_full.set(f64::from(lanes.iter().any(|(_, is_full)| *is_full)));
+            let mut lanes = LanesInfo::default();
+            streams.iter().for_each(|stream| lanes.add(core.queue.lanes_of(stream.origin.subscription)));
+            let is_full = streams.iter().any(|stream| core.queue.is_window_full(stream.origin.subscription));
+            metrics.blocked_keys.set(lanes.blocked_keys as f64);
+            metrics.failing_keys.set(lanes.failing_keys as f64);
+            metrics.window_full.set(f64::from(is_full));
         }
         backlog::update_gauges(core, metrics, &streams).await;
     }

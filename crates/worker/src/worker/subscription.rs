@@ -66,6 +66,8 @@ pub(crate) struct Subscription {
     /// Whether the worker has acknowledged or dead-lettered messages since it last deleted messages that every group has
     /// acknowledged.
     pub(crate) has_done: AtomicBool,
+    /// Whether reading has stopped for long, because messages that wait for others of their keys fill the window.
+    pub(crate) is_window_full: AtomicBool,
     last_read: Mutex<StreamId>,
     /// Whether the worker has found the stream by its pattern.
     pub(crate) is_discovered: bool,
@@ -169,6 +171,7 @@ impl Subscription {
             has_history: AtomicBool::new(false),
             taken_over: CancellationToken::new(),
             has_done: AtomicBool::new(false),
+            is_window_full: AtomicBool::new(false),
             last_read: Mutex::new(StreamId::MIN),
             is_discovered: false,
             trouble: Mutex::default(),

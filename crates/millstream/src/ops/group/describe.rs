@@ -29,11 +29,13 @@ pub(super) async fn run(
     let backend = common.connect().await?;
     let found = lookup::snapshot(&backend, stream).await?;
     let (last_id, groups) = (found.info.last_id, found.groups);
-    let groups = match group {
+    let mut groups = match group {
         Some(name) => vec![lookup::group_snapshot(&backend, stream, name).await?],
         None => groups,
     };
-    let groups = partitions.watch(&Monitor::new(backend), groups).await?;
+    let monitor = Monitor::new(backend);
+    monitor.observe_growth(&mut groups).await?;
+    let groups = partitions.watch(&monitor, groups).await?;
     if common.json {
         let json = |watched: &WatchedGroup| {
             let mut json = group_json(&watched.group, last_id);

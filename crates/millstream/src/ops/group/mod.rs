@@ -47,7 +47,8 @@ Examples:
   millstream group create orders mailing --from latest
   millstream group create orders mailing --from 2026-11-15T10:30:00Z
 
-The stream is created if it does not exist. An existing group is not changed.";
+If the stream does not exist, it is created too, and a note says so. If its name differs from that of an existing stream by one \
+character, the command fails with exit code 4 unless you pass --mkstream. An existing group is not changed.";
 
 const RM_EXAMPLES: &str = "\
 Examples:
@@ -75,6 +76,9 @@ pub(crate) enum GroupAction {
         /// Position to start at: earliest, latest, an id, a time, or a duration before now such as 10m
         #[arg(long, value_name = "POSITION", default_value = "earliest", value_parser = parse_position)]
         from: Position,
+        /// Create the stream too, even if its name looks mistyped
+        #[arg(long)]
+        mkstream: bool,
     },
     /// Show the progress of a group and its consumers
     #[command(after_help = describe::EXAMPLES)]
@@ -121,7 +125,9 @@ impl GroupAction {
     pub(crate) async fn run(&self, common: &CommonOptions) -> Result<(), Failure> {
         match self {
             GroupAction::Ls { pattern, partitions } => list(common, pattern, *partitions).await,
-            GroupAction::Create { group_args, from } => create(common, group_args, *from).await,
+            GroupAction::Create { group_args, from, mkstream } => {
+                create(common, group_args, *from, *mkstream).await
+            }
             GroupAction::Describe { stream, group, partitions } => {
                 describe::run(common, stream, group.as_deref(), *partitions).await
             }
@@ -184,9 +190,21 @@ async fn create(
     common: &CommonOptions,
     GroupArgs { stream, group }: &GroupArgs,
     from: Position,
+    mkstream: bool,
 ) -> Result<(), Failure> {
     let backend = common.connect_or_create().await?;
     let target = Target::find(&*backend, stream).await?;
+    let is_new_stream = !target.has_partitions() && lookup::find_stream(&*backend, stream).await?.is_none();
+    if is_new_stream
+        && !mkstream
+        && let Some(similar) = lookup::similar_stream(&*backend, stream).await?
+    {
+        return Err(Failure::NotFound(format!(
+            "stream {} does not exist; do you mean {}?\nto create this stream too, add --mkstream",
+            printable(stream),
+            printable(similar)
+        )));
+    }
     let (mut created, mut parts) = (0, Vec::new());
     let mut last_delivered = String::new();
     for part in &target.parts {
@@ -195,6 +213,9 @@ async fn create(
         last_delivered = lookup::group(&*backend, &part.stream, group).await?.last_delivered.to_string();
         created += usize::from(is_new);
         parts.push(part.mark(json!({ "created": is_new, "last_delivered": last_delivered })));
+    }
+    if is_new_stream {
+        note(&format!("stream {} did not exist: created it, without entries", printable(stream)));
     }
     if common.json {
         let mut json = json!({ "stream": stream, "group": group, "created": created > 0 });

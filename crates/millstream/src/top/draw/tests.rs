@@ -17,6 +17,7 @@ const INTERVAL: Duration = Duration::from_secs(2);
 
 async fn state() -> State {
     let mut state = State::new(INTERVAL, Instant::now());
+    state.sort = millstream_worker::observe::Sort::Name;
     state.receive(Ok(sample::snapshot().await), Instant::now());
     state
 }
@@ -200,7 +201,14 @@ async fn narrow_terminals_keep_the_important_columns() {
     let lines = lines(&mut state, (60, 12));
     let headings = words(&lines[3]);
     assert!(headings.starts_with(&["STREAM▲", "GROUP", "LAG"]), "{headings:?}");
-    assert!(headings.contains(&"PENDING") && headings.last() == Some(&"HEALTH"), "{headings:?}");
+    assert!(headings.contains(&"OLDEST-UNREAD") && headings.contains(&"STUCK"), "{headings:?}");
+    assert_eq!(headings.last(), Some(&"HEALTH"));
+    let mut snapshot = sample::snapshot().await;
+    let name = "orders-of-all-customers".to_owned();
+    (snapshot.streams[1].groups[1].name, snapshot.streams[1].name) = (name.clone(), name);
+    state.receive(Ok(snapshot), Instant::now());
+    let lines = self::lines(&mut state, (80, 12));
+    assert_eq!(words(&lines[3]), ["STREAM▲", "GROUP", "LAG", "OLDEST-UNREAD", "PENDING", "STUCK", "HEALTH"]);
     // Drawing works at any size.
     for size in [(1, 1), (3, 2), (10, 4), (20, 17), (40, 18)] {
         text(&mut state, size);

@@ -8,6 +8,8 @@ const SECOND: Duration = Duration::from_secs(1);
 async fn state() -> State {
     let now = Instant::now();
     let mut state = State::new(2 * SECOND, now);
+    assert_eq!(state.sort, Sort::Health);
+    state.sort = Sort::Name;
     state.receive(Ok(sample::snapshot().await), now);
     state
 }

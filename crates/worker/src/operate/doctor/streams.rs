@@ -1,7 +1,6 @@
 //! Findings about streams and groups, and how to fix them.
 
 use super::finding::{DoctorFinding, Subject};
-use crate::backend::ConsumerInfo;
 use crate::heartbeat::WorkerInfo;
 use crate::monitor::{Finding, GroupSnapshot, Health, Limits, StreamSnapshot};
 use crate::operate::command::{Command, WayOut};
@@ -114,30 +113,48 @@ fn group_finding(whole: &GroupSnapshot, found: Finding) -> DoctorFinding {
             .run(start_worker(group, None))
             .then("; only if nobody needs the unread entries, skip them with: ")
             .run(Command::new("group reset", &[stream, name]).flag("--to-latest")),
+        "lag_grows" => WayOut::text("start more workers with: ").run(start_worker(group, None)),
+        "running" => WayOut::text(
+            "see what its handler waits for; if a call may take that long, start its worker with --slow-after; if not, limit it: ",
+        )
+        .run(start_worker(group, None).option("--timeout", "DURATION")),
+        "keys_blocked" | "window_full" => WayOut::text("see the errors with: ")
+            .run(Command::new("pending ls", &[stream, name]))
+            .then(
+                "; mend the handler, or let a message become a dead letter earlier with --max-attempts: its key then goes on \
+                 without it",
+            ),
         "no_reader" => WayOut::text("start a worker with: ").run(start_worker(group, None)),
         "worker_dead" => dead_worker(whole, found.consumer.as_deref().unwrap_or_default()),
         "circuit_open" => open_breaker(whole, found.consumer.as_deref().unwrap_or_default()),
         "name_in_use" => WayOut::text(
             "stop one of the workers, or give each a name of its own with --consumer, or leave --consumer out",
         ),
-        "consumer_idle" => remove_consumer(group, found.consumer.as_deref().unwrap_or_default()),
-        _ => claim_idle(group),
+        "consumer_idle" => match &found.consumer {
+            Some(consumer) => remove_consumer(group, consumer),
+            None => WayOut::text("list them with: ").run(Command::new("consumer ls", &[stream, name])),
+        },
+        _ => handle_pending(group),
     };
     let Finding { health, code, text, consumer, .. } = found;
     DoctorFinding { health, code, subject: Subject::group_of(stream, name), consumer, text, way_out }
 }
 
-/// Suggests how to get pending entries processed that nobody works on.
-fn claim_idle(group: &GroupSnapshot) -> WayOut {
+/// Suggests how to get pending entries handled.
+///
+/// Never to claim them for a consumer: a consumer that reads new entries does not learn of them, and a claim only makes them look
+/// fresh.
+fn handle_pending(group: &GroupSnapshot) -> WayOut {
     let GroupSnapshot { stream, name, .. } = group;
-    let list = WayOut::text("list them with: ")
-        .run(Command::new("pending ls", &[stream, name]).option("--min-idle", "5m"));
-    match least_idle(group, None) {
-        Some(consumer) => list
-            .then("; then run: ")
-            .run(Command::new("pending claim", &[stream, name, &consumer.name]).option("--min-idle", "5m")),
-        None => list.then("; let a worker take them over: ").run(start_worker(group, None)),
+    let list =
+        WayOut::text("list them, with their last errors: ").run(Command::new("pending ls", &[stream, name]));
+    if group.live_workers().next().is_some() {
+        return list.then(
+            "; the worker takes over what other consumers leave, and retries what fails until its last attempt: mend the handler, or \
+             see the log of the worker",
+        );
     }
+    list.then("; let a worker take them over and handle them: ").run(start_worker(group, None))
 }
 
 /// Suggests what to do about a worker that sends no heartbeats any more.
@@ -162,23 +179,20 @@ fn open_breaker(group: &GroupSnapshot, consumer: &str) -> WayOut {
     ))
 }
 
-/// Suggests how to remove a consumer that will not come back. Its pending entries need an heir.
+/// Suggests how to remove a consumer that will not come back. Only a worker handles what another consumer leaves pending.
 fn remove_consumer(group: &GroupSnapshot, consumer: &str) -> WayOut {
     let GroupSnapshot { stream, name, .. } = group;
     let remove = Command::new("consumer rm", &[stream, name, consumer]);
-    let if_gone = |command| WayOut::text("if it will not come back, run: ").run(command);
-    let has_pending = group.consumers.iter().any(|other| other.name == consumer && other.pending > 0);
-    match least_idle(group, Some(consumer)) {
-        _ if !has_pending => if_gone(remove),
-        Some(heir) => if_gone(remove.option("--heir", &heir.name)),
-        None => WayOut::text("let a worker take over its pending entries: ").run(start_worker(group, None)),
+    if pending_of(group, consumer).unwrap_or_default() == 0 {
+        return WayOut::text("if it will not come back, run: ").run(remove);
     }
-}
-
-/// Returns the consumer of the group with the shortest idle time, other than `except`.
-fn least_idle<'a>(group: &'a GroupSnapshot, except: Option<&str>) -> Option<&'a ConsumerInfo> {
-    let others = group.consumers.iter().filter(|consumer| Some(consumer.name.as_str()) != except);
-    others.min_by_key(|consumer| consumer.idle)
+    if group.live_workers().next().is_some() {
+        return WayOut::text(
+            "the workers take its pending entries over when their leases run out; if it will not come back, then run: ",
+        )
+        .run(remove);
+    }
+    WayOut::text("let a worker take over its pending entries: ").run(start_worker(group, None))
 }
 
 /// Returns the name of the stream that workers and producers use: for a partition, that of its logical stream.
@@ -203,6 +217,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::backend::ConsumerInfo;
     use crate::backend::{NewEntry, Start};
     use crate::monitor::Monitor;
     use bytes::Bytes;
@@ -239,16 +254,19 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn fixes_name_existing_consumers() {
+    async fn fixes_move_no_entries_to_a_consumer() {
         let gone = [consumer("gone", 2, 600), consumer("empty", 0, 600), consumer("fresh", 1, 1)];
         let fixes = fixes_for(gone.to_vec()).await;
-        let remove = "if it will not come back, run: millstream consumer rm orders billing";
+        let start = "millstream work --stream orders --group billing --exec COMMAND";
         assert_eq!(
             with_code(&fixes, "consumer_idle"),
-            [format!("{remove} gone --heir fresh"), format!("{remove} empty")]
+            [
+                format!("let a worker take over its pending entries: {start}"),
+                "if it will not come back, run: millstream consumer rm orders billing empty".to_owned()
+            ]
         );
         let [stuck] = with_code(&fixes, "stuck")[..] else { panic!("{fixes:?}") };
-        assert!(stuck.ends_with("millstream pending claim orders billing fresh --min-idle 5m"), "{stuck}");
+        assert!(stuck.ends_with(&format!("let a worker take them over and handle them: {start}")), "{stuck}");
     }
 
     #[tokio::test]
@@ -283,8 +301,5 @@ mod tests {
             [format!("let a worker take over its pending entries: {start}")]
         );
         assert_eq!(with_code(&fixes, "no_reader"), [format!("start a worker with: {start}")]);
-        let fixes = fixes_for(vec![]).await;
-        let [stuck] = with_code(&fixes, "stuck")[..] else { panic!("{fixes:?}") };
-        assert!(stuck.ends_with(&format!("let a worker take them over: {start}")), "{stuck}");
     }
 }

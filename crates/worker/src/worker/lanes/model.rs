@@ -312,7 +312,7 @@ fn the_window_limits_the_messages_of_each_stream() {
         let id = StreamId::new(number as u64, 0);
         lanes.add(lane(one, "a"), id, ());
     }
-    assert_eq!((lanes.room(one), lanes.room(two), lanes.blocked_keys(one)), (0, 16, 1));
+    assert_eq!((lanes.room(one), lanes.room(two), lanes.info(one).blocked_keys), (0, 16, 1));
     // The worker reads again when an eighth of the window is free.
     assert!(lanes.end(lane(one, "a")).is_some());
     assert_eq!((lanes.room(one), lanes.has_just_got_room(one)), (0, false));

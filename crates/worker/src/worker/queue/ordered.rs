@@ -5,6 +5,7 @@
 
 use super::probe::Probe;
 use super::{Queue, QueueMode, QueueState};
+use crate::heartbeat::LanesInfo;
 use crate::worker::job::{AtHead, Job, Place, SubscriptionId};
 use crate::worker::lanes::{LaneId, Lanes};
 
@@ -53,6 +54,11 @@ impl QueueState {
 
     /// Adds a message that came out of its lane.
     fn add_head(&mut self, head: Job, side: Side) {
+        // Most messages never failed, and need no lookup.
+        if let (Some(record), Place::Out(lane), Some(ordered)) = (&head.record, head.place, &mut self.ordered)
+        {
+            ordered.lanes.set_failed(lane, record.attempts);
+        }
         match (&head.at_head, &mut self.ordered) {
             (AtHead::Run, _) | (_, None) if side == Side::Front && head.suspect_level.is_none() => {
                 self.jobs.push_front(head);
@@ -259,10 +265,22 @@ impl Queue {
         self.state.lock().ordered.is_some()
     }
 
-    /// Returns how many keys of a stream have messages waiting behind others, and whether its window is full.
-    pub(crate) fn blocked_keys(&self, subscription: SubscriptionId) -> (usize, bool) {
+    /// Records that the message of a lane that is out has failed.
+    pub(crate) fn record_failure(&self, lane: LaneId, attempts: u64) {
+        if let Some(ordered) = &mut self.state.lock().ordered {
+            ordered.lanes.set_failed(lane, attempts);
+        }
+    }
+
+    /// Returns what the lanes of a stream hold, if the worker has lanes.
+    pub(crate) fn lanes_of(&self, subscription: SubscriptionId) -> LanesInfo {
         let state = self.state.lock();
-        let Some(ordered) = &state.ordered else { return (0, false) };
-        (ordered.lanes.blocked_keys(subscription), ordered.lanes.room(subscription) == 0)
+        let Some(ordered) = &state.ordered else { return LanesInfo::default() };
+        ordered.lanes.info(subscription)
+    }
+
+    /// Whether messages that wait for others fill the window of a stream.
+    pub(crate) fn is_window_full(&self, subscription: SubscriptionId) -> bool {
+        self.state.lock().room_in_window(Some(subscription)) == 0
     }
 }
