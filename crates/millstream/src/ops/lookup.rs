@@ -60,7 +60,8 @@ fn is_mistyped(name: &str, other: &str) -> bool {
     let common = a.iter().zip(&b).take_while(|(a, b)| a == b).count();
     (a, b) = (a.split_off(common), b.split_off(common));
     while !a.is_empty() && !b.is_empty() && a.last() == b.last() {
-        (a.pop(), b.pop());
+        a.pop();
+        b.pop();
     }
     if a.iter().chain(&b).any(char::is_ascii_digit) || other.chars().count() < MISTYPED_MIN {
         return false;

@@ -55,11 +55,14 @@ fn top_does_not_call_a_group_unread_because_its_workers_have_left() {
     store.run(&["work", "--stream", "orders", "--group", "billing", "--exec", "true", "--until-empty"]).ok();
     store.run(&["group", "create", "orders", "mail"]).ok();
     let Some(terminal) = Terminal::run(&store, "", FAST) else { return };
+    // The group that needs attention is first.
+    terminal.shows("lag of orders / mail");
+    terminal.press(&["j"]);
     terminal.shows("lag of orders / billing");
     terminal.press(&["Enter"]);
     terminal
         .shows_all(&["20 read of 20 ever added", "no consumers: those that read from this group have left"]);
-    terminal.press(&["h", "j", "Enter"]);
+    terminal.press(&["h", "k", "Enter"]);
     terminal.shows_all(&["orders / mail", "no consumers: no consumer has read from this group yet"]);
     terminal.press(&["q"]);
     terminal.ended(0);
