@@ -170,6 +170,34 @@ fn with_lanes(failing_keys: u64, failed_attempts: u64, full_windows: u64) -> Wor
 }
 
 #[tokio::test]
+async fn a_second_look_shows_that_a_group_falls_behind() {
+    let store = Arc::new(Embedded::in_memory());
+    let ten_seconds_ago = SystemTime::now() - MINUTE / 6;
+    let ms = ten_seconds_ago.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_millis() as u64;
+    let add = async |from: u64, count: u64| {
+        for seq in from..from + count {
+            let mut add = Add::new(b"orders".to_vec(), vec![b"n".to_vec(), b"1".to_vec()]);
+            add.id = IdSpec::Explicit(StreamId::new(ms, seq));
+            store.store().call(add).await.unwrap();
+        }
+    };
+    add(0, 600).await;
+    store.create_group("orders", "billing", Start::Beginning).await.unwrap();
+    let backend: Arc<dyn Admin> = store.clone();
+    read(&backend, 1).await;
+    let monitor = Monitor::new(backend);
+    let mut group = monitor.group("orders", "billing").await.unwrap().unwrap();
+    let producer = async {
+        tokio::time::sleep(MINUTE / 600).await;
+        add(600, 100).await;
+    };
+    let (observed, ()) = tokio::join!(monitor.observe_growth([&mut group]), producer);
+    observed.unwrap();
+    let verdict = group.verdict(&Limits::default());
+    assert_eq!((verdict.health, verdict.findings[0].code), (Health::Degraded, "lag_grows"), "{verdict}");
+}
+
+#[tokio::test]
 async fn groups_that_hardly_grow_are_healthy() {
     let healthy: [fn(&mut GroupSnapshot); 5] = [
         |group| (group.lag.count, group.growth) = (499, Some(growth(9.0, 9.0, 15))),

@@ -119,7 +119,7 @@ fn pending_figures(group: &GroupSnapshot) -> String {
     let scan = &group.scan;
     let mut figures = count(group.pending);
     if let Some(waited) = group.pending_age() {
-        figures += &format!(", the oldest {} old", age(waited));
+        figures += &format!(", the oldest added {} ago", age(waited));
     }
     if let Some(idle) = scan.longest_idle {
         figures += &format!(", longest idle {}", age(idle));
