@@ -26,6 +26,8 @@ pub(crate) enum Failure {
     HandlersFail(String),
     /// Another live worker has the consumer name.
     NameInUse(String),
+    /// A worker that should end when its group is empty cannot say that all messages are handled.
+    Unfinished(String),
     /// Any other error.
     Other(String),
     /// A signal with this number ended the command. No message is printed.
@@ -51,6 +53,7 @@ impl Failure {
             Failure::BrokenCommand(_) => ExitCode::from(7),
             Failure::HandlersFail(_) => ExitCode::from(8),
             Failure::NameInUse(_) => ExitCode::from(9),
+            Failure::Unfinished(_) => ExitCode::from(10),
             Failure::Logged(failure) => failure.exit_code(),
             // The convention of shells.
             Failure::Interrupted(signal) => {
@@ -96,6 +99,7 @@ impl Failure {
             Failure::BrokenCommand(text) => Failure::BrokenCommand(more(text)),
             Failure::HandlersFail(text) => Failure::HandlersFail(more(text)),
             Failure::NameInUse(text) => Failure::NameInUse(more(text)),
+            Failure::Unfinished(text) => Failure::Unfinished(more(text)),
             Failure::Other(text) => Failure::Other(more(text)),
             silent @ (Failure::Check | Failure::Interrupted(_) | Failure::Output(_) | Failure::Logged(_)) => {
                 silent
@@ -114,6 +118,7 @@ impl fmt::Display for Failure {
             | Failure::BrokenCommand(text)
             | Failure::HandlersFail(text)
             | Failure::NameInUse(text)
+            | Failure::Unfinished(text)
             | Failure::Other(text) => f.write_str(text),
             Failure::Check => f.write_str("the check found problems"),
             Failure::Interrupted(signal) => write!(f, "ended by signal {signal}"),

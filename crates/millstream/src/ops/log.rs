@@ -173,6 +173,10 @@ impl Visit for JsonFields {
         self.add(field, value);
     }
 
+    fn record_u128(&mut self, field: &Field, value: u128) {
+        self.add(field, u64::try_from(value).unwrap_or(u64::MAX));
+    }
+
     fn record_f64(&mut self, field: &Field, value: f64) {
         self.add(field, value);
     }
@@ -203,7 +207,7 @@ mod tests {
         let subscriber = tracing_subscriber::registry().with(layer.event_format(JsonLines));
         tracing::subscriber::with_default(subscriber, || {
             let error = io::Error::other("\u{1b}[31mno\nsuch \u{202e}item");
-            tracing::warn!(level = "mine", attempt = 3_u64, wait = 0.5, fatal = false, %error, "attempt {}", 1);
+            tracing::warn!(level = "mine", attempt = 3_u64, took_ms = 7_u128, wait = 0.5, fatal = false, %error, "attempt {}", 1);
         });
         let line = String::from_utf8(lines.lock().unwrap().clone()).unwrap();
         assert!(line.starts_with("{\"time\":\"20") && line.ends_with("}\n"), "{line}");
@@ -211,8 +215,8 @@ mod tests {
         let value: Value = serde_json::from_str(&line).unwrap();
         assert_eq!((&value["level"], &value["message"]), (&"warn".into(), &"attempt 1".into()));
         assert_eq!(
-            (&value["attempt"], &value["wait"], &value["fatal"]),
-            (&3.into(), &0.5.into(), &false.into())
+            (&value["attempt"], &value["took_ms"], &value["wait"], &value["fatal"]),
+            (&3.into(), &7.into(), &0.5.into(), &false.into())
         );
         assert_eq!(value["error"], "\u{1b}[31mno\nsuch \u{202e}item");
     }

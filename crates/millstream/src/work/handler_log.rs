@@ -7,10 +7,12 @@ use super::console::{Console, HandlerLine, LineOrigin};
 /// how much it left out.
 pub(super) const STDERR_BYTES_MAX: usize = 64 * 1024;
 
+type WriteLine = Box<dyn FnMut(&LineOrigin, HandlerLine<'_>) + Send>;
+
 /// What one process writes.
 pub(super) struct HandlerLog {
     /// Writes a line.
-    write: Box<dyn FnMut(&LineOrigin, HandlerLine<'_>) + Send>,
+    write: WriteLine,
     quota: Quota,
 }
 

@@ -36,7 +36,7 @@ use millstream_worker::backend::{Consumer, ErrorKind, Release, StreamId};
 use millstream_worker::shutdown::{ShutdownSignal, ShutdownSignals};
 use millstream_worker::worker::{BuildError, OpenBreaker};
 use millstream_worker::{Admin, Error, Message, Outcome, Report, Worker, WorkerHandle};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
@@ -67,10 +67,12 @@ const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Maximum number of messages released per call.
 const PAGE: usize = 512;
 
-/// Interval at which `--until-empty` checks the circuit breaker.
-const BREAKER_CHECK_INTERVAL: Duration = Duration::from_millis(100);
+/// Interval at which `--until-empty` checks whether to give up.
+const GIVE_UP_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 /// Number of failed probes of an open circuit breaker after which `--until-empty` gives up: about half a minute.
 const FAILED_PROBES_MAX: u32 = 5;
+/// How long the store can refuse calls, without any message being settled, until `--until-empty` gives up.
+const REFUSAL_MAX: Duration = Duration::from_secs(30);
 
 /// Heading of the handler options in the help.
 const HANDLER_HEADING: &str = "Handler";
@@ -126,6 +128,8 @@ Exit codes:
     7              the command of --exec or --child cannot run
     8              --until-empty: gave up, because every handler call fails
     9              another live worker has the name of --consumer
+    10             --until-empty: gave up, because the store is full or refuses what
+                   the worker needs; or the group was deleted meanwhile
     129, 130, 143  a second signal ended the worker";
 
 /// Handle the messages of a group with a command, a program or an HTTP endpoint
@@ -158,7 +162,8 @@ pub(crate) struct Work {
     #[command(flatten)]
     worker: WorkerOptions,
     /// Exit about a second after the group has no unread and no pending messages left; the exit code is 6 if this worker
-    /// dead-lettered messages, and 8 if it gave up because every handler call fails
+    /// dead-lettered messages, 8 if it gave up because every handler call fails, and 10 if it gave up because the store refuses
+    /// calls, or if the group was deleted meanwhile
     #[arg(long, help_heading = "Running")]
     until_empty: bool,
     /// Drain when standard input ends: for programs that start a worker and must not leave it behind
@@ -188,7 +193,7 @@ impl Work {
     async fn work_and_report(&self, console: &Console) -> Result<(), Failure> {
         let result = self.work(console).await;
         console.end_status();
-        let Ended { consumer, report, broken_command, open_breaker } = result?;
+        let Ended { consumer, report, broken_command, gave_up } = result?;
         if self.common.json {
             print_json_line(&status::report_json(&consumer, &report))?;
         } else if !self.quiet && self.log.format() == LogFormat::Text {
@@ -199,10 +204,23 @@ impl Work {
                 "the command of the handler cannot run: {error}\ncorrect --exec or --child; all messages are kept, and no attempt counts"
             )));
         }
-        if let Some(open) = open_breaker {
-            return Err(Failure::HandlersFail(format!(
-                "gave up, because every handler call fails: {}\nthe messages are kept; run the command again later",
-                open.error
+        match gave_up {
+            Some(GaveUp::HandlersFail(error)) => {
+                return Err(Failure::HandlersFail(format!(
+                    "gave up, because every handler call fails: {error}\nthe messages are kept; run the command again later"
+                )));
+            }
+            Some(GaveUp::StoreRefuses(error)) => {
+                return Err(Failure::Unfinished(format!(
+                    "gave up, because the store refuses calls: {error}\nthe messages are kept; free space or correct the store, and run the command again"
+                )));
+            }
+            None => {}
+        }
+        if self.until_empty && report.groups_recreated > 0 {
+            return Err(Failure::Unfinished(format!(
+                "group '{}' or its stream was deleted while the worker ran, and the worker created the group again\nmessages may be gone or handled twice: check what was deleted, and why",
+                self.group
             )));
         }
         if self.until_empty && report.dead > 0 {
@@ -248,7 +266,11 @@ impl Work {
                     () = backlog.until_empty(&handle) => {}
                     open = until_giving_up(&handle) => {
                         error!(error = open.error, "every handler call fails: draining");
-                        let _ = gave_up.set(open);
+                        let _ = gave_up.set(GaveUp::HandlersFail(open.error));
+                    }
+                    error = until_refused(&handle) => {
+                        error!(error, "the store refuses calls: draining");
+                        let _ = gave_up.set(GaveUp::StoreRefuses(error));
                     }
                 }
                 stopping.cancel();
@@ -289,8 +311,8 @@ impl Work {
         match ended {
             Ok(report) => {
                 runner.stop().await;
-                let open_breaker = gave_up.into_inner();
-                Ok(Ended { consumer, report, broken_command: runner.broken_command(), open_breaker })
+                let gave_up = gave_up.into_inner();
+                Ok(Ended { consumer, report, broken_command: runner.broken_command(), gave_up })
             }
             Err(signal) => {
                 warn!("received {signal} as the second signal: stopping immediately");
@@ -431,16 +453,39 @@ struct Ended {
     report: Report,
     /// The error of a command that cannot run.
     broken_command: Option<String>,
-    /// The circuit breaker because of which `--until-empty` gave up.
-    open_breaker: Option<OpenBreaker>,
+    gave_up: Option<GaveUp>,
+}
+
+/// Why `--until-empty` gave up, with the last error.
+#[derive(Debug)]
+enum GaveUp {
+    HandlersFail(String),
+    StoreRefuses(String),
 }
 
 /// Waits until the circuit breaker has been open for several probes, and returns it.
 async fn until_giving_up(handle: &WorkerHandle) -> OpenBreaker {
     loop {
-        sleep(BREAKER_CHECK_INTERVAL).await;
+        sleep(GIVE_UP_CHECK_INTERVAL).await;
         if let Some(open) = handle.open_breaker().filter(|open| open.failed_probes >= FAILED_PROBES_MAX) {
             return open;
+        }
+    }
+}
+
+/// Waits until the store has refused calls for some time, while no message was settled. Returns the last error.
+async fn until_refused(handle: &WorkerHandle) -> String {
+    let (mut settled, mut settled_at) = (0, Instant::now());
+    loop {
+        sleep(GIVE_UP_CHECK_INTERVAL).await;
+        let stats = handle.stats();
+        let now = stats.acknowledged + stats.skipped + stats.deduplicated + stats.dead + stats.retried;
+        if now != settled {
+            (settled, settled_at) = (now, Instant::now());
+        }
+        let refusal = handle.refusal().filter(|refusal| refusal.lasts_for() >= REFUSAL_MAX);
+        if let Some(refusal) = refusal.filter(|_| settled_at.elapsed() >= REFUSAL_MAX) {
+            return refusal.error;
         }
     }
 }

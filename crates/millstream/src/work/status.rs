@@ -24,15 +24,13 @@ pub(super) async fn report_progress(handle: &WorkerHandle, backlog: &Backlog, co
     let interval = if console.has_status() { STATUS_INTERVAL } else { LOG_INTERVAL };
     loop {
         sleep(Backlog::pause(interval, handle.streams().len())).await;
-        let lag = match timeout(LAG_TIMEOUT, backlog.lag()).await {
-            Ok(Ok(Some(lag))) => lag.to_string(),
-            _ => "unknown".to_owned(),
-        };
+        let lag = timeout(LAG_TIMEOUT, backlog.lag()).await.ok().and_then(Result::ok).flatten();
         let Report { received, acknowledged: done, retried, dead, .. } = handle.stats();
         let (slots, busy) = (handle.slots(), handle.busy());
         let breaker_open = handle.open_breaker().is_some();
         if console.has_status() {
             let breaker = if breaker_open { ", circuit breaker open" } else { "" };
+            let lag = lag.map_or_else(|| "unknown".to_owned(), |lag| lag.to_string());
             console.set_status(format!(
                 "{} received, {} done, {} retried, {} dead, lag {lag}, {busy} of {slots} busy{breaker}",
                 count(received),
@@ -41,7 +39,9 @@ pub(super) async fn report_progress(handle: &WorkerHandle, backlog: &Backlog, co
                 count(dead),
             ));
         } else {
-            info!(received, done, retried, dead, %lag, busy, slots, breaker_open, "working");
+            let count = |is_exact| lag.filter(|lag| lag.is_exact() == is_exact).map(|lag| lag.count);
+            let (lag, lag_at_least) = (count(true), count(false));
+            info!(received, done, retried, dead, lag, lag_at_least, busy, slots, breaker_open, "working");
         }
     }
 }
@@ -63,5 +63,6 @@ pub(super) fn report_json(consumer: &str, report: &Report) -> Value {
         "panics": report.panics,
         "timeouts": report.timeouts,
         "breaker_openings": report.breaker_openings,
+        "groups_recreated": report.groups_recreated,
     })
 }

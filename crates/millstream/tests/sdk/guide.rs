@@ -26,7 +26,7 @@ const PRINTED: &[(&str, &[&[&str]])] = &[
     ("Group manager", &[&["order-processors", "CONSUMER", "nothing was changed"]]),
     ("Pending messages", &[&["worker-0", "attempt 2\n"]]),
     ("Retries and dead letters", &[&["the order has no customer"]]),
-    ("Autoscaler", &[&["200 received, 200 acknowledged"]]),
+    ("Autoscaler", &[&["scaling the pool from=2 to=4 cause=\"lag\"", "150 received, 150 acknowledged"]]),
     ("Monitor", &[&["events:orders", "\"oldest_pending_ms\": "]]),
     ("Prometheus", &[&["redis_stream_group_lag{", "millstream_group_oldest_pending_age_seconds{"]]),
     ("Health", &[&["order-processors"]]),

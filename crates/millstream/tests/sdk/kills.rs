@@ -6,7 +6,6 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::language::Language;
-use crate::programs::processes_in;
 use crate::random::Random;
 use crate::test_store::{Running, TestStore, is_alive, wait_until};
 
@@ -67,7 +66,7 @@ fn check(language: Language) {
         assert!(missing.is_empty(), "lost {kill}-{missing:?}; seed {seed}");
     }
     assert_eq!((store.lag_and_pending(), store.dead_letters().len()), ((0, 0), 0));
-    wait_until("all processes to end", || processes_in(&store).is_empty());
+    wait_until("all processes to end", || store.processes().is_empty());
 }
 
 /// The first milliseconds matter: the program starts the worker, and the worker starts the programs that run handlers.
@@ -86,7 +85,7 @@ fn if_the_program_is_killed_at_any_moment_no_process_stays() {
             let longest = [30, 300, 1500][kill as usize % 3];
             std::thread::sleep(Duration::from_millis(random.between(0, longest)));
             program.signal("KILL");
-            wait_until("all processes to end", || processes_in(&store).is_empty());
+            wait_until("all processes to end", || store.processes().is_empty());
         }
     }
 }
@@ -96,7 +95,7 @@ fn victim(store: &TestStore, first: &str, random: &mut Random) -> String {
     let binary = env!("CARGO_BIN_EXE_millstream");
     let (wants_worker, wants_handlers) =
         [(false, false), (true, false), (false, true)][random.below(3) as usize];
-    let mut processes = processes_in(store);
+    let mut processes = store.processes();
     processes.retain(|pid| {
         let command = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         let (is_worker, names_script) = (command.starts_with(binary), command.contains("worker."));

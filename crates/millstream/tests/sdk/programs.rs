@@ -86,23 +86,11 @@ fn if_the_first_process_of_node_is_killed_the_worker_drains() {
     store.add(1);
     let first = Running::start(&mut Language::Node.worker(&store, &[]));
     store.wait_for("notes", 1);
-    let others = processes_in(&store);
+    let others = store.processes();
     first.signal("KILL");
     wait_until("the worker to drain", || first.err().contains("draining"));
     std::fs::remove_file(store.folder.join("wait")).expect("remove a file");
     wait_until("all processes to end", || !others.iter().any(|pid| is_alive(pid)));
     assert_eq!(store.lines("done"), ["1"]);
     assert_eq!(store.lag_and_pending(), (0, 0));
-}
-
-/// Returns the processes whose working folder is that of the store.
-pub(crate) fn processes_in(store: &TestStore) -> Vec<String> {
-    let folder = store.folder.canonicalize().expect("the folder");
-    let pids = std::fs::read_dir("/proc").expect("/proc").filter_map(|entry| {
-        let entry = entry.ok()?;
-        // A process that has ended has no working folder.
-        let is_ours = std::fs::read_link(entry.path().join("cwd")).is_ok_and(|cwd| cwd == folder);
-        is_ours.then(|| entry.file_name().to_string_lossy().into_owned())
-    });
-    pids.filter(|pid| pid.parse::<u32>().is_ok()).collect()
 }

@@ -1,4 +1,6 @@
-//! Commands that cannot run, and the exit code of a worker that dead-lettered messages.
+//! Commands that cannot run, and the exit codes of `--until-empty`.
+//!
+//! `MILLSTREAM_LONG_OUTAGE=1` also waits until `--until-empty` gives up, which takes half a minute.
 
 use crate::test_store::TestStore;
 
@@ -80,4 +82,41 @@ fn until_empty_exits_with_6_if_messages_were_dead_lettered() {
     crate::test_store::wait_until("the dead letter", || store.dead_letters().len() == 2);
     worker.signal("TERM");
     worker.wait().ok();
+}
+
+#[test]
+fn until_empty_exits_with_10_if_the_group_was_deleted_meanwhile() {
+    for delete in [&["XGROUP", "DESTROY", "orders", "billing"][..], &["DEL", "orders"]] {
+        let store = TestStore::server();
+        store.add(100);
+        store.write("wait", "");
+        let handler = "echo x >> begun; while test -e wait; do sleep 0.02; done";
+        let worker = store.start(&["--exec", handler, "--until-empty", "--json", "--concurrency", "2"]);
+        store.wait_for("begun", 2);
+        store.call(delete);
+        crate::test_store::wait_until("the group to exist again", || {
+            worker.err().contains("created it again")
+        });
+        std::fs::remove_file(store.folder.join("wait")).expect("remove a file");
+        let run = worker.wait().exits(10);
+        assert!(run.report(["groups_recreated"]) >= [1], "{}", run.err);
+        let run = run.stderr_contains("group 'billing' or its stream was deleted while the worker ran");
+        assert!(run.err.ends_with("check what was deleted, and why\n"), "{}", run.err);
+    }
+}
+
+#[test]
+fn until_empty_gives_up_when_the_store_refuses_what_it_needs() {
+    if std::env::var_os("MILLSTREAM_LONG_OUTAGE").is_none() {
+        return;
+    }
+    let store = TestStore::server();
+    store.add(100);
+    let worker =
+        store.start(&["--exec", "echo x >> begun; sleep 0.2", "--until-empty", "--concurrency", "1"]);
+    store.wait_for("begun", 1);
+    // As on a full disk: the worker cannot create its group again.
+    store.call(&["ACL", "SETUSER", "default", "-xgroup|create"]);
+    store.call(&["XGROUP", "DESTROY", "orders", "billing"]);
+    worker.wait().exits(10).stderr_contains("gave up, because the store refuses calls: ");
 }

@@ -238,3 +238,16 @@ pub(crate) fn get(address: &str, path: &str) -> String {
     connection.read_to_string(&mut answer).expect("an answer");
     answer
 }
+
+/// Whenever the worker is killed, it is starting a command.
+#[test]
+fn a_worker_that_is_killed_while_it_starts_commands_leaves_none_behind() {
+    let store = TestStore::server();
+    store.add(1000);
+    for running in [1, 4, 16, 32, 48] {
+        let worker = store.start(&["--exec", "exec sleep 1000", "--concurrency", "64", "--lease", "1s"]);
+        wait_until("some commands to start", || store.processes().len() > running);
+        worker.signal("KILL");
+        wait_until("all processes to end", || store.processes().is_empty());
+    }
+}

@@ -134,6 +134,16 @@ fn with_log_format_json_every_line_is_an_object() {
     let dead = with("message dead-lettered");
     assert_eq!((&dead["level"], &dead["reason"]), (&"error".into(), &"rejected".into()));
     assert_eq!((&dead["dead_letters"], &dead["error"]), (&"{orders}:dlq".into(), &error.into()));
+    let drained = with("drained");
+    assert_eq!(
+        (&drained["received"], &drained["retried"], &drained["dead"]),
+        (&2.into(), &1.into(), &1.into())
+    );
+    // All other texts with digits are ids, names and errors.
+    for (name, value) in lines.iter().flat_map(|line| line.as_object().expect("an object")) {
+        let is_number = value.as_str().is_some_and(|text| text.parse::<f64>().is_ok());
+        assert!(!is_number, "{name} is a number as a text: {value}");
+    }
     let end = lines.last().unwrap();
     assert_eq!(end["level"], "error");
     assert!(end["message"].as_str().unwrap().starts_with("moved 1 message to the dead letters"), "{end}");

@@ -126,6 +126,18 @@ impl TestStore {
         fs::write(self.folder.join(file), text).expect("write a file");
     }
 
+    /// Returns the processes whose working folder is that of this store.
+    pub(crate) fn processes(&self) -> Vec<String> {
+        let folder = self.folder.canonicalize().expect("the folder");
+        let pids = fs::read_dir("/proc").expect("/proc").filter_map(|entry| {
+            let entry = entry.ok()?;
+            // A process that has ended has no working folder.
+            let is_ours = fs::read_link(entry.path().join("cwd")).is_ok_and(|cwd| cwd == folder);
+            is_ours.then(|| entry.file_name().to_string_lossy().into_owned())
+        });
+        pids.filter(|pid| pid.parse::<u32>().is_ok()).collect()
+    }
+
     /// Waits until a file has at least this number of lines, and returns them.
     pub(crate) fn wait_for(&self, file: &str, lines: usize) -> Vec<String> {
         wait_until(&format!("{lines} lines in {file}"), || self.lines(file).len() >= lines);

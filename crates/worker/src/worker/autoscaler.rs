@@ -27,7 +27,16 @@ pub(crate) async fn autoscale(core: &Core, monitor: Monitor, policy: Autoscale) 
         let Ok(sample) = measure_backlog(core, &monitor).await else { continue };
         if let Some((to, cause)) = scaler.decide(Instant::now(), &sample) {
             let decision = Decision { at: SystemTime::now(), to, cause, sample };
-            info!(%decision, "scaling the pool");
+            info!(
+                from = sample.slots,
+                to,
+                cause = cause.as_str(),
+                lag = sample.lag,
+                is_lag_exact = sample.lag_exact,
+                oldest_age_s = (sample.oldest_age.as_secs_f64() * 10.0).round() / 10.0,
+                busy = sample.busy,
+                "scaling the pool"
+            );
             core.metrics.iter().for_each(|metrics| metrics.record_scaling(sample.slots, to, cause.as_str()));
             core.record_decision(decision);
             core.slots.send_replace(to);

@@ -382,7 +382,7 @@ impl Core {
             ErrorKind::NoGroup => {
                 match self.pattern.as_ref().filter(|_| subscription.is_discovered) {
                     Some(pattern) => pattern.report(subscription, Trouble::NoGroup),
-                    None => self.recreate_group(subscription, backoff).await,
+                    None => self.recreate_group(subscription, operation, backoff).await,
                 }
                 None
             }
@@ -421,13 +421,27 @@ impl Core {
     }
 
     /// Creates a deleted group again.
-    async fn recreate_group(&self, subscription: &Subscription, backoff: &mut StoreBackoff) {
+    async fn recreate_group(
+        &self,
+        subscription: &Subscription,
+        operation: Operation,
+        backoff: &mut StoreBackoff,
+    ) {
         let _one_at_a_time = subscription.group_recreation.lock().await;
         // If this fails, or another task has created the group, the caller's next call will show it.
-        if let Ok(start) = self.start_of_recreated_group(subscription).await
-            && let Ok(true) =
-                self.backend.create_group(&subscription.stream, &subscription.group, start).await
-        {
+        let created = async {
+            let start = self.start_of_recreated_group(subscription).await?;
+            let is_new = self.backend.create_group(&subscription.stream, &subscription.group, start).await?;
+            Ok(is_new.then_some(start))
+        };
+        let created = created.await;
+        // Only reads are sure to be repeated, and so to end the outage.
+        if let (Err(error), Operation::Reading) = (&created, operation) {
+            let location = self.backend.location();
+            subscription.outage.record_failure(&location, &subscription.stream, operation, error);
+        }
+        if let Ok(Some(start)) = created {
+            self.counters.group_recreated();
             let (stream, group, position) = (&*subscription.stream, &*subscription.group, start);
             let start = match start {
                 Start::Beginning => "the beginning".to_owned(),

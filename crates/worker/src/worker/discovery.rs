@@ -225,6 +225,7 @@ impl Search {
                         group = &**group,
                         "the consumer group did not exist: created it again"
                     );
+                    core.counters.group_recreated();
                     subscription.clear_trouble();
                     pattern.change();
                 } else {

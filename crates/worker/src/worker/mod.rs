@@ -61,9 +61,11 @@ use std::sync::Arc;
 pub use breaker::{BreakerPolicy, OpenBreaker};
 pub use builder::{BuildError, WorkerBuilder};
 pub use order_policy::OnFailure;
+pub use outage::Refusal;
 pub use report::Report;
 
 use self::core::Core;
+use self::outage::Outage;
 use crate::autoscale::Decision;
 use crate::backend::{Backend, Error};
 use crate::handler::HandlerService;
@@ -190,6 +192,15 @@ impl WorkerHandle {
     /// Returns the circuit breaker if it is open: all handler calls fail, and the worker reads only to probe.
     pub fn open_breaker(&self) -> Option<OpenBreaker> {
         self.core.breaker.open()
+    }
+
+    /// Returns the oldest refusal: the store answers, and refuses calls that the worker needs, for example because it is full. The
+    /// worker repeats these calls until they succeed.
+    pub fn refusal(&self) -> Option<Refusal> {
+        let subscriptions = self.core.subscriptions.all();
+        let outages = subscriptions.iter().flat_map(|each| [&each.outage, &each.dead_letter_outage]);
+        let outages = outages.chain(self.core.pattern.iter().map(|pattern| &pattern.outage));
+        outages.filter_map(Outage::refusal).max_by_key(Refusal::lasts_for)
     }
 
     /// Removes the worker's [heartbeats](crate::heartbeat) from the store. For a program that ends without draining: the next

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
-use crate::backend::Error;
+use crate::backend::{Error, ErrorKind};
 use crate::backoff::Backoff;
 
 /// A kind of call to the store.
@@ -44,12 +44,30 @@ impl Operation {
     }
 }
 
+/// Calls that the store has refused for some time, although it can be reached: it is full, or something is missing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Refusal {
+    since: Instant,
+    /// The last error.
+    pub error: String,
+}
+
+impl Refusal {
+    /// Returns for how long the store has refused calls.
+    pub fn lasts_for(&self) -> Duration {
+        self.since.elapsed()
+    }
+}
+
 /// The operations that currently fail. All tasks of a subscription share it, so one outage causes one warning.
 #[derive(Debug, Default)]
 pub(crate) struct Outage {
     /// One bit for each failing operation.
     failing: AtomicU16,
     since: Mutex<Option<Instant>>,
+    /// Set if the store answered the last failed call.
+    refusal: Mutex<Option<Refusal>>,
     /// Whether log and metrics do not report it, because another outage does.
     is_unlogged: bool,
 }
@@ -69,6 +87,11 @@ impl Outage {
         error: &Error,
     ) -> bool {
         let before = self.failing.fetch_or(operation.bit(), Ordering::AcqRel);
+        let refuses = !matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::Busy);
+        let mut refusal = self.refusal.lock();
+        let since = refusal.take().map_or_else(Instant::now, |refusal| refusal.since);
+        *refusal = refuses.then(|| Refusal { since, error: error.to_string() });
+        drop(refusal);
         if self.is_unlogged {
             debug!(stream, store, %error, "cannot {}", operation.as_str());
         }
@@ -80,13 +103,22 @@ impl Outage {
         true
     }
 
+    /// Returns the refusal, if the store answers and refuses calls.
+    pub(crate) fn refusal(&self) -> Option<Refusal> {
+        self.refusal.lock().clone()
+    }
+
     /// Records a successful call. Returns true if the outage ends with it.
     pub(crate) fn record_success(&self, store: &str, stream: &str, operation: Operation) -> bool {
         if self.failing.load(Ordering::Relaxed) == 0 {
             return false;
         }
         let before = self.failing.fetch_and(!operation.bit(), Ordering::AcqRel);
-        if before != operation.bit() || self.is_unlogged {
+        if before != operation.bit() {
+            return false;
+        }
+        *self.refusal.lock() = None;
+        if self.is_unlogged {
             return false;
         }
         let since = self.since.lock().take();
@@ -123,7 +155,6 @@ impl StoreBackoff {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::ErrorKind;
 
     #[test]
     fn an_outage_begins_once_and_ends_once() {
@@ -135,6 +166,22 @@ mod tests {
         assert!(!outage.record_success("memory:", "orders", Operation::Extending));
         assert!(!outage.record_success("memory:", "orders", Operation::Reading));
         assert!(outage.record_success("memory:", "orders", Operation::Settling));
+    }
+
+    #[test]
+    fn a_refusal_lasts_until_calls_succeed_or_the_store_is_unreachable() {
+        let (outage, full) = (Outage::default(), Error::new(ErrorKind::NotWritable, "disk full"));
+        for ends in [Some(Error::new(ErrorKind::Unreachable, "refused")), None] {
+            outage.record_failure("memory:", "orders", Operation::Settling, &full);
+            let since = outage.refusal().unwrap().since;
+            outage.record_failure("memory:", "orders", Operation::Settling, &full);
+            assert_eq!(outage.refusal(), Some(Refusal { since, error: "disk full".into() }));
+            match ends {
+                Some(error) => drop(outage.record_failure("memory:", "orders", Operation::Settling, &error)),
+                None => drop(outage.record_success("memory:", "orders", Operation::Settling)),
+            }
+            assert_eq!(outage.refusal(), None);
+        }
     }
 
     #[test]

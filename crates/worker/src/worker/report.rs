@@ -67,6 +67,8 @@ counters! {
     timeouts,
     /// How often the circuit breaker opened.
     breaker_openings,
+    /// How often the worker created its group again, because somebody had deleted it.
+    groups_recreated,
 }
 
 impl fmt::Display for Report {
@@ -86,6 +88,10 @@ impl fmt::Display for Report {
             (
                 if self.breaker_openings == 1 { "breaker opening" } else { "breaker openings" },
                 self.breaker_openings,
+            ),
+            (
+                if self.groups_recreated == 1 { "group recreated" } else { "groups recreated" },
+                self.groups_recreated,
             ),
         ];
         let mut nonzero = others.iter().filter(|(_, count)| *count > 0);
@@ -195,6 +201,11 @@ impl Counters {
             metrics.breaker_open.set(1.0);
             metrics.breaker_openings.increment();
         }
+    }
+
+    /// Counts that the worker has created a deleted group again.
+    pub(crate) fn group_recreated(&self) {
+        add(&self.groups_recreated, 1);
     }
 
     /// Counts messages that could not be settled.

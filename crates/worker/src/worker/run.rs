@@ -406,7 +406,21 @@ async fn drain(core: &Arc<Core>, tasks: &mut Tasks, slots: &mut SlotTasks) {
         warn!("the store is slow: other workers will remove this worker from its groups");
     }
     ownership::wake_others(core).await;
-    info!(report = %core.counters.report(), "drained");
+    let report = core.counters.report();
+    let nonzero = |count: u64| Some(count).filter(|count| *count > 0);
+    info!(
+        received = report.received,
+        acknowledged = report.acknowledged,
+        skipped = nonzero(report.skipped),
+        deduplicated = nonzero(report.deduplicated),
+        dead = nonzero(report.dead),
+        retried = nonzero(report.retried),
+        released = nonzero(report.released),
+        redelivered = nonzero(report.redelivered),
+        lost_leases = nonzero(report.lost_leases),
+        unsettled = nonzero(report.unsettled),
+        "drained"
+    );
 }
 
 async fn join_all(tasks: &mut JoinSet<()>) {

@@ -52,16 +52,21 @@ pub(crate) struct Running {
     pub(crate) handle: WorkerHandle,
     drain: oneshot::Sender<()>,
     task: JoinHandle<Result<Report, Error>>,
+    /// Each task that can run a handler shares it.
+    alive: Arc<Alive>,
 }
 
+struct Alive;
+
 pub(crate) fn run(builder: WorkerBuilder) -> Running {
-    let worker = builder.build().unwrap();
+    let alive = Arc::new(Alive);
+    let worker = builder.state(Arc::clone(&alive)).build().unwrap();
     let handle = worker.handle();
     let (drain, drained) = oneshot::channel::<()>();
     let task = tokio::spawn(worker.run_until(async {
         let _ = drained.await;
     }));
-    Running { handle, drain, task }
+    Running { handle, drain, task, alive }
 }
 
 impl Running {
@@ -71,10 +76,12 @@ impl Running {
         within(self.task).await.unwrap().unwrap()
     }
 
-    /// Aborts the worker, as a crash would: it sends nothing more to the store.
+    /// Aborts the worker, as a crash would: it sends nothing more to the store, and no handler runs any more.
     pub(crate) async fn kill(self) {
         self.task.abort();
         assert!(self.task.await.unwrap_err().is_cancelled());
+        // A handler that another thread polls at this moment runs until it has to wait.
+        wait_until("all handlers are dropped", async || Arc::strong_count(&self.alive) == 1).await;
     }
 }
 
