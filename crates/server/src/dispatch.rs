@@ -102,9 +102,9 @@ impl<'d> CommandContext<'d> {
             self.check_access(spec, argv).map_err(reject)?;
         }
         let in_transaction = self.session.transaction.is_some();
-        if (in_transaction || spec.flags.contains(Flags::DENYOOM))
+        if (in_transaction || spec.flags.intersects(Flags::DENYOOM.with(Flags::PENDS)))
             && self.server.is_above_maxmemory()
-            && self.is_refused_above_maxmemory(spec)
+            && self.is_refused_above_maxmemory(spec, argv)
         {
             return Err(reject(errors::OUT_OF_MEMORY));
         }
@@ -134,11 +134,16 @@ impl<'d> CommandContext<'d> {
 
     /// Returns whether the command is refused because more memory is in use than `maxmemory`.
     ///
-    /// In a transaction, EXEC decides about XADD and SET, because the same transaction may acknowledge entries. Above the
-    /// limit, only a small transaction takes more commands.
+    /// Commands that make entries pending run until the reserve of consumers is used. In a transaction, EXEC decides about XADD
+    /// and SET, because the same transaction may acknowledge entries. Above the limit, only a small transaction takes more
+    /// commands.
     #[cold]
-    fn is_refused_above_maxmemory(&self, spec: &CommandSpec) -> bool {
+    fn is_refused_above_maxmemory(&self, spec: &CommandSpec, argv: &[&[u8]]) -> bool {
         let grows = spec.flags.contains(Flags::DENYOOM);
+        if spec.flags.contains(Flags::PENDS) && !self.server.fits_into_consumer_reserve(0) {
+            // A consumer can still read its own pending entries, to acknowledge them.
+            return spec.name != "xreadgroup" || argv.contains(&&b">"[..]);
+        }
         match &self.session.transaction {
             None => grows,
             Some(_) if transactions::runs_inside_multi(spec) => false,

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use millstream_engine::BlockLimits;
-use millstream_store::{FolderError, FolderOptions, Recovered, RecoveryProgress, Store, StoreOptions};
+use millstream_store::{
+    FolderError, FolderOptions, MemoryPurpose, Recovered, RecoveryProgress, Store, StoreOptions,
+};
 use tokio::signal::unix::Signal;
 
 use crate::accept;
@@ -127,7 +129,12 @@ impl Server {
         server.apply_store_settings();
         // A weak reference, because the server owns the store.
         let weak = Arc::downgrade(&server);
-        let fits = move |bytes| weak.upgrade().is_none_or(|server| server.fits_into_reserve(bytes));
+        let fits = move |purpose, bytes| {
+            weak.upgrade().is_none_or(|server| match purpose {
+                MemoryPurpose::Policies => server.fits_into_reserve(bytes),
+                MemoryPurpose::Consumers => server.fits_into_consumer_reserve(bytes),
+            })
+        };
         server.store.limit_memory(fits);
         policy_rights::begin(&server);
         memory::refresh();

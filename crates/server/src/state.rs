@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use millstream_protocol::errors::{self, CommandError};
@@ -32,8 +32,6 @@ const SMALL_REPLY_BYTES: usize = 16 << 10;
 
 /// The smallest reserve above `maxmemory`, in bytes.
 const RESERVE_BYTES_MIN: u64 = 16 << 20;
-/// Changes of users and settings with at most this many bytes of arguments run however much memory is in use.
-const SHORT_CHANGE_BYTES: u64 = 1 << 10;
 /// The smallest effective `maxmemory-clients`, in bytes, as in Redis. Otherwise a small limit would close even the
 /// connection of the operator who wants to raise it.
 const CLIENT_BYTES_MAX_MIN: u64 = 128 << 10;
@@ -79,6 +77,8 @@ pub struct Server {
     pub(crate) evicted: Mutex<Evicted>,
     /// See [`limit_clients`](Server::limit_clients).
     reply_bytes_max: AtomicUsize,
+    /// The lowest memory since `maxmemory` was exceeded, without that of clients, in bytes. Before that, `maxmemory`.
+    lowest_bytes: AtomicU64,
     /// Locked while settings are changed.
     settings_change: Mutex<()>,
     started_ns: u64,
@@ -114,6 +114,7 @@ impl Server {
             startup_bytes: 0,
             evicted: Mutex::default(),
             reply_bytes_max: AtomicUsize::new(usize::MAX),
+            lowest_bytes: AtomicU64::new(u64::MAX),
             settings_change: Mutex::new(()),
             started_ns: monotonic_ns(),
             settings,
@@ -178,6 +179,7 @@ impl Server {
     /// not written further when it alone uses what all clients may use. Called ten times a second, when settings change, and
     /// when a client leaves a large reply unread.
     pub(crate) fn limit_clients(&self) {
+        self.note_lowest_bytes();
         let bytes_max = self.client_bytes_max();
         let (closed, freed) = bytes_max.map_or((0, 0), |bytes_max| self.clients.evict(bytes_max));
         if closed > 0 {
@@ -223,21 +225,44 @@ impl Server {
     }
 
     /// Returns whether `bytes` more fit into the reserve above `maxmemory`. Data may use it that helps to acknowledge
-    /// entries: dead letters, what is added in a transaction with an acknowledgement, and new consumers.
+    /// entries: dead letters, and what is added in a transaction with an acknowledgement.
     pub(crate) fn fits_into_reserve(&self, bytes: u64) -> bool {
         let limit = self.maxmemory();
-        let reserve = (limit / 8).max(RESERVE_BYTES_MIN);
-        limit == 0 || memory::used_bytes().saturating_add(bytes) <= limit.saturating_add(reserve)
+        limit == 0 || memory::used_bytes().saturating_add(bytes) <= limit.saturating_add(reserve_bytes(limit))
     }
 
-    /// Returns an error if the arguments of a command that changes users or settings are long and do not fit into the
-    /// reserve. Short ones always run, so that an operator can help.
+    /// Returns whether `bytes` more fit into the memory that reading consumers may use: pending entries and new consumers. It
+    /// is twice the reserve, so that consumers can read and acknowledge while dead letters fill the reserve.
+    ///
+    /// It begins at the lowest memory since the limit was exceeded. So consumers can also empty a server whose data exceeds
+    /// the limit, for example after a restart. The memory of clients does not count: they must not keep consumers from
+    /// reading.
+    pub(crate) fn fits_into_consumer_reserve(&self, bytes: u64) -> bool {
+        let limit = self.maxmemory();
+        let lowest = self.lowest_bytes.load(Ordering::Relaxed).max(limit);
+        limit == 0
+            || self.bytes_without_clients().saturating_add(bytes)
+                <= lowest.saturating_add(2 * reserve_bytes(limit))
+    }
+
+    fn note_lowest_bytes(&self) {
+        let (limit, used) = (self.maxmemory(), self.bytes_without_clients());
+        let lowest = match limit {
+            0 => u64::MAX,
+            limit if used <= limit => limit,
+            _ => used.min(self.lowest_bytes.load(Ordering::Relaxed)),
+        };
+        self.lowest_bytes.store(lowest, Ordering::Relaxed);
+    }
+
+    fn bytes_without_clients(&self) -> u64 {
+        memory::used_bytes().saturating_sub(self.clients.memory_bytes())
+    }
+
+    /// Returns an error if the arguments of a command that changes users or settings do not fit into the reserve.
     pub(crate) fn check_reserve(&self, argv: &[&[u8]]) -> Result<(), CommandError> {
         let bytes = argv.iter().map(|arg| arg.len() as u64).sum();
-        match bytes <= SHORT_CHANGE_BYTES || self.fits_into_reserve(bytes) {
-            true => Ok(()),
-            false => Err(errors::OUT_OF_MEMORY),
-        }
+        if self.fits_into_reserve(bytes) { Ok(()) } else { Err(errors::OUT_OF_MEMORY) }
     }
 
     /// Returns how much memory all clients together may use, in bytes; `None`: no limit.
@@ -256,8 +281,7 @@ impl Server {
     /// while clients do not read their replies. `None` if there is no `maxmemory`.
     fn client_bytes_auto(&self) -> Option<u64> {
         let limit = self.maxmemory();
-        let others = memory::used_bytes().saturating_sub(self.clients.memory_bytes());
-        let half = limit.saturating_sub(others) / 2;
+        let half = limit.saturating_sub(self.bytes_without_clients()) / 2;
         (limit != 0).then_some(half.max(limit / 8).max(CLIENT_BYTES_AUTO_MIN))
     }
 
@@ -337,6 +361,11 @@ impl Server {
         self.store.set_policy(policy(&self.settings));
         self.limit_clients();
     }
+}
+
+/// Returns the size of the reserve above this `maxmemory`.
+fn reserve_bytes(limit: u64) -> u64 {
+    (limit / 8).max(RESERVE_BYTES_MIN)
 }
 
 /// Returns the error reply to a change that the log cannot take.

@@ -88,7 +88,7 @@ pub use rights::PolicyRights;
 pub use secret::SecretState;
 pub use snapshot::SnapshotTaken;
 pub use snapshots::SnapshotFailed;
-pub use store::{Settings, Store, StoreOptions};
+pub use store::{MemoryPurpose, Settings, Store, StoreOptions};
 pub use strings::{SetExpiry, SetIf};
 pub use txn::Txn;
 pub use verbs::{ConsumerPath, IdempotenceChange, StreamCounters};

@@ -25,6 +25,9 @@ use crate::store::Store;
 
 /// Number of keys captured each time a shard is locked.
 const KEYS_PER_LOCK: usize = 128;
+/// No further key is copied under a lock once the copies have this many bytes. Streams share their content with the copy.
+/// Without this limit, a snapshot of large values could take much memory above any limit.
+const COPIED_BYTES_PER_LOCK: usize = 1 << 20;
 /// Number of attempts before a snapshot is taken with all shards locked.
 const ATTEMPTS: usize = 3;
 
@@ -179,13 +182,27 @@ fn capture(shard: &Shard, journal: &Journal, at: (u32, u32), into: &mut Vec<Capt
     // Transactions append under the lock that is held here. So the values contain all records up to this position.
     let stamp = journal.log.appended();
     let (db, from) = at;
+    let (mut next, mut copied_bytes) = (Some(from), 0);
     // At time 0 no key has expired. So the scan also captures expired keys that were not removed yet. Otherwise a
     // later record that changes such a key would create it again, without its expiry.
-    shard.keys.scan(db, from, KEYS_PER_LOCK, 0, |key, value| {
-        let found = shard.keys.find_including_expired(db, key);
-        let expires_at_ms = found.and_then(|at| shard.keys.expires_at_ms_at(at));
-        into.push(Captured { db, key: key.into(), stamp, expires_at_ms, value: value.clone() });
-    })
+    for _ in 0..KEYS_PER_LOCK {
+        let Some(slot) = next.filter(|_| copied_bytes < COPIED_BYTES_PER_LOCK) else { break };
+        let before = into.len();
+        next = shard.keys.scan(db, slot, 1, 0, |key, value| {
+            let found = shard.keys.find_including_expired(db, key);
+            let expires_at_ms = found.and_then(|at| shard.keys.expires_at_ms_at(at));
+            copied_bytes += match value {
+                Value::Stream(_) => 0,
+                copied => copied.memory_bytes(),
+            };
+            into.push(Captured { db, key: key.into(), stamp, expires_at_ms, value: value.clone() });
+        });
+        // The scan ended early, after a long run of free slots.
+        if into.len() == before {
+            break;
+        }
+    }
+    next
 }
 
 fn put_all(writer: &mut SnapshotWriter<'_>, keys: Vec<Captured>) -> io::Result<()> {
@@ -329,6 +346,26 @@ mod tests {
         fn is_delayed(&self) -> bool {
             self.store.journal().unwrap().is_snapshot_delayed()
         }
+    }
+
+    #[test]
+    fn copies_of_large_values_are_few_at_a_time() {
+        let test = SnapshotTest::new();
+        let value = vec![7; COPIED_BYTES_PER_LOCK / 2];
+        let mut txn = test.store.lock_all(0, 1_000);
+        for key in 0..200u32 {
+            txn.set(&key.to_le_bytes(), &value, SetIf::Always, SetExpiry::Never);
+        }
+        drop(txn);
+        let shard = test.store.shard(0).lock();
+        let (mut slot, mut total) = (Some(0), 0);
+        while let Some(from) = slot {
+            let mut slice = Vec::new();
+            slot = capture(&shard, test.store.journal().unwrap(), (0, from), &mut slice);
+            assert!(slice.len() <= 2, "{} values", slice.len());
+            total += slice.len();
+        }
+        assert!(total > 2 && total == shard.keys.len(0), "{total}");
     }
 
     #[test]

@@ -83,7 +83,16 @@ impl Settings {
     }
 }
 
-type MemoryCheck = Box<dyn Fn(u64) -> bool + Send + Sync>;
+/// What memory is for. A limit can leave more for one than for the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemoryPurpose {
+    /// Dead letters, and the rules that a policy sets in each group.
+    Policies,
+    /// Consumers that a read or a claim creates.
+    Consumers,
+}
+
+type MemoryCheck = Box<dyn Fn(MemoryPurpose, u64) -> bool + Send + Sync>;
 
 /// The database. Share it in an [`Arc`].
 pub struct Store {
@@ -182,15 +191,14 @@ impl Store {
     }
 
     /// Sets the function that says whether this many more bytes of memory fit. The store asks it before it adds data on its
-    /// own: dead letters, consumers that a read or a claim creates, and the rules that a policy sets in each group.
-    /// Commands that add data are not checked here. Recovery does not ask. Only the first call has an effect.
-    pub fn limit_memory(&self, fits: impl Fn(u64) -> bool + Send + Sync + 'static) {
+    /// own. Commands that add data are not checked here, and recovery does not ask. Only the first call has an effect.
+    pub fn limit_memory(&self, fits: impl Fn(MemoryPurpose, u64) -> bool + Send + Sync + 'static) {
         let _ = self.memory_check.set(Box::new(fits));
     }
 
     /// Returns an error if this many more bytes do not fit.
-    pub(crate) fn check_memory(&self, bytes: u64) -> Result<(), Refusal> {
-        match self.memory_check.get().is_none_or(|fits| fits(bytes)) {
+    pub(crate) fn check_memory(&self, purpose: MemoryPurpose, bytes: u64) -> Result<(), Refusal> {
+        match self.memory_check.get().is_none_or(|fits| fits(purpose, bytes)) {
             true => Ok(()),
             false => Err(Refusal::OutOfMemory),
         }

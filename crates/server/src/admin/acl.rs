@@ -84,8 +84,12 @@ fn write_selector(selector: &Selector, out: &mut Writer) {
 pub(crate) fn setuser(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>) -> Reply {
     let mut args = Args::of_subcommand(argv);
     let name = args.next()?;
-    call.context.server.check_reserve(argv)?;
-    call.context.server.users.set(name, args.rest()).map_err(|error| match error {
+    let (server, rules) = (call.context.server, args.rest());
+    // Taking rights away always works, so that an operator can stop a user.
+    if server.users.get(name).is_none() || !rules.iter().all(|rule| only_takes_away(rule)) {
+        server.check_reserve(argv)?;
+    }
+    server.users.set(name, rules).map_err(|error| match error {
         SetUserError::InvalidName => errors::INVALID_USER_NAME,
         SetUserError::NameTooLong => errors::NAME_TOO_LONG,
         SetUserError::Rules(RulesError::Rule { rule, error }) => {
@@ -95,6 +99,13 @@ pub(crate) fn setuser(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>) -> Reply {
     })?;
     call.context.audit(&format!("ACL SETUSER {}", String::from_utf8_lossy(name)));
     reply_ok(call.out)
+}
+
+/// Whether a rule of ACL SETUSER adds nothing to what the server stores about a user.
+fn only_takes_away(rule: &[u8]) -> bool {
+    const RESETS: [&[u8]; 6] =
+        [b"off", b"reset", b"resetkeys", b"resetpass", b"resetchannels", b"clearselectors"];
+    matches!(rule.first(), Some(b'<' | b'!')) || RESETS.iter().any(|reset| rule.eq_ignore_ascii_case(reset))
 }
 
 pub(crate) fn deluser(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>) -> Reply {

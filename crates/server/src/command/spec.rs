@@ -304,6 +304,14 @@ impl Flags {
     pub(crate) const NONE: Flags = Flags(0);
     /// Refused unless a setting allows it. COMMAND INFO does not show this flag.
     pub(crate) const PROTECTED: Flags = Flags(1 << 31);
+    /// Can make many entries pending, or make pending entries take more memory. COMMAND INFO does not show this flag.
+    pub(crate) const PENDS: Flags = Flags(1 << 30);
+
+    /// Whether any of `other` are among these.
+    #[inline]
+    pub(crate) const fn intersects(self, other: Flags) -> bool {
+        self.0 & other.0 != 0
+    }
 }
 
 /// ACL categories, in the order of ACL CAT. Their names have no `@`.

@@ -134,6 +134,11 @@ fn rename_key(
     only_if_free: bool,
 ) -> Result<bool, CommandError> {
     let [from, to] = Args::of_command(argv).exactly()?;
+    // Renaming runs above the limit, but a longer name adds data.
+    let longer_by = to.len().saturating_sub(from.len()) as u64;
+    if longer_by > 0 && call.txn.exists(from) && !call.context.server.fits_into_maxmemory(longer_by) {
+        return Err(errors::OUT_OF_MEMORY);
+    }
     let is_renamed = call.txn.rename(from, to, only_if_free)?;
     if is_renamed && from != to {
         own_policies(call, call.txn.db(), to);

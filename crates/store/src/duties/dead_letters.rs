@@ -16,6 +16,7 @@ use millstream_engine::{Addition, Refusal};
 
 use crate::dead_letter::{self, Failure};
 use crate::schedule::GroupSearch;
+use crate::store::MemoryPurpose;
 use crate::txn::Txn;
 use crate::verbs::{add, dead_letters_of, denied_owner};
 
@@ -159,7 +160,7 @@ impl DeadLetterWork {
         };
         let bytes = failure.bytes(entry.as_ref());
         // Before the letter is built: it can be as large as the memory that is left.
-        txn.store().check_memory(bytes).map_err(refused)?;
+        txn.store().check_memory(MemoryPurpose::Policies, bytes).map_err(refused)?;
         let fields = failure.fields(entry.as_ref());
         txn.store().check_writable(bytes).map_err(|error| error.to_string())?;
         let fields: Vec<&[u8]> = fields.iter().map(Vec::as_slice).collect();

@@ -75,6 +75,7 @@ use millstream_engine::stream::{EntryRef, Group, PriorDelivery, check_name, new_
 use millstream_engine::{Effect, Refusal, Stream, StreamEffect, StreamId};
 
 use crate::queues::{Interest, Interests};
+use crate::store::MemoryPurpose;
 use crate::strings::{SetExpiry, SetIf};
 use crate::txn::Txn;
 
@@ -357,7 +358,8 @@ impl Txn<'_> {
     /// Returns an error if no consumer may be created with this name, or memory has no room for so many.
     fn check_new_consumers(&self, name: &[u8], count: u64) -> Result<(), Refusal> {
         check_name(name)?;
-        self.store().check_memory(new_consumer_bytes(name).saturating_mul(count))
+        let bytes = new_consumer_bytes(name).saturating_mul(count);
+        self.store().check_memory(MemoryPurpose::Consumers, bytes)
     }
 
     fn create_consumer(&mut self, ConsumerPath { key, group, consumer }: ConsumerPath<&[u8]>) {

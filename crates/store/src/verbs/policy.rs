@@ -9,6 +9,7 @@ use millstream_engine::{Refusal, Stream, StreamEffect};
 
 use super::Verb;
 use crate::dead_letter::default_stream;
+use crate::store::MemoryPurpose;
 use crate::txn::Txn;
 
 /// Changes the policy of a stream, or of a group.
@@ -53,7 +54,7 @@ impl<B: AsRef<[u8]>> Verb for SetPolicy<B> {
         let groups = group.map_or(stream.groups().len(), |_| 1) as u64;
         let bytes = self.change.rules_bytes() * groups;
         if bytes > 0 {
-            txn.store().check_memory(bytes)?;
+            txn.store().check_memory(MemoryPurpose::Policies, bytes)?;
         }
         if let Some(dead_letters) = self.change.dead_letters.as_deref().filter(|key| !key.is_empty()) {
             if dead_letters == key {

@@ -305,6 +305,11 @@ pub fn read_claiming(
     sink: &mut impl ClaimSink,
 ) -> Result<u64, Refusal> {
     let (stream, found) = txn.existing_group(reader.key, reader.group)?;
+    if found.consumer(reader.consumer).is_none() {
+        // Before entries are passed to the sink: the consumer can be refused.
+        txn.ensure_consumer(reader)?;
+        return read_claiming(txn, reader, min_idle_ms, count, becomes_pending, sink);
+    }
     let taken = stream.visit_idle(found, min_idle_ms, count, txn.now_ms(), sink);
     count_redelivered(txn, found, &taken);
     deliver_claimed_and_new(txn, reader, taken, count, becomes_pending, sink)
@@ -321,6 +326,10 @@ pub fn read_ready(
     sink: &mut impl ClaimSink,
 ) -> Result<u64, Refusal> {
     let (stream, found) = txn.existing_group(reader.key, reader.group)?;
+    if found.consumer(reader.consumer).is_none() {
+        txn.ensure_consumer(reader)?;
+        return read_ready(txn, reader, count, sink);
+    }
     let Some(rules) = found.rules() else { return Ok(0) };
     let taken = stream.visit_ready(found, rules, count, txn.now_ms(), sink);
     count_redelivered(txn, found, &taken);
@@ -349,7 +358,6 @@ fn deliver_claimed_and_new(
     let ConsumerPath { key, group, consumer } = reader;
     let (claimed, at_ms) = (taken.rows.len() as u64, txn.now_ms());
     if claimed > 0 {
-        txn.ensure_consumer(reader)?;
         txn.apply_stream(key, StreamEffect::Claim { group, consumer, rows: &taken.rows, at_ms });
     }
     let (stream, found) = txn.existing_group(key, group)?;

@@ -68,7 +68,7 @@ pub(in crate::table) const COMMANDS: &[CommandSpec] = &[
             "XCFGSET key [IDMP-DURATION seconds] [IDMP-MAXSIZE entries]",
             "Sets the limits of a stream's producer history (XADD IDMP).",
         ),
-    stream("xclaim", "5.0.0", -6, WRITE_FAST, Data(pending::xclaim))
+    stream("xclaim", "5.0.0", -6, WRITE_FAST.with(Flags::PENDS), Data(pending::xclaim))
         .keys(&[key("RW update", 1)])
         .complexity("O(log N) for each id, N being the pending entries of the group")
         .tips(NONDETERMINISTIC)
@@ -185,7 +185,7 @@ pub(in crate::table) const COMMANDS: &[CommandSpec] = &[
     stream("xlen", "5.0.0", 2, READ_FAST, Data(entries::xlen))
         .keys(&[key("RO", 1)])
         .text("XLEN key", "Returns the number of entries in a stream."),
-    stream("xnack", "8.8.0", -7, WRITE_FAST, Data(release::xnack))
+    stream("xnack", "8.8.0", -7, WRITE_FAST.with(Flags::PENDS), Data(release::xnack))
         .keys(&[key("RW update", 1)])
         .complexity("O(log N) for each id, N being the pending entries of the group")
         .note("only Millstream has DELAY: until then, XREADGROUP with CLAIM and XAUTOCLAIM skip the entries")
@@ -240,7 +240,7 @@ pub(in crate::table) const COMMANDS: &[CommandSpec] = &[
              STREAMS key [key ...] id [id ...]",
             "Returns the entries after the ids, and can block until there are some.",
         ),
-    stream("xreadgroup", "5.0.0", -7, WRITE.with(BLOCKING_READ), Data(read::xreadgroup))
+    stream("xreadgroup", "5.0.0", -7, WRITE.with(BLOCKING_READ).with(Flags::PENDS), Data(read::xreadgroup))
         .keys(&[stream_keys("RO access", 4)])
         .complexity("O(N) for each stream, N being the entries returned")
         .note("CLAIM applies to every stream with the id `>`, even if an earlier stream has another id")
