@@ -573,7 +573,7 @@ pub fn invalid_expire_time(command: &str) -> CommandError {
     CommandError::composed(&[b"ERR invalid expire time in '", command.as_bytes(), b"' command"])
 }
 
-/// A write that cannot be logged because the disk is full or has failed.
+/// A write that cannot be logged because the disk is full or has failed, or files of the data folder are missing.
 pub fn not_writable(reason: &str) -> CommandError {
     CommandError::composed(&[b"MISCONF ", reason.as_bytes()])
 }

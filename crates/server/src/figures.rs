@@ -214,10 +214,10 @@ fn write_log(text: &mut Figures, durability: &DurabilityStats) {
     );
     text.counter("log_records_total", "Number of the last record of the log", log.appended);
     text.counter("log_disk_full_total", "Writes deferred for lack of space", log.full);
-    let is_writable = durability.error.is_none() && !durability.is_full;
+    let is_writable = durability.error.is_none() && durability.refusal.is_none();
     text.gauge(
         "log_writable",
-        "1: the log accepts changes; 0: the disk is full or has failed",
+        "1: the log accepts changes; 0: the disk is full or has failed, or files of the data folder are missing",
         u8::from(is_writable),
     );
     write_sync_times(text, &log.sync_times, log.sync_ns);

@@ -3,6 +3,7 @@
 //! timekeeper thread calls it. The timekeeper itself removes expired keys.
 
 use std::io;
+use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
@@ -27,7 +28,7 @@ const TLS_FILES_SECONDS: u64 = 60;
 pub(crate) fn start(server: &Arc<Server>) -> io::Result<Option<JoinHandle<()>>> {
     // A weak reference: the server owns the store, so the store's thread must not keep the server alive.
     let weak = Arc::downgrade(server);
-    let (mut drift, mut is_refusing) = (DriftMonitor::default(), false);
+    let (mut drift, mut refusing) = (DriftMonitor::default(), None);
     let mut seconds = 0_u64;
     let mut memory_monitor = MemoryMonitor::default();
     // The data that was loaded can exceed the limit.
@@ -46,7 +47,7 @@ pub(crate) fn start(server: &Arc<Server>) -> io::Result<Option<JoinHandle<()>>> 
             log(&server, evicted.map(warning));
             close_idle(&server);
             close_logged_out(&server);
-            check_log(&server, &mut is_refusing);
+            check_log(&server, &mut refusing);
             seconds += 1;
             if seconds.is_multiple_of(TLS_FILES_SECONDS) {
                 check_tls_files(&server);
@@ -68,27 +69,37 @@ fn warning(message: String) -> (Level, String) {
 }
 
 /// Takes a snapshot when one is due. Logs when the server starts to refuse writes, and when it accepts them again.
+/// `refusing` is the reason why it refuses them, if it does.
 ///
 /// If the log has failed, stops the server, because it cannot acknowledge any more changes.
-fn check_log(server: &Arc<Server>, is_refusing: &mut bool) {
+fn check_log(server: &Arc<Server>, refusing: &mut Option<LogError>) {
     let refused = server.store.check_writable(0).err();
-    if let Some(error @ (LogError::Failed(_) | LogError::TooLarge(_))) = refused {
-        log(server, Some(warning(format!("the log has failed, and the server stops: {error}"))));
-        server.shutdown.begin();
-        return;
-    }
     match &refused {
-        Some(error @ LogError::Full(_)) if !*is_refusing => {
-            *is_refusing = true;
-            let dir = server.settings.show(Id::Dir);
-            log(server, Some(warning(format!("the server refuses writes to {dir}: {error}"))));
+        Some(error @ (LogError::Failed(_) | LogError::TooLarge(_))) => {
+            log(server, Some(warning(format!("the log has failed, and the server stops: {error}"))));
+            server.shutdown.begin();
+            return;
         }
-        None if *is_refusing => {
-            *is_refusing = false;
-            let message = "the disk has free space again, and the server accepts writes".to_owned();
-            log(server, Some((Level::Notice, message)));
+        Some(error @ (LogError::Full(_) | LogError::FolderLost(_))) => {
+            let is_new = refusing.as_ref().map(mem::discriminant) != Some(mem::discriminant(error));
+            if is_new {
+                let dir = server.settings.show(Id::Dir);
+                log(server, Some(warning(format!("the server refuses writes to {dir}: {error}"))));
+                *refusing = refused;
+            }
         }
-        _ => {}
+        None => {
+            let reason = match refusing.take() {
+                Some(LogError::FolderLost(_)) => Some("the data folder is complete again"),
+                Some(_) => Some("the disk has free space again"),
+                None => None,
+            };
+            log(
+                server,
+                reason.map(|reason| (Level::Notice, format!("{reason}, and the server accepts writes"))),
+            );
+        }
+        Some(_) => {}
     }
     if server.store.snapshot_is_due()
         && let Err(error) = server.save_in_background(SnapshotPurpose::Rewrite, false)

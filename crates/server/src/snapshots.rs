@@ -49,7 +49,7 @@ impl Server {
                 if let Err(error) = server.save_for(purpose)
                     && !server.shutdown.has_begun()
                 {
-                    let message = format!("a snapshot failed, but the log still contains all data: {error}");
+                    let message = format!("a snapshot failed, so the log stays as long as it is: {error}");
                     server.event_log.write(Level::Warning, &message);
                 }
                 next = server.persistence.finish();

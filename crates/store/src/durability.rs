@@ -100,8 +100,9 @@ pub struct DurabilityStats {
     pub snapshotting: bool,
     /// Number of syncs that took longer than two seconds. Under `everysec`, replies waited for them.
     pub slow_syncs: u64,
-    /// Whether changes are refused because the disk is nearly full.
-    pub is_full: bool,
+    /// Why changes are refused: the disk is nearly full, or files of the folder are missing. `None` if they are not, or if
+    /// `error` is set.
+    pub refusal: Option<LogError>,
     /// The error that ended the log; `None` while the log works.
     pub error: Option<String>,
 }
@@ -122,7 +123,7 @@ impl Store {
             snapshot,
             snapshotting: journal.snapshotting.is_locked(),
             slow_syncs: journal.window.slow_syncs(),
-            is_full: journal.log.check_space(0).is_err(),
+            refusal: journal.log.check_space(0).err(),
             error: journal.log.error().map(ToString::to_string),
         })
     }
@@ -134,10 +135,14 @@ impl Store {
             return false;
         }
         self.durability().is_some_and(|now| {
+            if matches!(now.refusal, Some(LogError::FolderLost(_))) {
+                // An operator decides what to write to the folder.
+                return false;
+            }
             let last_bytes = now.snapshot.map_or(0, |snapshot| snapshot.taken.bytes);
             let is_space_low = self.journal().is_some_and(Journal::is_disk_space_low);
             let log_bytes_min = match is_space_low {
-                _ if now.is_full => SNAPSHOT_LOG_BYTES_MIN_LOW_SPACE,
+                _ if now.refusal.is_some() => SNAPSHOT_LOG_BYTES_MIN_LOW_SPACE,
                 true => (last_bytes / 4).max(SNAPSHOT_LOG_BYTES_MIN_LOW_SPACE),
                 false => last_bytes.max(SNAPSHOT_LOG_BYTES_MIN),
             };

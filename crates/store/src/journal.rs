@@ -39,10 +39,11 @@ const SLOW_SYNC: Duration = Duration::from_millis(1);
 const JOIN_TIME: Duration = Duration::from_micros(500);
 /// Delay before the next snapshot after one has failed. Each attempt writes the whole data set.
 const SNAPSHOT_RETRY_AFTER_MS: u64 = 60_000;
-/// How often the syncing thread wakes up without a request: for `everysec`, and to retry after the disk was full.
+/// How often the syncing thread wakes up without a request: for `everysec`, to retry after the disk was full, and to measure
+/// the free space.
 const TICK: Duration = Duration::from_millis(100);
-/// How often the syncing thread checks that the data folder has not been moved or replaced.
-const FOLDER_CHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// How often the syncing thread checks that the data folder and its files were not moved, removed or replaced.
+const FOLDER_CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The current snapshot: the one that recovery would load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -281,16 +282,19 @@ impl Journal {
 }
 
 fn run_syncing_thread(journal: &Weak<Journal>) {
-    let mut checked_at = Instant::now();
+    let (mut checked_at, mut measured_at) = (Instant::now(), Instant::now());
     while let Some(journal) = journal.upgrade() {
         if journal.closed.load(Ordering::Relaxed) {
             return;
         }
         journal.sync_round();
+        if measured_at.elapsed() >= TICK {
+            measured_at = Instant::now();
+            journal.log.measure_free_space();
+        }
         if checked_at.elapsed() >= FOLDER_CHECK_INTERVAL {
             checked_at = Instant::now();
-            journal.log.check_not_moved();
-            journal.wake_waiters();
+            journal.log.check_presence();
         }
     }
 }

@@ -18,7 +18,7 @@ use millstream_engine::Value;
 
 use crate::disk::{Disk, File, write_full};
 use crate::journal::Journal;
-use crate::log::LogError;
+use crate::log::{FolderLoss, LogError};
 use crate::shard::Shard;
 use crate::snapshot::{SnapshotTaken, SnapshotWriter, name, remove_others};
 use crate::store::Store;
@@ -89,8 +89,12 @@ impl Store {
             // write and remove none.
             return Err(SnapshotFailed::Log(error.clone()));
         }
-        if journal.log.manifest().snapshot == Some(journal.log.appended()) {
-            return Ok(None);
+        match journal.log.find_loss() {
+            None if journal.log.manifest().snapshot == Some(journal.log.appended()) => return Ok(None),
+            None => {}
+            // An empty record gives the files that replace the missing ones new names.
+            Some(FolderLoss::Missing(_)) => drop(journal.log.append(&[]).map_err(SnapshotFailed::Log)?),
+            Some(loss) => return Err(SnapshotFailed::Log(LogError::FolderLost(loss))),
         }
         // Once a new segment is planned, later records cannot be written until its file exists. Listing the folder
         // first fails early if no file descriptor is left.
@@ -114,6 +118,7 @@ impl Store {
             return Err(SnapshotFailed::Log(error));
         }
         remove_others(&*journal.disk, Some(taken.position));
+        journal.log.check_presence();
         journal.redelivery_records.fetch_sub(redelivery_records, Ordering::Relaxed);
         journal.snapshot_taken(taken);
         Ok(Some(taken))

@@ -235,18 +235,93 @@ fn transactions_under_one_lock_share_a_record_up_to_a_size() {
     assert_eq!(reopened.lock_key(0, b"s", 0).stream(b"s").unwrap().unwrap().len(), 9);
 }
 
+fn entries(store: &Store) -> u64 {
+    store.lock_key(0, b"s", 0).stream(b"s").unwrap().unwrap().len()
+}
+
+/// Waits until the store refuses changes with this text, or accepts them.
+fn wait_for_refusal(store: &Store, expected: Option<&str>) {
+    let began = std::time::Instant::now();
+    loop {
+        let found = store.check_writable(0).err().map(|error| error.to_string());
+        match (&found, expected) {
+            (None, None) => return,
+            (Some(found), Some(expected)) if found.contains(expected) => return,
+            _ => {}
+        }
+        assert!(began.elapsed().as_secs() < 60, "{found:?} instead of {expected:?}");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+}
+
 #[test]
-fn the_store_fails_once_its_folder_is_moved_away() {
+fn changes_are_refused_while_the_folder_is_moved_away() {
     let (folder, moved) = (Folder::new("gone"), Folder::new("gone-moved"));
     let (store, _) = folder.open();
     work(&store, 0);
     store.make_durable().unwrap();
     std::fs::rename(&folder.0, &moved.0).unwrap();
-    let began = std::time::Instant::now();
-    while store.durability().unwrap().error.is_none() {
-        assert!(began.elapsed().as_secs() < 60, "the store did not notice that its folder was moved");
-        std::thread::sleep(std::time::Duration::from_millis(20));
+    wait_for_refusal(&store, Some("was moved or removed"));
+    // Another folder at this path is not touched.
+    std::fs::create_dir(&folder.0).unwrap();
+    assert!(store.take_snapshot().unwrap_err().to_string().contains("was moved or removed"));
+    assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 0);
+    std::fs::remove_dir(&folder.0).unwrap();
+    std::fs::rename(&moved.0, &folder.0).unwrap();
+    wait_for_refusal(&store, None);
+    work(&store, 50);
+    let expected = entries(&store);
+    store.close().unwrap();
+    assert_eq!(entries(&folder.open().0), expected);
+}
+
+#[test]
+fn changes_are_refused_while_a_file_is_missing_until_a_snapshot_writes_everything_again() {
+    let named = |folder: &Folder, prefix: &str| -> Vec<PathBuf> {
+        let found = std::fs::read_dir(&folder.0).unwrap().map(|file| file.unwrap().path());
+        let mut found: Vec<_> =
+            found.filter(|path| path.file_name().unwrap().to_string_lossy().starts_with(prefix)).collect();
+        found.sort();
+        found
+    };
+    // What is removed, and the number of changes after the snapshot.
+    let cases = [("manifest", 1), ("snapshot-", 1), ("log-", 1), ("log-", 0), ("", 1), ("", 0)];
+    for (index, (prefix, changes)) in cases.into_iter().enumerate() {
+        let folder = Folder::new(&format!("missing-{index}"));
+        let (store, _) = folder.open();
+        work(&store, 0);
+        store.take_snapshot().unwrap().unwrap();
+        (0..changes).for_each(|n| work(&store, 50 * (n + 1)));
+        store.make_durable().unwrap();
+        wait_for_refusal(&store, None);
+        named(&folder, prefix).iter().for_each(|path| std::fs::remove_file(path).unwrap());
+        wait_for_refusal(&store, Some("was removed or cut off"));
+        assert!(store.durability().unwrap().refusal.is_some());
+        store.take_snapshot().unwrap().unwrap();
+        wait_for_refusal(&store, None);
+        work(&store, 500);
+        store.make_durable().unwrap();
+        let expected = entries(&store);
+        drop(store);
+        assert_eq!(entries(&folder.open().0), expected, "{prefix:?}, {changes} changes");
     }
-    let error = store.make_durable().unwrap_err().to_string();
-    assert!(error.contains("was moved or removed"), "{error}");
+    let folder = Folder::new("replaced");
+    let (store, _) = folder.open();
+    work(&store, 0);
+    store.make_durable().unwrap();
+    for prefix in ["log-", "manifest"] {
+        let path = named(&folder, prefix).remove(0);
+        let (kept, mut bytes) = (folder.0.join("kept"), std::fs::read(&path).unwrap());
+        std::fs::rename(&path, &kept).unwrap();
+        bytes[40] ^= 1;
+        std::fs::write(&path, &bytes).unwrap();
+        wait_for_refusal(&store, Some("was replaced"));
+        assert!(store.take_snapshot().unwrap_err().to_string().contains("was replaced"));
+        assert_eq!(std::fs::read(&path).unwrap(), bytes, "the other file was overwritten");
+        std::fs::rename(&kept, &path).unwrap();
+        wait_for_refusal(&store, None);
+    }
+    let log = std::fs::OpenOptions::new().write(true).open(named(&folder, "log-").remove(0)).unwrap();
+    log.set_len(70).unwrap();
+    wait_for_refusal(&store, Some("was removed or cut off"));
 }

@@ -107,7 +107,8 @@ impl Disk {
         let mut problem = String::new();
         // A server that writes at the same time may have used some of the measured space.
         for _ in 0..20 {
-            let ballast = self.bytes_free().saturating_sub(bytes_left).to_string();
+            let ballast = fs::metadata(self.ballast()).map_or(0, |file| file.len());
+            let ballast = (ballast + self.bytes_free()).saturating_sub(bytes_left).to_string();
             match run(Command::new("fallocate").args(["-l", &ballast]).arg(self.ballast())) {
                 Ok(()) => return,
                 Err(error) => problem = error,

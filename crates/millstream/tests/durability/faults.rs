@@ -1,5 +1,6 @@
 //! The faults. Each function runs one round of a campaign.
 
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::campaign::{Campaign, Place};
@@ -171,6 +172,31 @@ pub(crate) fn disk_taken_by_others(campaign: &mut Campaign) {
     assert!(resumed, "{}: accepted no write after the disk had free space again", campaign.subject);
     campaign.check_running(&ops);
     kill(campaign, Duration::from_millis(200));
+}
+
+/// Fills the disk in steps beside a server that writes little. Returns the free space at each accepted write after the
+/// first one that measured it.
+///
+/// Not one write may be accepted while less than the reserve is free.
+pub(crate) fn disk_filled_by_others(campaign: &mut Campaign) {
+    let mut client = campaign.running.client();
+    let mut is_accepted = |value: &str| {
+        client.send(&["SET", "k", value]);
+        matches!(client.next(READ_TIMEOUT), Outcome::Reply(reply) if !matches!(reply.value, Value::Error(_)))
+    };
+    campaign.disk().fill(10 * RESERVE_BYTES);
+    // A change of this size is measured, and little is free: so each later one is, too.
+    assert!(is_accepted(&"v".repeat(2 << 20)), "a write was refused although enough space is free");
+    for bytes_left in [6 * RESERVE_BYTES, RESERVE_BYTES + (1 << 20), RESERVE_BYTES - (64 << 10), 1 << 20] {
+        campaign.disk().fill(bytes_left);
+        assert_eq!(is_accepted("v"), bytes_left > RESERVE_BYTES, "{bytes_left} bytes are free");
+    }
+    let url = format!("redis://127.0.0.1:{}", campaign.running.port);
+    let doctor = Command::new(env!("CARGO_BIN_EXE_millstream")).args(["doctor", "--url", &url]).output();
+    let doctor = String::from_utf8(doctor.expect("run doctor").stdout).expect("text");
+    assert!(doctor.contains("aof_last_write_status is err"), "{doctor}");
+    campaign.disk().free_space();
+    assert!(is_accepted("v"), "a write was refused although the disk has free space again");
 }
 
 fn reads_work(campaign: &Campaign) -> bool {

@@ -118,6 +118,13 @@ fn millstream_refuses_writes_on_a_full_disk_and_resumes() {
 }
 
 #[test]
+fn millstream_accepts_no_write_while_less_than_its_reserve_is_free() {
+    let Some(_turn) = millstream_turn() else { return };
+    let Some(mut campaign) = on_a_disk(MILLSTREAM) else { return };
+    faults::disk_filled_by_others(&mut campaign);
+}
+
+#[test]
 fn millstream_waits_while_other_programs_fill_the_disk() {
     let Some(_turn) = millstream_turn() else { return };
     let Some(mut campaign) = on_a_disk(MILLSTREAM) else { return };

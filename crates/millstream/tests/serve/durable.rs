@@ -535,3 +535,42 @@ fn a_torn_tail_is_removed_and_reported() {
     assert!(server.greeting.contains("removed 13 bytes of an unfinished write"), "{}", server.greeting);
     assert_eq!(state(&server), before);
 }
+
+/// The files are removed while the server runs. Memory then has the only copy, so the server goes on and says so.
+#[test]
+fn writes_are_refused_when_the_data_folder_is_removed() {
+    for only_files in [true, false] {
+        let dir = TempDir::new();
+        let server = Server::start_in(&dir, &[]);
+        let before = work(&server);
+        let mut client = server.connect();
+        let data = data_of(&dir);
+        match only_files {
+            true => {
+                files(&dir).iter().for_each(|name| std::fs::remove_file(data.join(name)).expect("removable"))
+            }
+            false => std::fs::remove_dir_all(&data).expect("removable"),
+        }
+        let removed_at = std::time::Instant::now();
+        while !client.ask(&["SET probe 1"]).starts_with("-MISCONF") {
+            assert!(
+                removed_at.elapsed().as_secs() < 60,
+                "the server did not notice that its folder was removed"
+            );
+        }
+        let refused = client.ask(&["XADD orders * a b"]);
+        assert!(refused.contains("A restart would not find the data, so changes are refused"), "{refused}");
+        assert_eq!(persistence_field(&mut client, "aof_last_write_status"), "err");
+        assert!(persistence_field(&mut client, "log_error").contains("was "), "no reason in INFO");
+        assert!(client.ask(&["XRANGE orders - +"]).contains("book"), "reads do not work");
+        if only_files {
+            client.call("SAVE", "+OK\r\n");
+            client.call("DEL probe", ":1\r\n");
+            assert_eq!(state(&server), before);
+            end(server, "-KILL");
+            assert_eq!(state(&Server::start_in(&dir, &[])), before, "SAVE did not write everything again");
+        } else {
+            assert!(client.ask(&["SAVE"]).contains("was moved or removed"));
+        }
+    }
+}

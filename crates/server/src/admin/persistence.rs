@@ -46,7 +46,8 @@ fn write_rewrites(
     info.line("aof_last_rewrite_time_sec", seconds(took));
     info.line("aof_current_rewrite_time_sec", seconds(running_for(state, SnapshotPurpose::Rewrite)));
     info.line("aof_last_bgrewrite_status", status(!failed));
-    let can_write = durability.is_none_or(|durability| durability.error.is_none() && !durability.is_full);
+    let can_write =
+        durability.is_none_or(|durability| durability.error.is_none() && durability.refusal.is_none());
     info.line("aof_last_write_status", status(can_write));
 }
 
@@ -78,7 +79,8 @@ fn write_log(info: &mut InfoWriter<'_, '_>, durability: &DurabilityStats) {
     info.line("log_average_sync_usec", log.sync_ns / 1000 / log.syncs.max(1));
     info.line("log_sync_usec_distribution", sync_times(log));
     info.line("log_disk_full_events", log.full);
-    info.line("log_error", one_line(durability.error.as_deref()));
+    let refusal = durability.refusal.as_ref().map(ToString::to_string);
+    info.line("log_error", one_line(durability.error.as_deref().or(refusal.as_deref())));
 }
 
 /// Returns how many syncs took how long, as `le_50=3,le_100=0,…,le_inf=1`. Each number counts syncs that exceed the bound before.

@@ -67,6 +67,19 @@ pub trait File: Send + Sync {
     fn sync(&self) -> Result<(), DiskError>;
     /// Returns the length of the file.
     fn bytes(&self) -> Result<u64, DiskError>;
+    /// Returns the length of the file, and what tells it from other files that have or had its name.
+    fn state(&self) -> Result<FileState, DiskError> {
+        Ok(FileState { bytes: self.bytes()?, identity: (0, 0) })
+    }
+}
+
+/// Length and identity of an open file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileState {
+    /// Length of the file.
+    pub bytes: u64,
+    /// Device and inode.
+    pub identity: (u64, u64),
 }
 
 /// How an existing file is opened.

@@ -14,7 +14,7 @@ use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 
-use super::{Access, Disk, DiskError, File, LOCK_FILE, Listed};
+use super::{Access, Disk, DiskError, File, FileState, LOCK_FILE, Listed};
 
 /// Number of attempts to lock the folder before it counts as in use. `millstream check` locks it only for a moment.
 const LOCK_TRIES: u32 = 20;
@@ -323,7 +323,12 @@ impl File for RealFile {
     }
 
     fn bytes(&self) -> Result<u64, DiskError> {
-        Ok(self.file.metadata().map_err(self.error("get the size of"))?.len())
+        Ok(self.state()?.bytes)
+    }
+
+    fn state(&self) -> Result<FileState, DiskError> {
+        let found = self.file.metadata().map_err(self.error("get the size of"))?;
+        Ok(FileState { bytes: found.len(), identity: (found.dev(), found.ino()) })
     }
 }
 

@@ -3,6 +3,7 @@
 //! Every sync of a segment or of the folder holds the lock `syncing`. The kernel reports a failed sync to one caller
 //! only. That caller must end the log before another thread sees its own sync succeed.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -11,7 +12,7 @@ use super::frame::{self, FrameFields, Salt};
 use super::manifest::{self, Manifest};
 use super::segment::{self, Segment, SegmentHeader};
 use super::stats::sync_class;
-use super::writer::{WriteBuffer, Writer};
+use super::writer::{MEASURE_ALWAYS_BELOW_RESERVES, WriteBuffer, Writer};
 use super::{Log, LogError, Policy};
 use crate::disk::{DiskError, File, write_full};
 
@@ -61,13 +62,6 @@ impl Log {
     /// Ends the log: every later operation fails with this error.
     fn fail(&self, error: DiskError) -> LogError {
         self.ended.get_or_init(|| LogError::Failed(error)).clone()
-    }
-
-    /// Ends the log if its folder was moved or removed, because the next start would not find new records.
-    pub(crate) fn check_not_moved(&self) {
-        if let Err(error) = self.disk.check_not_moved() {
-            self.fail(error);
-        }
     }
 
     /// Keeps a write buffer that could not be written for lack of space or file descriptors.
@@ -188,7 +182,7 @@ impl Log {
         let is_long = writer.buffer.bytes.len() as u64 > PREALLOCATE_BYTES / 4;
         let appended_bytes = self.counters.appended_bytes.load(Ordering::Relaxed);
         let is_scarce =
-            appended_bytes + 2 * PREALLOCATE_BYTES > self.space_until_bytes.load(Ordering::Relaxed);
+            appended_bytes + 2 * PREALLOCATE_BYTES > self.spare_until_bytes.load(Ordering::Relaxed);
         if is_long || is_scarce || until <= writer.file_bytes {
             return Ok(());
         }
@@ -199,6 +193,7 @@ impl Log {
                 writer.cut_preallocated();
                 // No more preallocation until the free space is measured again.
                 self.space_until_bytes.store(0, Ordering::Relaxed);
+                self.spare_until_bytes.store(0, Ordering::Relaxed);
             }
             Err(error) => return Err(self.fail(error)),
         }
@@ -300,15 +295,18 @@ impl Log {
     /// Measures the free space of the disk. Returns it, minus the bytes that are not written yet.
     ///
     /// If the disk does not report its free space, it counts as unlimited. A write to a full disk will then fail.
-    pub(super) fn measure_free_space(&self) -> u64 {
+    pub(crate) fn measure_free_space(&self) -> u64 {
         let free = self.disk.free_bytes().unwrap_or(u64::MAX);
         let appended_bytes = self.counters.appended_bytes.load(Ordering::Relaxed);
         let free_bytes = free.saturating_sub(self.pending_bytes());
-        // If less than the reserve is free, every write measures again.
         let beyond = free_bytes.checked_sub(self.reserve_bytes).map_or(0, |over| over.saturating_add(1));
-        let is_refusing = beyond == 0 || self.buffer_awaits_space.load(Ordering::Relaxed);
-        let until = if is_refusing { 0 } else { appended_bytes.saturating_add(beyond) };
-        self.space_until_bytes.store(until, Ordering::Relaxed);
+        let is_refusing = beyond == 0
+            || self.buffer_awaits_space.load(Ordering::Relaxed)
+            || self.is_folder_lost.load(Ordering::Relaxed);
+        let is_low = free_bytes < MEASURE_ALWAYS_BELOW_RESERVES * self.reserve_bytes;
+        let spare_until = if is_refusing { 0 } else { appended_bytes.saturating_add(beyond) };
+        self.spare_until_bytes.store(spare_until, Ordering::Relaxed);
+        self.space_until_bytes.store(if is_low { 0 } else { spare_until }, Ordering::Relaxed);
         self.unmeasured_bytes.store(0, Ordering::Relaxed);
         free_bytes
     }
@@ -339,7 +337,8 @@ impl Log {
         let covered = segments.windows(2).take_while(|pair| pair[1].header.first <= first);
         let mut removed = Vec::new();
         for pair in covered {
-            if self.disk.remove(&pair[0].name).is_err() {
+            let removed_it = self.disk.remove(&pair[0].name);
+            if removed_it.is_err_and(|error| error.kind != io::ErrorKind::NotFound) {
                 break;
             }
             removed.push(pair[0].name.clone());

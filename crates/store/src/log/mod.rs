@@ -18,6 +18,7 @@ mod frame;
 mod gap;
 mod manifest;
 mod order;
+mod presence;
 mod recover;
 mod salvage;
 mod scan;
@@ -47,6 +48,7 @@ pub use gap::Gap;
 pub use manifest::Manifest;
 pub(crate) use manifest::{CLOSED_NAME as CLOSED_MANIFEST, NEW_NAME as NEW_MANIFEST};
 pub use order::MisnamedSegment;
+pub use presence::FolderLoss;
 pub use recover::{OpenReport, Opened, Recovery};
 pub(crate) use salvage::segment_headers;
 pub use salvage::{Loss, Salvage, SalvageTarget, salvage};
@@ -126,6 +128,8 @@ pub enum LogError {
     Failed(DiskError),
     /// The disk has too little free space. No data is lost, and the operation can succeed later.
     Full(String),
+    /// A file of the folder is missing, so a restart would not find the data. The operation can succeed once it is back.
+    FolderLost(FolderLoss),
     /// The process has no file descriptor left to open a file. No data is lost, and the operation can succeed later.
     Exhausted(String),
     /// The payload is longer than a record can be. This is final, because the change is applied already.
@@ -149,6 +153,7 @@ impl fmt::Display for LogError {
                 "{error}; it is unknown what reached the disk, so nothing more is acknowledged until a restart"
             ),
             LogError::Full(what) => write!(f, "no space left: {what}; free disk space to allow writes again"),
+            LogError::FolderLost(loss) => loss.fmt(f),
             LogError::Exhausted(what) => write!(f, "{what}; the log tries again later"),
             LogError::TooLarge(bytes) => {
                 write!(f, "a transaction of {bytes} bytes is too large for one record of the log")

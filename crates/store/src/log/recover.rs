@@ -19,6 +19,11 @@ use crate::disk::{Access, Disk, DiskError, File, Listed, read_full, write_full};
 
 /// Prefix of snapshot file names. The log does not read snapshots, but a folder that has one is not new.
 const SNAPSHOT_PREFIX: &str = "snapshot-";
+/// Returns the name of the snapshot at a position.
+pub(super) fn snapshot_name(position: u64) -> String {
+    format!("{SNAPSHOT_PREFIX}{position:020}")
+}
+
 /// Maximum number of bytes held in memory while an unproven tail is written again.
 const REWRITE_BYTES: usize = 1 << 20;
 /// Minimum distance between two frames whose offsets are remembered.

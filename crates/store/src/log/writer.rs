@@ -15,10 +15,13 @@ use super::recover::FolderLock;
 use super::scan::Scan;
 use super::segment::{self, Segment, SegmentHeader};
 use super::stats::{Counters, LogStats};
-use super::{LogError, LogOptions, Policy, StoreId};
+use super::{FolderLoss, LogError, LogOptions, Policy, StoreId};
 use crate::codec::put_number;
 use crate::disk::{Disk, File};
 
+/// While less than this many reserves are free, every change measures the free space first: other programs use the disk
+/// too. Otherwise the syncing thread measures it ten times a second.
+pub(super) const MEASURE_ALWAYS_BELOW_RESERVES: u64 = 128;
 /// Bytes written after which the free space is measured again.
 const MEASURE_EVERY_BYTES: u64 = 1 << 20;
 const SYNC_EVERY_MS: u64 = 1000;
@@ -42,18 +45,23 @@ pub struct Log {
     /// Locked while the manifest is replaced, which waits for the disk several times.
     pub(super) manifest: Mutex<Manifest>,
     /// The manifest's first position, readable without its lock.
-    first: AtomicU64,
+    pub(super) first: AtomicU64,
     /// Last position assigned; changed under `tail`. `durable <= written <= appended`.
     pub(super) appended: AtomicU64,
     pub(super) written: AtomicU64,
     pub(super) durable: AtomicU64,
     /// Why the log failed or was closed.
     pub(super) ended: OnceLock<LogError>,
-    /// While fewer bytes than this have been appended, the last measured free space suffices without the reserve. 0 if
-    /// the free space must be measured again.
+    /// While fewer bytes than this have been appended, a change needs no measurement of the free space. 0 if every change
+    /// needs one, because little is free.
     pub(super) space_until_bytes: AtomicU64,
+    /// While fewer bytes than this have been appended, the last measured free space suffices without the reserve.
+    pub(super) spare_until_bytes: AtomicU64,
     /// Bytes written since the free space was last measured.
     pub(super) unmeasured_bytes: AtomicU64,
+    /// What was missing in the folder when it was last checked, and whether anything was.
+    pub(super) folder_loss: Mutex<Option<FolderLoss>>,
+    pub(super) is_folder_lost: AtomicBool,
     /// True while a write buffer waits because the disk had no space for it.
     pub(super) buffer_awaits_space: AtomicBool,
     pub(super) last_sync_ms: AtomicU64,
@@ -166,7 +174,10 @@ impl Log {
             durable: AtomicU64::new(scan.last),
             ended: OnceLock::new(),
             space_until_bytes: AtomicU64::new(0),
+            spare_until_bytes: AtomicU64::new(0),
             unmeasured_bytes: AtomicU64::new(0),
+            folder_loss: Mutex::default(),
+            is_folder_lost: AtomicBool::new(false),
             buffer_awaits_space: AtomicBool::new(false),
             last_sync_ms: AtomicU64::new(0),
             counters,
@@ -309,6 +320,7 @@ impl Log {
     #[cold]
     fn measure_and_check_space(&self, bytes: u64) -> Result<(), LogError> {
         self.check_size(bytes)?;
+        self.check_folder()?;
         let (free_bytes, reserve) = (self.measure_free_space(), self.reserve_bytes);
         if self.buffer_awaits_space.load(Ordering::Relaxed) {
             return Err(LogError::Full(format!(

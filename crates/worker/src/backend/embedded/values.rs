@@ -172,7 +172,7 @@ pub(super) fn error(error: store::Error) -> Error {
         }
         store::Error::Refused { refusal: Refusal::WrongType, .. } => ErrorKind::WrongType,
         store::Error::Closed => ErrorKind::Closed,
-        store::Error::Log(LogError::Full(_)) => ErrorKind::NotWritable,
+        store::Error::Log(LogError::Full(_) | LogError::FolderLost(_)) => ErrorKind::NotWritable,
         store::Error::Log(_) | store::Error::Thread(_) | store::Error::Snapshot(_) => ErrorKind::Busy,
         store::Error::Folder(_) => ErrorKind::Unreachable,
         _ => ErrorKind::Refused,
