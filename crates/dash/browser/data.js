@@ -79,6 +79,9 @@ function others(now) {
   return commands;
 }
 
+/** `later` has messages that wait, on a store that can delay them. @param {import('./store.js').Store} store */
+export const delay = (store) => send(store.client, [1, 2, 3].map((at) => ['XADD', 'later', `*@${Date.now() + at * HOUR}`, 'n', at]));
+
 /** `visits` has two partitions, which the group `count` has read. @param {number} now */
 function partitioned(now) {
   const names = ['visits:{21}.1', 'visits:{17}.1'];

@@ -86,6 +86,11 @@ for (const [theme, dark] of [['light', false], ['dark', true]]) {
       await visitor.isAccessible();
       assert.deepEqual(await visitor.tooWide(), [], 'wider than its window');
       await visitor.shot(`${page}-${theme}-${size}`);
+      if (viewport !== DESKTOP) return;
+      await visitor.page.setViewportSize({ width: 1024, height: 768 });
+      assert.deepEqual(await visitor.tooWide(), [], 'wider than a window of 1024 px');
+      assert.deepEqual(await visitor.cutOff('.fact dt, .page-head button'), [], 'cut off in a window of 1024 px');
+      await visitor.page.setViewportSize(viewport);
     });
   }
 }

@@ -221,7 +221,7 @@ export async function payloads(visitor) {
 export async function tail(visitor, /** @type {Store} */ store) {
   await visitor.press(visitor.find(row('orders', 'billing')).getByRole('link', { name: 'orders' }));
   await visitor.pressNamed('link', 'Live tail');
-  await visitor.type(visitor.page.getByLabel('Find').first(), 'needle');
+  await visitor.type(visitor.page.getByRole('searchbox', { name: 'Find' }), 'needle');
   await visitor.page.waitForURL(/q=needle/);
   await eventually(async () => {
     await store.client.call('XADD', 'orders', '*', 'item', 'hay');
@@ -387,6 +387,95 @@ export async function focus(visitor) {
   await visitor.keys('Escape');
   await visitor.find('dialog[open]').waitFor({ state: 'detached' });
   await eventually(async () => assert.ok(await opener.evaluate((element) => element === document.activeElement), 'the focus is not back'));
+}
+
+/** Each command under a list prints the same rows as the list, with its filter and its limit; where no command does, there is none. */
+export async function sameRows(visitor, /** @type {Store} */ store) {
+  for (const [path, key] of [
+    ['stream?s=orders', 'id'], ['stream?s=orders&order=asc', 'id'], ['stream?s=orders&order=asc&from=30m', 'id'],
+    ['dlq?s=orders', 'id'], ['dlq?s=orders&reason=rejected', 'id'], ['dlq?s=orders&error=bank&newer=2h', 'id'], ['dlq?s=orders&older=30d&group=billing', 'id'],
+    ['pending?s=orders&g=billing', 'id'], ['pending?s=orders&g=billing&stuck=1', 'id'], ['pending?s=orders&g=billing&c=worker-1', 'id'], ['pending?s=orders&g=billing&idle=5m', 'id'],
+    ['stream?s=later&tab=delayed', 'ticket'],
+  ]) {
+    await visitor.goto(path);
+    const rows = await visitor.find(".table-panel tr[data-key] td[data-label='Id'], .table-panel tr[data-key] td[data-label='Ticket']").allInnerTexts();
+    assert.ok(rows.length > 0, path);
+    const line = await visitor.cliLine('.table-panel');
+    const printed = (await runLine(`${line} --json`)).trim();
+    const found = printed.startsWith('[') ? JSON.parse(printed) : printed.split('\n').map((each) => JSON.parse(each));
+    assert.deepEqual(found.map((/** @type {any} */ each) => each[key]).sort(), rows.map((text) => text.trim()).sort(), `${path}: ${line}`);
+  }
+  for (const path of ['stream?s=orders&find=book', 'stream?s=orders&from=30m', 'pending?s=orders&g=billing&deliveries=2', 'dlq?s=orders&after=9999999999999-0', '?q=orders', '?health=ok', 'tail?s=orders&q=x', 'doctor?q=lag']) {
+    await visitor.goto(path);
+    assert.equal(await visitor.find('.table-panel .cli, main > .cli:has-text("millstream lag"), main > .cli:has-text("millstream tail"), main > .cli:has-text("millstream doctor")').count(), 0, path);
+  }
+}
+
+/** A reset that skips or repeats many entries asks for their number. */
+export async function resetAsks(visitor, /** @type {Store} */ store) {
+  await visitor.goto('group/reset?s=orders&g=audit&to=earliest');
+  const number = visitor.page.getByLabel(/Type the number/);
+  await number.waitFor();
+  const button = visitor.page.getByRole('button', { name: 'Reset audit' });
+  const force = visitor.page.getByLabel(/although they are at work/);
+  if (await force.count() > 0) await force.check();
+  assert.equal(await button.isDisabled(), true);
+  await number.fill('7');
+  assert.equal(await button.isDisabled(), true);
+  await number.fill(((await visitor.text('.wizard')).match(/Type the number ([\d,]+)/) ?? [])[1]);
+  await button.click();
+  await visitor.sees(/Reset the group audit/, '.toasts');
+  assert.equal(await lastDelivered(store, 'audit'), '0-0');
+}
+
+/** The doctor groups its findings, counts them, and shows a page of each kind. */
+export async function doctorOfMany(visitor) {
+  await visitor.goto('doctor');
+  await visitor.sees(/no_reader\s+1,000/, '.kind-head');
+  assert.ok(await visitor.find('.finding').count() < 100, 'some findings of each kind');
+  await visitor.press(visitor.page.getByRole('button', { name: /Show all: 990 more/ }));
+  await visitor.sees(/1–50 of 1,000/, '.pager');
+  await visitor.pressNamed('button', 'Next');
+  await visitor.sees(/51–100 of 1,000/, '.pager');
+  assert.equal(await visitor.find('.finding').count(), 50);
+  await visitor.type('.filter-bar input[type=search]', 'billing');
+  await visitor.sees(/No finding matches|1 finding/, 'main');
+}
+
+/** The tail keeps 1,000 lines, and nothing of those that have gone; it says how many entries it left out. */
+export async function tailStaysSmall(visitor, /** @type {Store} */ store) {
+  const devtools = await visitor.page.context().newCDPSession(visitor.page);
+  await devtools.send('Performance.enable');
+  const nodes = async () => {
+    await devtools.send('HeapProfiler.collectGarbage');
+    const { metrics } = await devtools.send('Performance.getMetrics');
+    return metrics.find((/** @type {any} */ { name }) => name === 'Nodes')?.value ?? 0;
+  };
+  await store.client.call('XGROUP', 'CREATE', 'busy', 'g', '0', 'MKSTREAM');
+  await visitor.goto('tail?s=busy&g=g');
+  await visitor.sees(/Waiting for the group/, '.tail');
+  /** Lets the group read 900 entries, and acknowledge them once the page has seen them: a line for each step. */
+  const round = async () => {
+    const pipeline = store.client.pipeline();
+    for (let at = 0; at < 900; at += 1) pipeline.call('XADD', 'busy', '*', 'n', at);
+    const ids = ((await pipeline.exec()) ?? []).map(([, id]) => String(id));
+    await store.client.call('XREADGROUP', 'GROUP', 'g', 'c', 'COUNT', 1000, 'STREAMS', 'busy', '>');
+    await visitor.find('.tail-line', { hasText: ids[899] }).filter({ hasText: 'pending' }).first().waitFor();
+    await store.client.call('XACK', 'busy', 'g', ...ids);
+    await visitor.find('.tail-line', { hasText: ids[899] }).filter({ hasText: 'done' }).first().waitFor();
+  };
+  for (let at = 0; at < 6; at += 1) await round();
+  await eventually(async () => assert.equal(await visitor.find('.tail-line').count(), 1000));
+  // A line has nine. The page may still hold the lines before the last ones.
+  assert.ok(await nodes() < 40_000, `${await nodes()} nodes after 10,800 lines`);
+  await visitor.goto('tail?s=busy');
+  await visitor.sees(/Waiting for the next entry/, '.tail');
+  await eventually(async () => {
+    const pipeline = store.client.pipeline();
+    for (let at = 0; at < 200; at += 1) pipeline.call('XADD', 'busy', '*', 'n', at);
+    await pipeline.exec();
+    assert.match(await visitor.text('.left-out'), /entries were left out: the page shows at most 20 per second/);
+  });
 }
 
 /** A key acts from the moment at which its table or dialog is in the page. A task of the browser between the two would swallow it. */

@@ -41,6 +41,8 @@ const task = (name, base, run) => visit(name, () => Visitor.open(browser, base()
 task('2 find a group among thousands', () => many.base, scenarios.findGroup);
 task('keys act at once', () => durable.base, scenarios.keysAtOnce);
 task('Enter waits for what was typed', () => many.base, scenarios.enterWaits);
+task('the doctor of many groups', () => many.base, scenarios.doctorOfMany);
+task('a tail stays small', () => durable.base, (visitor) => scenarios.tailStaysSmall(visitor, durable));
 task('19 read-only, with hidden fields', () => readOnly, scenarios.readOnly);
 task('log in and out', () => locked.base, scenarios.login);
 task('a dialog keeps the focus, and gives it back', () => durable.base, scenarios.focus);

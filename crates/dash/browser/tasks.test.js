@@ -1,6 +1,6 @@
 // Tasks of an operator on a Millstream server that serves its dashboard.
 import { after, before } from 'node:test';
-import { fill, fillEvents, stickAgain } from './data.js';
+import { delay, fill, fillEvents, stickAgain } from './data.js';
 import * as scenarios from './scenarios.js';
 import { startMillstream, startWorker, stopAll } from './store.js';
 import { PHONE, Visitor, startBrowser, visit } from './visitor.js';
@@ -16,6 +16,7 @@ before(async () => {
   store = await startMillstream();
   browser = await startBrowser();
   now = await fill(store);
+  await delay(store);
   await fillEvents(store, LONG ? 2_000_000 : 110_000);
   startWorker(store, 'mails', 'send', 'mailer-1');
 });
@@ -34,6 +35,8 @@ task('12 read a large document and a binary value', '', scenarios.payloads);
 task('13 watch messages with a word', '', scenarios.tail);
 task('14 add a message and see it done', '', scenarios.addMessage);
 task('15 the address restores the page', '', scenarios.address);
+task('commands print the rows of the list', '', scenarios.sameRows);
+task('a reset asks for the number', '', scenarios.resetAsks);
 task('16 mend what the doctor found', '', scenarios.mend);
 task('19 how is one of the partitions', '', scenarios.whichPartition);
 task('18 claim what is stuck, on a phone', 'group?s=orders&g=billing', scenarios.onThePhone, { viewport: PHONE });

@@ -168,7 +168,7 @@ export class Visitor {
   /** Fails if the page breaks a rule of WCAG 2.2 AA that axe knows. */
   async isAccessible() {
     if (!(await this.page.evaluate(() => 'axe' in window))) await this.page.evaluate((await import('node:fs')).readFileSync(axeSource, 'utf8'));
-    const { violations } = await this.page.evaluate(() => window.axe.run(document, { runOnly: ['wcag2a', 'wcag2aa', 'wcag21aa', 'wcag22aa'], resultTypes: ['violations'] }));
+    const { violations } = await this.page.evaluate(() => window.axe.run(document, { runOnly: ['wcag2a', 'wcag2aa', 'wcag21aa', 'wcag22aa'], rules: { 'landmark-unique': { enabled: true }, 'empty-table-header': { enabled: true } }, resultTypes: ['violations'] }));
     const found = violations.map((each) => `${each.id}: ${each.help}\n${each.nodes.slice(0, 3).map((node) => `  ${node.html.slice(0, 300)}\n    ${node.failureSummary.replaceAll('\n', ' ')}`).join('\n')}`);
     assert.deepEqual(found, [], `${this.page.url()} is not accessible:\n${found.join('\n')}`);
   }
@@ -179,6 +179,11 @@ export class Visitor {
       .filter((element) => !['auto', 'scroll', 'hidden', 'clip'].includes(getComputedStyle(element).overflowX) || element.tagName === 'DIALOG')
       .filter((element) => element.clientWidth > 0 && element.scrollWidth > element.clientWidth + 1)
       .map((element) => `${element.tagName} ${element.className}: ${element.scrollWidth} px in ${element.clientWidth} px`));
+  }
+
+  /** Returns the texts of elements that do not fit. @param {string} selector */
+  cutOff(selector) {
+    return this.page.locator(selector).evaluateAll((all) => all.filter((element) => element.scrollWidth > element.clientWidth + 1).map((element) => element.textContent));
   }
 
   close() {

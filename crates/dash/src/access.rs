@@ -47,6 +47,9 @@ impl LoginKind {
     }
 }
 
+/// Whether a visitor may run a command.
+pub type MayRun = Arc<dyn Fn(&[&str]) -> bool + Send + Sync>;
+
 /// Somebody who uses the dashboard.
 #[derive(Clone)]
 pub struct Visitor {
@@ -56,6 +59,8 @@ pub struct Visitor {
     pub backend: Arc<dyn Admin>,
     /// Whether the visitor may see a stream in answers that come from a look at all streams.
     pub may_see: Arc<dyn Fn(&str) -> bool + Send + Sync>,
+    /// Whether the visitor may run a command, given with its subcommand, on any key at all. The store judges each call again.
+    pub may_run: MayRun,
     /// Whether the visitor still exists and could log in as before. If not, its session has ended.
     pub is_valid: Arc<dyn Fn() -> bool + Send + Sync>,
     /// Whether the visitor may see what others have done, and may stop their jobs.
@@ -120,6 +125,7 @@ impl OneStore {
             name: "visitor".to_owned(),
             backend,
             may_see: Arc::new(|_| true),
+            may_run: Arc::new(|_| true),
             is_valid: Arc::new(|| true),
             is_operator: Arc::new(|| true),
             figures: Arc::new(String::new),

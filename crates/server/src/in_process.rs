@@ -204,6 +204,13 @@ impl Login {
         self.user.is_unrestricted() || self.may_run(&[b"ACL", b"LOG"])
     }
 
+    /// Whether the user may run a command, given with its subcommand, on some key. A denial is not counted and not logged.
+    pub fn may_run_somewhere(&self, command: &[&str]) -> bool {
+        let argv: Vec<&[u8]> = command.iter().map(|word| word.as_bytes()).collect();
+        self.user.is_unrestricted()
+            || table::find(&argv).is_ok_and(|spec| check_request(&self.user, spec, &argv, &[]).is_ok())
+    }
+
     fn may_run(&self, argv: &[&[u8]]) -> bool {
         table::find(argv)
             .is_ok_and(|spec| check_request(&self.user, spec, argv, &required_keys(spec, argv)).is_ok())

@@ -87,9 +87,9 @@ export function commands(place) {
     overview: () => make('lag', []),
     streamInfo: (/** @type {string} */ stream) => make('stream info', [stream]),
     groupDescribe: (/** @type {string} */ stream, /** @type {string} */ group) => make('group describe', [stream, group]),
-    /** @param {string} stream @param {{ from?: string | null, count?: number | null }} [options] */
-    entries: (stream, { from = 'earliest', count = 50 } = {}) =>
-      make('tail', [stream], [['--from', from], ['--count', count], ['--no-follow']]),
+    /** @param {string} stream @param {{ from?: string | null, count: number }} options without `from`, the last entries */
+    entries: (stream, { from = null, count }) =>
+      make('tail', [stream], from === null ? [['--last', count], ['--no-follow']] : [['--from', from], ['--count', count], ['--no-follow']]),
     /** @param {string} stream @param {string | null} [group] */
     tail: (stream, group) => make('tail', [stream], [['--group', group || null]]),
     /** @param {string} stream @param {[string, string][]} fields @param {{ producer?: string, iid?: string, delay_ms?: number | null, at_ms?: number | null }} [options] */
@@ -123,7 +123,9 @@ export function commands(place) {
     pendingClaimIds: (stream, group, consumer, ids) => (ids.length > 100 ? null : make('pending claim', [stream, group, consumer, ...ids])),
     /** @param {'ack' | 'nack' | 'extend'} verb @param {string} stream @param {string} group @param {string[]} ids */
     pending: (verb, stream, group, ids) => (ids.length > 100 ? null : make(`pending ${verb}`, [stream, group, ...ids])),
-    dlqList: (/** @type {string | null} */ stream) => make('dlq ls', stream ? [stream] : []),
+    dlqStreams: () => make('dlq ls', []),
+    /** @param {string} stream @param {LetterFilter & { dlq?: string | null, count: number }} options */
+    dlqList: (stream, options) => make('dlq ls', [stream], [['--dlq', options.dlq || null], ...letterOptions(options), ['--newest'], ['--count', options.count]]),
     /** @param {string} stream @param {string} id @param {string | null} [dlq] */
     dlqShow: (stream, id, dlq) => make('dlq show', [stream, id], [['--dlq', dlq || null]]),
     /** @param {string} stream @param {LetterFilter & { dlq?: string | null, rate?: number | null, limit?: number | null, all_groups?: boolean }} options */
@@ -137,11 +139,11 @@ export function commands(place) {
       ]),
     /** @param {string} stream @param {LetterFilter & { dlq?: string | null }} options */
     purge: (stream, options) => make('dlq purge', [stream], [['--dlq', options.dlq || null], ...letterOptions(options)]),
-    delayedList: (/** @type {string} */ stream) => make('delayed ls', [stream]),
+    delayedList: (/** @type {string} */ stream, /** @type {number} */ count) => make('delayed ls', [stream], [['--count', count]]),
     /** @param {'rm' | 'now'} verb @param {string} stream @param {string[]} tickets */
     delayed: (verb, stream, tickets) => (tickets.length > 100 ? null : make(`delayed ${verb}`, [stream, ...tickets])),
-    top: () => make('top', []),
-    doctor: () => make('doctor', []),
+    /** @param {string | null} [code] @param {number} [offset] @param {number} [limit] */
+    doctor: (code = null, offset = 0, limit = 0) => make('doctor', [], code === null ? [] : [['--code', code], ['--offset', offset || null], ['--limit', limit]]),
     /** The program has no command for the server itself: a client of the store does it. @param {string[]} words such as `config set appendfsync always` */
     server: (words) => (/^rediss?:/.test(place) ? ['redis-cli', ...(place === DEFAULT_URL ? [] : ['-u', quote(place)]), ...words.map(quote)].join(' ') : null),
     streamPolicy: (/** @type {string} */ stream) => make('stream policy', [stream]),

@@ -28,7 +28,7 @@ export const words = {
   },
   health: { critical: 'critical', degraded: 'degraded', ok: 'ok', none: 'no group' },
   parts: {
-    emptyName: '(empty)', emptyNameTitle: 'The name has no characters.',
+    emptyName: '(empty)', emptyNameTitle: 'The name has no characters.', blankName: '(blank)', blankNameTitle: (/** @type {number} */ n) => `The name has only spaces: ${n}`,
     unknown: 'The store does not know this value.', rateUnknown: 'A rate is known after two looks at the store.',
     atLeast: 'at least', atMost: 'at most', perSecond: 'per second', noTrend: 'Not enough looks yet.',
     tryAgain: 'Try again', loading: 'Loading…', copy: 'Copy', copied: 'Copied.', close: 'Close',
@@ -41,7 +41,7 @@ export const words = {
   },
   table: {
     filter: 'Filter', sortBy: 'Sort by', ascending: 'ascending', descending: 'descending', row: 'row', rows: 'rows', empty: 'No rows.',
-    select: 'Select the row', selectAll: 'Select all rows',
+    select: 'Select the row', selectAll: 'Select all rows', actions: 'Actions',
     matched: (/** @type {number} */ matched, /** @type {number} */ total) => `${matched.toLocaleString()} of ${total.toLocaleString()} match`,
     older: 'Older', newer: 'Newer', previous: 'Previous', next: 'Next',
     range: (/** @type {number} */ from, /** @type {number} */ to, /** @type {number} */ of) => `${from.toLocaleString()}–${to.toLocaleString()} of ${of.toLocaleString()}`,
@@ -49,12 +49,13 @@ export const words = {
   chart: {
     table: 'Values as a table', time: 'Time',
     nothing: (/** @type {string} */ label) => `${label}: no values yet.`,
-    sentence: (/** @type {string} */ label, /** @type {string} */ span, /** @type {string} */ first, /** @type {string} */ last, /** @type {string} */ lowest, /** @type {string} */ highest, /** @type {string} */ trend) =>
-      `${label}, last ${span}: ${first} at first, ${last} now, ${lowest} to ${highest}; ${{ grows: 'growing', shrinks: 'shrinking', steady: 'steady', unknown: 'too few values for a trend' }[trend]}.`,
+    sentence: (/** @type {string} */ label, /** @type {string} */ span, /** @type {string} */ first, /** @type {string} */ last, /** @type {string} */ lowest, /** @type {string} */ highest, /** @type {string} */ trend, /** @type {string} */ unknown) =>
+      `${label}, last ${span}: ${first} at first, ${last} now, ${lowest} to ${highest}; ${{ grows: 'growing', shrinks: 'shrinking', steady: 'steady', unknown: 'too few values for a trend' }[trend]}.${unknown && ` Unknown for ${unknown} of it: the dashboard did not run, or the store did not answer.`}`,
   },
   action: {
     preview: 'Preview', cancel: 'Cancel', looking: 'Finding out what would change…', done: 'Done.', started: 'Started. It runs in the dashboard; its progress is at the edge of the page.',
     moved: 'The store has changed since the preview. This is the new preview.',
+    refused: 'Your user may not run this action.',
     typeNumber: (/** @type {string} */ number) => `Type the number ${number} to confirm`,
   },
   jobs: {
@@ -77,7 +78,7 @@ export const words = {
   },
   values: {
     hidden: '(hidden)', hiddenTitle: 'Hidden: the field matches a rule of --redact, the dashboard shows no payloads, or the value is nested too deeply to look for hidden parts.',
-    empty: '(empty)', noFields: 'The entry has no fields.', raw: 'Raw', form: 'Show values as',
+    empty: '(empty)', repeated: (/** @type {number} */ nth, /** @type {number} */ of) => `${nth} of ${of} with this name`, noFields: 'The entry has no fields.', raw: 'Raw', form: 'Show values as',
     forms: /** @type {[string, string][]} */ ([['auto', 'Auto'], ['text', 'Text'], ['json', 'JSON'], ['hex', 'Hex'], ['table', 'Table']]),
     cut: (/** @type {string} */ size) => `The value has ${size}; this is its beginning.`,
     moreText: (/** @type {string} */ left) => `Show more: ${left} characters left`,
@@ -190,8 +191,8 @@ export const words = {
     title: 'Consumers of the group', consumer: 'Consumer', asked: 'Asked', askedHint: 'Time since the consumer last asked for entries', got: 'Got', gotHint: 'Time since the consumer last got an entry', worker: 'Worker', remove: 'Remove…',
     neverAsked: 'The consumer has asked for nothing yet.', gotUnknown: 'The store does not know, or the consumer got nothing yet.', noHeartbeat: 'no heartbeat: another client',
     hostTitle: 'Host and process id', slotsTitle: 'Busy slots and all slots', late: (/** @type {string} */ time) => `no heartbeat for ${time}`, slots: (/** @type {number} */ busy, /** @type {number} */ slots) => `${busy}/${slots} busy`, none: 'The group has no consumers.',
-    histogram: 'Pending entries by idle time', nothingPending: 'Nothing is pending.', scanned: (/** @type {string} */ entries) => `Counted over the first ${entries}; there are more.`, oldestPending: 'The oldest pending entry has the age', released: (/** @type {string} */ entries) => `${entries} released: any consumer can claim them.`,
-    over: (/** @type {string} */ time) => `over ${time}`, under: (/** @type {string} */ time) => `under ${time}`,
+    histogram: 'Pending entries by idle time', nothingPending: 'Nothing is pending.', scanned: (/** @type {string} */ entries) => `Counted over the first ${entries}; there are more.`, notCounted: 'The idle times are not known yet.', oldestPending: 'Idle is the time since the last delivery. The oldest of these entries was added', released: (/** @type {string} */ entries) => `${entries} released: any consumer can claim them.`,
+    over: (/** @type {string} */ time) => `idle over ${time}`, under: (/** @type {string} */ time) => `idle under ${time}`,
   },
   groupActions: {
     remove: 'Remove the group', force: 'Remove the group although consumers are at work', removePlan: 'The group loses its position and its consumers. The entries of the stream stay.',
@@ -204,7 +205,7 @@ export const words = {
     one: 'entry', many: 'entries', of: 'of', copyId: 'Copy id', again: 'Add again', delete: 'Delete…', added: 'Added', ago: 'ago', field: 'field', fields: 'fields', trace: 'trace', fieldsTitle: 'Fields',
     life: 'What each group did with it', noGroups: 'No group reads this stream.', by: 'by', released: 'released: any consumer can claim it', idle: 'idle', delivery: 'delivery', deliveries: 'deliveries', due: 'next attempt',
     states: { unread: 'unread', pending: 'pending', read: 'done' },
-    letter: { title: 'Dead letter', reason: 'Reason', error: 'Error', errorType: 'Error type', origin: 'Original entry', group: 'Group', consumer: 'Consumer', deliveries: 'Deliveries', firstSeen: 'First delivered', died: 'Dead-lettered', redrives: 'Redrives', redrive: 'Redrive…' },
+    letter: { title: 'Dead letter', reason: 'Reason', error: 'Error', errorType: 'Error type', origin: 'Original entry', group: 'Group', consumer: 'Consumer', deliveries: 'Deliveries', firstSeen: 'Added', died: 'Dead-lettered', redrives: 'Redrives', redrive: 'Redrive…' },
   },
   pending: {
     title: 'Pending entries', of: 'of', id: 'Id', consumer: 'Consumer', idle: 'Idle', idleHint: 'Time since the last delivery of the entry', deliveries: 'Deliveries', age: 'Age', ageHint: 'Time since the entry was added', fields: 'Fields',
@@ -258,6 +259,7 @@ export const words = {
   doctor: {
     title: 'Doctor', answer: (/** @type {number} */ critical, /** @type {number} */ degraded, /** @type {number} */ remarks) => [[critical, 'critical'], [degraded, 'degraded'], [remarks, noun(remarks, 'remark', 'remarks')]].filter(([n]) => Number(n) > 0).map(([n, word]) => `${n.toLocaleString()} ${word}`).join(', ') || 'No findings.',
     looked: (/** @type {string} */ streams, /** @type {string} */ groups) => `Looked at ${streams} and ${groups}`, stream: 'stream', streams: 'streams', group: 'group', groups: 'groups', filter: 'Filter the findings', match: 'match',
+    finding: 'finding', findings: 'findings', allKinds: 'All kinds', more: (/** @type {number} */ n) => `Show all: ${n.toLocaleString()} more`,
     remark: 'remark', nothing: 'The doctor found no problems.', noMatch: 'No finding matches.', server: 'server', wayOut: 'What to do:', copyText: 'Copy as text', copyJson: 'Copy as JSON', abilities: 'What the store does by itself', native: 'native', notNative: 'by the workers, or not at all',
     toServer: 'Server', toDead: 'Dead letters', toDelayed: 'Delayed messages', toStream: 'Stream', toPending: 'Pending entries', toGroup: 'Group', toWorkers: 'Workers',
   },
@@ -279,7 +281,7 @@ export const words = {
     toAudit: 'Actions',
   },
   delayed: {
-    tab: 'Delayed', entriesTab: 'Entries', tabs: 'Messages', title: 'Delayed messages', ticket: 'Ticket', due: 'Due', dueIn: 'In', overdue: 'overdue', fields: 'Fields', none: 'The stream has no delayed messages.', notPossible: 'This store cannot delay messages.', notPossibleText: 'Only Millstream can.', first: 'To the first',
+    tab: 'Delayed', entriesTab: 'Entries', tabs: 'Messages', title: 'Delayed messages', ticket: 'Ticket', due: 'Due', dueIn: 'In', dueNow: 'now', overdue: 'overdue', fields: 'Fields', none: 'The stream has no delayed messages.', notPossible: 'This store cannot delay messages.', notPossibleText: 'Only Millstream can.', first: 'To the first',
     cancel: (/** @type {string} */ n) => `Cancel ${n}…`, now: (/** @type {string} */ n) => `Add ${n} now…`, one: 'message', many: 'messages', cancelTitle: 'Cancel delayed messages of', nowTitle: 'Add delayed messages now to', cancelPlan: 'will never be added.', nowPlan: 'will be added to the stream at once.',
     cancelButton: (/** @type {number} */ n) => `Cancel ${n.toLocaleString()} delayed ${noun(n, 'message', 'messages')}`, nowButton: (/** @type {number} */ n) => `Add ${n.toLocaleString()} ${noun(n, 'message', 'messages')} now`, gone: (/** @type {string} */ n) => `${n} no longer wait.`, cancelled: (/** @type {string} */ n) => `Cancelled ${n}.`, added: (/** @type {string} */ n) => `Added ${n}.`,
   },
@@ -289,7 +291,8 @@ export const words = {
   tail: {
     title: 'Live tail', following: 'following', paused: 'paused', scrolled: 'scrolled up; new lines come below', pause: 'Pause', resume: 'Continue', clear: 'Clear', toEnd: 'To the end', find: 'Find', show: 'Show', entries: 'entries as they come',
     groupAtWork: (/** @type {string} */ group) => `${short(group)} at work`, lines: (/** @type {string} */ n) => `${n} lines`, waiting: 'Waiting for the next entry…', waitingGroup: 'Waiting for the group to do something. An entry that is delivered and acknowledged between two looks does not appear.', waitingFor: (/** @type {string} */ find) => `Waiting for an entry with "${find}"…`,
-    note: 'The page reads without joining a group: nothing is delivered. It keeps 1,000 lines.', skipped: (/** @type {string} */ n) => `${n} entries not shown: they came too fast`,
+    note: 'The page reads without joining a group: nothing is delivered. It keeps 1,000 lines.', skipped: (/** @type {string} */ n) => `${n} entries left out here`,
+    left: (/** @type {string} */ n, /** @type {boolean} */ unsearched) => `${n} entries were left out: the page shows at most 20 per second.${unsearched ? ' Not all of them were searched.' : ''}`,
     events: { unread: 'unread', pending: 'pending', done: 'done' }, progress: (/** @type {string} */ lag, /** @type {string} */ pending) => `lag ${lag}, pending ${pending}`,
   },
 };

@@ -10,6 +10,26 @@ use super::events;
 use crate::app::{self, Answer, App, Caller, NoParams, Params};
 use crate::options;
 
+/// Actions, each with a command without which the store refuses it. Pages do not offer those that the visitor may not run.
+const NEEDED: [(&str, &[&str]); 16] = [
+    ("/entries", &["XADD"]),
+    ("/entries/delete", &["XDEL"]),
+    ("/stream/trim", &["XTRIM"]),
+    ("/groups", &["XGROUP", "CREATE"]),
+    ("/group/reset", &["XGROUP", "SETID"]),
+    ("/group/remove", &["XGROUP", "DESTROY"]),
+    ("/consumer/remove", &["XGROUP", "DELCONSUMER"]),
+    ("/pending/claim", &["XCLAIM"]),
+    ("/pending/ack", &["XACK"]),
+    ("/dlq/redrive", &["XDEL"]),
+    ("/dlq/purge", &["XDEL"]),
+    ("/delayed/cancel", &["XDELAY"]),
+    ("/delayed/now", &["XDELAY"]),
+    ("/server/snapshot", &["BGSAVE"]),
+    ("/server/slowlog-reset", &["SLOWLOG", "RESET"]),
+    ("/server/config", &["CONFIG", "SET"]),
+];
+
 pub(super) async fn status(
     State(app): State<Arc<App>>,
     caller: Caller,
@@ -26,6 +46,9 @@ pub(super) async fn status(
     };
     let (look, status) = (app.sampler.look(), app.sampler.status());
     let totals = look.totals_of(&*visitor.may_see);
+    let is_refused = |command: &[&str]| !(visitor.may_run)(command);
+    let refused: Vec<&str> =
+        NEEDED.iter().filter(|(_, command)| is_refused(command)).map(|(path, _)| *path).collect();
     app::json(&json!({
         "version": env!("CARGO_PKG_VERSION"),
         "login": login,
@@ -36,6 +59,7 @@ pub(super) async fn status(
         "capabilities": app.facts.capabilities(),
         "has_server": app.facts.has_server(),
         "read_only": app.options.read_only,
+        "refused": refused,
         "payloads": app.options.payloads,
         "redacted": app.options.redaction.globs(),
         "interval_ms": millis(status.interval),

@@ -26,6 +26,7 @@ impl Restricted {
             name: name.to_owned(),
             backend: Arc::clone(&self.0),
             may_see: Arc::new(move |stream| sees_all || !stream.contains("hidden")),
+            may_run: Arc::new(move |command| sees_all || command != ["XTRIM"]),
             is_valid: Arc::new(|| true),
             is_operator: Arc::new(move || sees_all),
             figures: Arc::new(String::new),
@@ -98,6 +99,8 @@ async fn answers_from_a_look_have_only_streams_that_the_visitor_may_see() {
             (known["totals"]["streams"] == 3 && known["totals"]["groups"] == 2).then_some(())
         })
         .await;
+        assert_eq!(dash.api("status").await["refused"], json!(["/stream/trim"]));
+        assert_eq!(dash.as_root("status").await["refused"], json!([]));
         // Something to hide in the record of actions, and a job.
         let action = json!({"stream": "hidden", "fields": [["a", "b"]]});
         assert_eq!(dash.post("/api/v1/entries", &action).await.status, 200);

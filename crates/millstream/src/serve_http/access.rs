@@ -54,13 +54,14 @@ impl UserAccess {
     }
 
     fn visitor(&self, login: Login) -> Visitor {
-        let (reader, session, observer, operator) =
-            (login.clone(), login.clone(), login.clone(), login.clone());
+        let (reader, runner, session, observer, operator) =
+            (login.clone(), login.clone(), login.clone(), login.clone(), login.clone());
         let server = self.server.clone();
         Visitor {
             name: login.name(),
             backend: self.backend(&login),
             may_see: Arc::new(move |stream| reader.may_read(stream.as_bytes())),
+            may_run: Arc::new(move |command| runner.may_run_somewhere(command)),
             is_valid: Arc::new(move || session.is_valid()),
             is_operator: Arc::new(move || operator.may_see_others()),
             figures: Arc::new(move || match observer.may_see_figures() {

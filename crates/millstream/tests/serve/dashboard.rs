@@ -204,6 +204,11 @@ fn a_visitor_sees_and_does_what_the_rules_of_its_user_allow() {
     assert_eq!(alice.get("entries?stream=orders:eu").1["items"][0]["id"], "1-1");
     let entry = |stream: &str| json!({ "stream": stream, "fields": [["item", "pen"]] });
     assert_eq!(alice.post("entries", &entry("orders:eu")).0, 200);
+    // The pages offer an action if the user may run its command on some key.
+    let refused = |visitor: &mut Visitor| visitor.get("status").1["refused"].to_string();
+    assert_eq!(refused(&mut root), "[]");
+    assert!(refused(&mut alice).contains("/server/config"), "{}", refused(&mut alice));
+    assert!(!refused(&mut alice).contains("\"/entries\""), "{}", refused(&mut alice));
     let line = server.line_with("event=command");
     assert!(line.contains("address=\"127.0.0.1:0\" user=\"alice\" what=\"dashboard "), "{line}");
     assert!(line.contains("stream=orders:eu"), "{line}");
@@ -302,14 +307,19 @@ fn the_rules_of_a_user_apply_to_pending_entries_dead_letters_jobs_and_actions() 
         assert!(!answer.to_string().contains("secret@example"), "{path}: {status} {answer}");
         assert!(status == 403 || path.starts_with("search") && status == 200, "{path}: {status} {answer}");
     }
-    let mails = json!({ "stream": "mails", "group": "g", "dry_run": true });
+    let of_group = |more: Value| {
+        let mut body = json!({ "group": "g" });
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        body
+    };
+    let mails = json!({ "stream": "mails", "dry_run": true });
     for (path, more) in [
-        ("group/reset", json!({ "to": { "earliest": true } })),
-        ("group/remove", json!({})),
-        ("consumer/remove", json!({ "consumer": "c", "heir": "d" })),
-        ("pending/ack", json!({ "ids": ["1-1"] })),
-        ("pending/nack", json!({ "ids": ["1-1"] })),
-        ("pending/claim", json!({ "ids": ["1-1"], "consumer": "d" })),
+        ("group/reset", of_group(json!({ "to": { "earliest": true } }))),
+        ("group/remove", of_group(json!({}))),
+        ("consumer/remove", of_group(json!({ "consumer": "c", "heir": "d" }))),
+        ("pending/ack", of_group(json!({ "ids": ["1-1"] }))),
+        ("pending/nack", of_group(json!({ "ids": ["1-1"] }))),
+        ("pending/claim", of_group(json!({ "ids": ["1-1"], "consumer": "d" }))),
         ("dlq/redrive", json!({})),
         ("dlq/purge", json!({})),
         ("stream/trim", json!({ "max_length": 0 })),

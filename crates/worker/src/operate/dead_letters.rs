@@ -121,9 +121,20 @@ impl DeadLetterSource {
         &self,
         backend: &dyn Admin,
         filter: &Filter,
+        visit: impl FnMut(DeadLetter) -> bool,
+    ) -> Result<(), Error> {
+        self.for_each_in(backend, filter, IdOrder::Ascending, visit).await
+    }
+
+    /// Calls `visit` with the dead letters that match, in this order, until it returns false.
+    pub async fn for_each_in(
+        &self,
+        backend: &dyn Admin,
+        filter: &Filter,
+        order: IdOrder,
         mut visit: impl FnMut(DeadLetter) -> bool,
     ) -> Result<(), Error> {
-        let whole = Range::starting_at(StreamId::MIN, usize::MAX);
+        let whole = Range { order, ..Range::starting_at(StreamId::MIN, usize::MAX) };
         let visit = |_, letter: Option<DeadLetter>| match letter.is_none_or(&mut visit) {
             true => ControlFlow::Continue(()),
             false => ControlFlow::Break(()),

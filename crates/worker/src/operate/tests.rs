@@ -342,17 +342,17 @@ async fn a_plan_measures_ages_at_its_own_time() {
     let (backend, ids) = store(2, 0).await;
     die(&backend, &ids, |_| "no".to_owned()).await;
     let source = source(&backend).await;
-    let hour = Some(Duration::from_secs(3600));
+    let hour = Duration::from_secs(3600);
     let now = SystemTime::now();
     for (asked, at) in [
         // These dead letters will not be new, and will be old, long after the plan was made.
-        (Filter { newer_than: hour, ..Filter::default() }, now),
-        (Filter { older_than: hour, ..Filter::default() }, now + 2 * hour.unwrap()),
+        (Filter { newer_than: Some(hour), ..Filter::default() }, now),
+        (Filter { older_than: Some(hour), ..Filter::default() }, now + 2 * hour),
     ] {
         let then = Filter { at: Some(at), ..asked.clone() };
         let plan = dead_letters::plan_purge(&*backend, &source, &then).await.unwrap();
         assert_eq!(plan.effect.ids.len(), 2);
-        let later = Filter { at: Some(at + 9 * hour.unwrap()), ..asked.clone() };
+        let later = Filter { at: Some(at + 9 * hour), ..asked.clone() };
         let Executed::Done(purge) =
             dead_letters::check_purge(&*backend, &source, &later, &plan.digest).await.unwrap()
         else {

@@ -8,19 +8,22 @@ import { html, useEffect, useState } from '../html.js';
 import { status } from '../live.js';
 import { setQuery } from '../router.js';
 import { words } from '../words.js';
-import { ActionDialog, useMayAct } from '../ui/action.js';
+import { ActionDialog, useMay } from '../ui/action.js';
 import { CliLine, Loaded, Moment, Name, Panel, useNow } from '../ui/parts.js';
 import { DataTable } from '../ui/table.js';
 import { FieldsLine } from '../ui/values.js';
 
 const text = words.delayed;
 const PAGE = 100;
+/** The list is read again every five seconds, so a message stays in it for a while after the server has added it. */
+const OVERDUE_AFTER_MS = 10_000;
 const messages = (/** @type {number} */ number) => counted(number, text.one, text.many);
 
 /** Says how long a message still waits. @param {{ due: number }} props */
 function DueIn({ due }) {
   const left = due - useNow();
-  return left > 0 ? duration(left) : html`<span class="warn-text">${text.overdue}</span>`;
+  if (left > 0) return duration(left);
+  return left > -OVERDUE_AFTER_MS ? html`<span class="soft">${text.dueNow}</span>` : html`<span class="warn-text">${text.overdue}</span>`;
 }
 
 /** @type {import('../ui/table.js').Column<any>[]} */
@@ -38,7 +41,7 @@ export function Delayed({ stream, query }) {
   const page = useGet(isPossible ? '/delayed' : null, { stream, after, count: PAGE }, { every_ms: 5000 });
   const [selected, setSelected] = useState(/** @type {Set<string>} */ (new Set()));
   const [verb, setVerb] = useState(/** @type {'cancel' | 'now' | null} */ (null));
-  const mayAct = useMayAct();
+  const mayAct = useMay()('/delayed/cancel');
   useEffect(() => setSelected(new Set()), [stream, after]);
   if (!isPossible) return html`<${Panel} title=${text.title}><p>${text.notPossible} ${text.notPossibleText}</p><//>`;
   const rows = /** @type {any[]} */ (page.data?.items ?? []);
@@ -55,7 +58,7 @@ export function Delayed({ stream, query }) {
             <button type="button" class="danger" disabled=${tickets.length === 0} onClick=${() => setVerb('cancel')}>${text.cancel(messages(tickets.length))}</button>`}
           ${after && html`<button type="button" class="small" onClick=${() => setQuery({ after: null })}>${text.first}</button>`}
           ${data.next && html`<button type="button" class="small" onClick=${() => setQuery({ after: data.next })}>${words.table.next} →</button>`}</div>`}`}<//>
-      <div class="cli-foot"><${CliLine} line=${commands(status.value?.place ?? '').delayedList(stream)} /></div><//>
+      <div class="cli-foot"><${CliLine} line=${after ? null : commands(status.value?.place ?? '').delayedList(stream, PAGE)} /></div><//>
     ${verb && html`<${DelayedDialog} verb=${verb} stream=${stream} tickets=${tickets} onClose=${() => setVerb(null)} onDone=${done} />`}`;
 }
 

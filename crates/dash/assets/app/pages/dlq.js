@@ -9,7 +9,7 @@ import { useKeys } from '../keys.js';
 import { status, useLive } from '../live.js';
 import { setQuery } from '../router.js';
 import { words } from '../words.js';
-import { useMayAct } from '../ui/action.js';
+import { useMay } from '../ui/action.js';
 import { useCommands } from '../ui/palette.js';
 import { Ago, CliLine, Count, Draft, Link, Loaded, Name, Panel, ProblemNote, Text } from '../ui/parts.js';
 import { DataTable, FilterBar, useLocalTable } from '../ui/table.js';
@@ -23,15 +23,15 @@ const PAGE = 50;
 export function DeadLetters({ query }) {
   useLive('jobs');
   const stream = query.get('s');
-  return stream === null ? html`<${Streams} of=${query.get('of')} />` : html`<${Letters} stream=${stream} query=${query} />`;
+  return stream === null ? html`<${Streams} of=${query.get('of')} query=${query} />` : html`<${Letters} stream=${stream} query=${query} />`;
 }
 
-/** The streams that have dead letters: all, or those of the partitions of a stream. @param {{ of: string | null }} props */
-function Streams({ of }) {
+/** The streams that have dead letters: all, or those of the partitions of a stream. @param {{ of: string | null, query: URLSearchParams }} props */
+function Streams({ of, query }) {
   const found = useGet('/dlq', { stream: of }, { every_ms: 5000 });
   return html`<div class="page-head"><h1>${text.title}${of !== null && html` <span class="crumbs">${words.pending.of}</span> <${Link} page="stream" query=${{ s: of }}><${Name} name=${of} max=${48} /><//>`}</h1></div>
     <${Loaded} from=${found}>${(/** @type {any[]} */ rows) => html`<${StreamTable} rows=${rows} />`}<//>
-    <${CliLine} line=${commands(status.value?.place ?? '').dlqList(null)} />`;
+    <${CliLine} line=${of !== null || query.get('q') ? null : commands(status.value?.place ?? '').dlqStreams()} />`;
 }
 
 /** @param {{ rows: any[] }} props */
@@ -74,7 +74,9 @@ function Letters({ stream, query }) {
   const page = useGet('/dlq/letters', { stream, dlq, ...filter, after, count: PAGE }, { every_ms: 5000 });
   const [selected, setSelected] = useState(/** @type {Set<string>} */ (new Set()));
   const [dialog, setDialog] = useState(/** @type {'redrive' | 'purge' | null} */ (null));
-  const mayAct = useMayAct();
+  const may = useMay();
+  const [mayRedrive, mayPurge] = [may('/dlq/redrive'), may('/dlq/purge')];
+  const mayAct = mayRedrive || mayPurge;
   const key = JSON.stringify([stream, dlq, filter, after]);
   useEffect(() => setSelected(new Set()), [key]);
   const data = page.data;
@@ -85,13 +87,13 @@ function Letters({ stream, query }) {
   const chosen = ids.length > 0 ? ids.length : data?.matched ?? 0;
   const said = `${data?.exact === false && ids.length === 0 ? '≥' : ''}${counted(chosen, words.dlqActions.one, words.dlqActions.many)}`;
   const start = (/** @type {'redrive' | 'purge'} */ kind) => () => chosen > 0 && setDialog(kind);
-  useKeys(mayAct ? { r: start('redrive'), D: start('purge') } : {});
-  useCommands(mayAct ? [{ text: text.redriveCommand, run: start('redrive'), keys: 'r' }, { text: text.purgeCommand, run: start('purge'), keys: 'D' }] : []);
+  useKeys({ ...(mayRedrive ? { r: start('redrive') } : {}), ...(mayPurge ? { D: start('purge') } : {}) });
+  useCommands([...(mayRedrive ? [{ text: text.redriveCommand, run: start('redrive'), keys: 'r' }] : []), ...(mayPurge ? [{ text: text.purgeCommand, run: start('purge'), keys: 'D' }] : [])]);
   const acted = { ...filter, ids: ids.length > 0 ? ids : null };
   const common = { stream, dlq, filter: acted, onClose: () => setDialog(null), onDone: () => { setSelected(new Set()); page.reload(); } };
   return html`<div class="page-head"><h1>${text.title} <span class="crumbs">${words.pending.of}</span> <${Link} page="stream" query=${{ s: stream }}><${Name} name=${stream} max=${48} /><//></h1>
-      ${mayAct && data && html`<div class="actions"><button type="button" class="primary" disabled=${chosen === 0} onClick=${start('redrive')}>${text.redrive(said)}</button>
-        <button type="button" class="danger" disabled=${chosen === 0} onClick=${start('purge')}>${text.purge(said)}</button></div>`}</div>
+      ${mayAct && data && html`<div class="actions">${mayRedrive && html`<button type="button" class="primary" disabled=${chosen === 0} onClick=${start('redrive')}>${text.redrive(said)}</button>`}
+        ${mayPurge && html`<button type="button" class="danger" disabled=${chosen === 0} onClick=${start('purge')}>${text.purge(said)}</button>`}</div>`}</div>
     ${only !== null && html`<p class="note">${text.onlyOne} <code>${only}</code> <button type="button" class="small" onClick=${() => setQuery({ ids: null })}>${text.chooseOthers}</button></p>`}
     ${data && (data.by_reason.length > 0 || filter.error || filter.reason) && html`<div class="columns"><${Breakdown} title=${text.byReason} rows=${data.by_reason} name="reason" chosen=${filter.reason} />
       <${Breakdown} title=${text.byError} rows=${data.by_error} name="error" chosen=${filter.error} /></div>`}
@@ -105,7 +107,7 @@ function Letters({ stream, query }) {
           ${after && html`<button type="button" class="small" onClick=${() => setQuery({ after: null })}>${text.restart}</button>`}
           ${data.next && html`<button type="button" class="small" onClick=${() => setQuery({ after: data.next })}>${words.table.next} →</button>`}
         </div>`}
-      <div class="cli-foot"><${CliLine} line=${commands(status.value?.place ?? '').dlqList(stream)} /></div>
+      <div class="cli-foot"><${CliLine} line=${after ? null : commands(status.value?.place ?? '').dlqList(stream, { ...filter, dlq, count: PAGE })} /></div>
     <//>
     ${dialog === 'redrive' && html`<${RedriveDialog} ...${common} />`}
     ${dialog === 'purge' && html`<${PurgeDialog} ...${common} />`}`;
@@ -133,7 +135,7 @@ function Controls({ query, page }) {
   const chosen = query.get('reason') ?? '';
   const reasons = [...new Set([...(page?.by_reason ?? []).map((/** @type {any} */ row) => row.reason), chosen])].filter(Boolean);
   const input = (/** @type {'error' | 'group' | 'older' | 'newer'} */ name, /** @type {string} */ placeholder = '') => html`<label>${text.filters[name]} <${Draft} class=${name === 'error' ? '' : 'short'} value=${query.get(name) ?? ''} placeholder=${placeholder} onChange=${set(name)} /></label>`;
-  return html`<form class="filter-bar browse" role="search" onSubmit=${(/** @type {Event} */ event) => event.preventDefault()}>
+  return html`<form class="filter-bar browse" role="search" aria-label=${text.title} onSubmit=${(/** @type {Event} */ event) => event.preventDefault()}>
     <label>${text.filters.reason} <select value=${chosen} onChange=${set('reason')}><option value="">${text.any}</option>${reasons.map((reason) => html`<option key=${reason} value=${reason}>${reason}</option>`)}</select></label>${input('group', text.any)}${input('error', text.anyText)}${input('older', '30d')}${input('newer', '1h')}
     ${bad && html`<span class="field-error" role="alert">${words.streamActions.badDuration}</span>`}
     ${page && html`<span class="matched"><${Count} value=${page.matched} exact=${page.exact} /> ${text.match}</span>`}

@@ -9,7 +9,7 @@ import { useKeys } from '../keys.js';
 import { status, useLive } from '../live.js';
 import { open, setQuery } from '../router.js';
 import { words } from '../words.js';
-import { useMayAct } from '../ui/action.js';
+import { useMay } from '../ui/action.js';
 import { Ago, CliLine, Count, CopyButton, Duration, Link, Loaded, Moment, Name, Panel, Text } from '../ui/parts.js';
 import { say } from '../ui/toasts.js';
 import { FieldsView } from '../ui/values.js';
@@ -29,7 +29,7 @@ export function Entry({ query }) {
   const found = useGet('/entry', { stream, id }, { every_ms: every });
   useEffect(() => setEvery(found.data && isSmall(found.data.fields) && !isFinished(found.data.groups) ? LIFE_EVERY_MS : 0), [found.data]);
   const [dialog, setDialog] = useState(/** @type {'again' | 'delete' | null} */ (null));
-  const mayAct = useMayAct();
+  const may = useMay();
   useLive('jobs');
   const data = found.data;
   const go = (/** @type {string | null | undefined} */ next) => (next ? open('entry', { s: stream, id: next, as: form === 'auto' ? null : form }) : undefined);
@@ -37,7 +37,7 @@ export function Entry({ query }) {
   return html`<div class="page-head"><h1 class="mono">${id}</h1><span class="crumbs">${text.of} <${Link} page="stream" query=${{ s: stream, from: id }}><${Name} name=${stream} max=${48} /><//></span>
       <div class="actions"><${CopyButton} text=${id} label=${text.copyId} class="" />
         ${data && html`<button type="button" disabled=${!data.previous} onClick=${() => go(data.previous)}>← ${words.table.older} <kbd>[</kbd></button><button type="button" disabled=${!data.next} onClick=${() => go(data.next)}>${words.table.newer} → <kbd>]</kbd></button>`}
-        ${mayAct && data && html`<button type="button" onClick=${() => setDialog('again')}>${text.again}</button><button type="button" onClick=${() => setDialog('delete')}>${text.delete}</button>`}</div></div>
+        ${data && may('/entries') && html`<button type="button" onClick=${() => setDialog('again')}>${text.again}</button>`}${data && may('/entries/delete') && html`<button type="button" onClick=${() => setDialog('delete')}>${text.delete}</button>`}</div></div>
     <${Loaded} from=${found}>${(/** @type {any} */ entry) => html`
       <p class="soft">${timeOfId(id) !== null && html`${text.added} <${Moment} ms=${timeOfId(id)} exact=${true} /> (<${Ago} ms=${timeOfId(id)} /> ${text.ago}) · `}${entry.fields.length} ${entry.fields.length === 1 ? text.field : text.fields}
         ${entry.traceparent && html` · ${text.trace} <code><${Text} text=${entry.traceparent} /></code> <${CopyButton} text=${entry.traceparent} />`}</p>

@@ -23,7 +23,7 @@ export function Consumers({ data, here, onRemove }) {
     { key: 'asked', label: text.asked, hint: text.askedHint, align: 'number', value: (row) => row.idle_ms, cell: (row) => html`<span class=${row.idle_ms > SILENT_MS && row.pending > 0 ? 'bad-text' : undefined}><${Duration} ms=${row.idle_ms} why=${text.neverAsked} /></span>` },
     { key: 'got', label: text.got, hint: text.gotHint, align: 'number', value: (row) => row.inactive_ms, cell: (row) => html`<${Duration} ms=${row.inactive_ms} why=${text.gotUnknown} />` },
     { key: 'worker', label: text.worker, class: 'wide', value: (row) => row.workers?.length ?? 0, cell: (row) => (row.workers?.length > 0 ? row.workers.map((/** @type {any} */ worker) => html`<${Worker} key=${worker.instance} worker=${worker} />`) : html`<span class="soft">${text.noHeartbeat}</span>`) },
-    ...(onRemove ? [{ key: 'remove', label: '', class: 'tools', cell: (/** @type {any} */ row) => html`<button type="button" class="small" onClick=${() => onRemove(row)}>${text.remove}</button>` }] : []),
+    ...(onRemove ? [{ key: 'remove', label: words.table.actions, class: 'tools', cell: (/** @type {any} */ row) => html`<button type="button" class="small" onClick=${() => onRemove(row)}>${text.remove}</button>` }] : []),
   ];
   const table = useLocalTable({ rows, columns, rowKey: (row) => row.consumer, prefix: 'c', first: ['pending', true] });
   return html`<${DataTable} caption=${text.title} ...${table.props} empty=${text.none} />`;
@@ -43,13 +43,13 @@ export function Histogram({ data, here }) {
   const most = Math.max(1, ...bars.map((bar) => bar.count));
   const scan = data.scan;
   return html`<${Panel} title=${text.histogram}>
-    ${bars.length === 0 ? html`<p class="soft">${text.nothingPending}</p>` : html`<div class="histogram">
+    ${bars.length === 0 ? html`<p class="soft">${data.pending > 0 ? text.notCounted : text.nothingPending}</p>` : html`<div class="histogram">
       ${bars.map((bar) => html`<${Link} key=${bar.idle_ms_min} class="bar" page="pending" query=${{ ...here, idle: bar.idle_ms_min > 0 ? durationArgument(bar.idle_ms_min) : null }}>
         <span class="bar-label">${range(bar)}</span><span class="bar-track"><span class=${`bar-fill ${bar.idle_ms_min >= 300_000 ? 'bad' : ''}`} style=${{ width: `${Math.max(0.6, (100 * bar.count) / most)}%` }}></span></span>
         <span class="bar-count">${count(bar.count)}</span><//>`)}</div>
       ${(scan?.released ?? data.released) > 0 && html`<p class="hint">${text.released(counted(scan?.released ?? data.released, words.entry.one, words.entry.many))}</p>`}
       ${scan && scan.complete === false && html`<p class="hint">${text.scanned(counted(scan.looked_at, words.entry.one, words.entry.many))}</p>`}`}
-    ${data.pending > 0 && isNumber(data.oldest_pending_ms) && html`<p class="hint">${text.oldestPending} <${Duration} ms=${data.oldest_pending_ms} /></p>`}
+    ${bars.length > 0 && data.pending > 0 && isNumber(data.oldest_pending_ms) && html`<p class="hint">${text.oldestPending} <${Duration} ms=${data.oldest_pending_ms} /> ${words.entry.ago}.</p>`}
   <//>`;
 }
 

@@ -9,7 +9,7 @@ import { useKeys } from '../keys.js';
 import { status, useLive, watchOf } from '../live.js';
 import { open } from '../router.js';
 import { words } from '../words.js';
-import { useMayAct } from '../ui/action.js';
+import { useMay } from '../ui/action.js';
 import { CliLine, Count, Duration, Fact, Health, Link, Loaded, Moment, Name, Panel, Rate, Text } from '../ui/parts.js';
 import { useCommands } from '../ui/palette.js';
 import { RemoveConsumerDialog, RemoveGroupDialog } from './group-actions.js';
@@ -32,19 +32,21 @@ export function Group({ query }) {
   useLive(watchOf('group', { stream, group }), { group: (data) => setLive((/** @type {any} */ old) => ({ ...old, ...data })) });
   // The actions of a logical stream are those of its partitions.
   const isLogical = first.data ? first.data.partitions !== null : null;
-  const mayAct = useMayAct() && isLogical === false;
+  const may = useMay();
+  const [mayReset, mayRemove, mayRemoveConsumer] = ['/group/reset', '/group/remove', '/consumer/remove'].map((path) => isLogical === false && may(path));
   const places = [['pending', text.toPending], ['dlq', text.toDead], ['tail', text.toTail]];
   useKeys(isLogical === false ? { t: () => open('tail', here) } : {});
   useCommands([
     ...(isLogical === false ? places : []).map(([page, label]) => ({ text: label, run: () => open(page, here) })),
-    ...(mayAct ? [{ text: text.reset, run: () => open('group/reset', here) }, { text: text.remove, run: () => setDialog({ kind: 'remove' }) }] : []),
+    ...(mayReset ? [{ text: text.reset, run: () => open('group/reset', here) }] : []),
+    ...(mayRemove ? [{ text: text.remove, run: () => setDialog({ kind: 'remove' }) }] : []),
   ]);
   const close = () => setDialog(null);
   return html`<div class="page-head">
       <h1><${Link} page="stream" query=${{ s: stream }}><${Name} name=${stream} max=${48} /><//> <span class="crumbs">/</span> <${Name} name=${group} max=${48} /></h1>
       ${first.data && html`<${Health} health=${(live ?? first.data).health} />`}
       <div class="actions">${isLogical === false && html`<${Link} page="tail" query=${here} class="button">${text.toTail}<//>`}
-        ${mayAct && html`<${Link} page="group/reset" query=${here} class="button">${text.reset}<//><button type="button" onClick=${() => setDialog({ kind: 'remove' })}>${text.remove}</button>`}</div></div>
+        ${mayReset && html`<${Link} page="group/reset" query=${here} class="button">${text.reset}<//>`}${mayRemove && html`<button type="button" onClick=${() => setDialog({ kind: 'remove' })}>${text.remove}</button>`}</div></div>
     <${Loaded} from=${first}>${(/** @type {any} */ loaded) => {
       const data = { ...loaded, ...live };
       const logical = data.partitions !== null;
@@ -54,7 +56,7 @@ export function Group({ query }) {
         <${GroupCharts} stream=${stream} group=${group} range=${query.get('t') ?? '1h'} atMs=${data.at_ms ?? Date.now()} />
         ${logical && html`<${GroupPartitions} rows=${data.partitions} group=${group} worst=${data.worst_partition} />`}
         <${Panel} class="table-panel" title=${text.consumers} actions=${!logical && html`<${Link} page="pending" query=${here} class="button small">${text.allPending}<//>`}>
-          <${Consumers} data=${data} here=${here} onRemove=${mayAct ? (/** @type {any} */ consumer) => setDialog({ kind: 'consumer', consumer }) : null} /><//>
+          <${Consumers} data=${data} here=${here} onRemove=${mayRemoveConsumer ? (/** @type {any} */ consumer) => setDialog({ kind: 'consumer', consumer }) : null} /><//>
         ${!logical && html`<${Histogram} data=${data} here=${here} />`}
         <${PolicyFacts} policy=${data.policy} />
         ${dialog?.kind === 'consumer' && html`<${RemoveConsumerDialog} stream=${stream} group=${group} consumer=${dialog.consumer} consumers=${data.consumers} onClose=${close} onDone=${first.reload} />`}`;

@@ -15,7 +15,7 @@ import { DataTable, FilterBar, useHold, useOrder } from '../ui/table.js';
 import { announce } from '../ui/toasts.js';
 
 const ROWS = 100;
-/** Number of unwell groups that the head explains. */
+/** Number of unwell groups that the head explains. One more takes no more place than the line that would count it. */
 const REASONS = 4;
 const text = words.overview;
 
@@ -108,7 +108,7 @@ export function Overview({ query }) {
         <span>${words.table.range(offset + 1, Math.min(offset + ROWS, state.matched), state.matched)}</span>
         <button type="button" disabled=${offset + ROWS >= state.matched} onClick=${() => page(1)}>${words.table.next} <kbd>]</kbd></button></nav>`}
     <//>
-    <${CliLine} line=${commands(status.value?.place ?? '').overview()} />`;
+    <${CliLine} line=${q || health || state?.matched > ROWS ? null : commands(status.value?.place ?? '').overview()} />`;
 }
 
 /** @param {string} watch @param {any} answer */
@@ -122,7 +122,7 @@ function fromAnswer(watch, answer) {
 /** The answer to "is anything wrong right now?", with the reasons of the worst groups. @param {{ totals: any }} props */
 function Answer({ totals }) {
   const unwell = totals.critical + totals.degraded;
-  const worst = useGet(unwell > 0 ? '/overview' : null, { sort: 'health', desc: true, count: REASONS }, { every_ms: 5000 });
+  const worst = useGet(unwell > 0 ? '/overview' : null, { sort: 'health', desc: true, count: unwell === REASONS + 1 ? unwell : REASONS }, { every_ms: 5000 });
   const sentence = unwell === 0 ? text.well : `${text.counts(totals.critical, totals.degraded, totals.ok)}.`;
   useEffect(() => announce(text.announce(sentence)), [totals.critical, totals.degraded]);
   const tone = totals.critical > 0 ? 'critical' : totals.degraded > 0 ? 'degraded' : 'ok';
@@ -131,7 +131,7 @@ function Answer({ totals }) {
     <p class="verdict"><${Health} health=${tone} brief=${true} /> ${sentence}</p>
     ${unwell > 0 && rows.length > 0 && html`<ul class="reasons">${rows.map((/** @type {any} */ row) => html`<li key=${row.key}><${Health} health=${row.health} brief=${true} />
       <${Link} ...${pageOfRow(row)}><${Name} name=${row.stream} max=${40} /> / <${Name} name=${row.group ?? ''} max=${40} /><//>
-      <span class="why">${row.findings.filter((/** @type {any} */ finding) => finding.health !== 'ok').slice(0, 2).map((/** @type {any} */ finding) => finding.text).map((/** @type {string} */ each, /** @type {number} */ at) => html`${at > 0 ? '; ' : ''}<${Text} text=${each} />`)}</span></li>`)}
+      <span class="why">${row.findings.filter((/** @type {any} */ finding) => finding.health !== 'ok').map((/** @type {any} */ finding) => finding.text).map((/** @type {string} */ each, /** @type {number} */ at) => html`${at > 0 ? '; ' : ''}<${Text} text=${each} />`)}</span></li>`)}
       ${unwell > rows.length && html`<li class="more"><${Link} page="" query=${{ sort: 'health', desc: true }}>${text.more(unwell - rows.length)}<//></li>`}</ul>`}
   </section>`;
 }

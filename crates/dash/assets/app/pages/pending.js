@@ -9,7 +9,7 @@ import { useKeys } from '../keys.js';
 import { status, useLive } from '../live.js';
 import { setQuery } from '../router.js';
 import { words } from '../words.js';
-import { useMayAct } from '../ui/action.js';
+import { useMay } from '../ui/action.js';
 import { useCommands } from '../ui/palette.js';
 import { CliLine, Count, Draft, Duration, Link, Moment, Name, Panel, ProblemNote, Text } from '../ui/parts.js';
 import { DataTable } from '../ui/table.js';
@@ -25,6 +25,7 @@ const STUCK_DELIVERIES = 5;
 /** @typedef {import('./pending-actions.js').PendingVerb} PendingVerb */
 /** @type {PendingVerb[]} */
 const VERBS = ['claim', 'nack', 'extend', 'ack'];
+const KEYS = { claim: 'C', nack: 'N', extend: 'E', ack: 'A' };
 const isStuck = (/** @type {any} */ row) => row.idle_ms >= STUCK_IDLE_MS || row.deliveries >= STUCK_DELIVERIES;
 
 /** @param {string} stream @returns {import('../ui/table.js').Column<any>[]} */
@@ -47,7 +48,9 @@ export function Pending({ query }) {
   const [selected, setSelected] = useState(/** @type {Set<string>} */ (new Set()));
   const [all, setAll] = useState(false);
   const [dialog, setDialog] = useState(/** @type {PendingVerb | null} */ (null));
-  const mayAct = useMayAct();
+  const may = useMay();
+  const verbs = VERBS.filter((verb) => may(`/pending/${verb}`));
+  const mayAct = verbs.length > 0;
   useLive('jobs');
   const key = JSON.stringify([stream, group, filter, after]);
   useEffect(() => {
@@ -61,8 +64,8 @@ export function Pending({ query }) {
   const ids = rows.map((row) => row.id).filter((id) => selected.has(id));
   const chosen = all ? matched : ids.length;
   const start = (/** @type {PendingVerb} */ verb) => () => chosen > 0 && setDialog(verb);
-  useKeys(mayAct ? { C: start('claim'), N: start('nack'), E: start('extend'), A: start('ack') } : {});
-  useCommands(mayAct ? VERBS.map((verb) => ({ text: text.verbs[verb].command, run: start(verb) })) : []);
+  useKeys(Object.fromEntries(verbs.map((verb) => [KEYS[verb], start(verb)])));
+  useCommands(verbs.map((verb) => ({ text: text.verbs[verb].command, run: start(verb) })));
   const done = () => {
     setSelected(new Set());
     setAll(false);
@@ -79,11 +82,11 @@ export function Pending({ query }) {
         <div class="pager acts">
           ${mayAct && rows.length > 0 && html`<label class="check"><input type="checkbox" checked=${all} onChange=${() => setAll(!all)} /> ${text.all(matched, page.data.exact)}</label>
             <span class="with">${text.with(counted(chosen, words.entry.one, words.entry.many))}</span>
-            ${VERBS.map((verb) => html`<button type="button" key=${verb} class=${verb === 'ack' ? 'danger' : ''} disabled=${chosen === 0} onClick=${start(verb)} title=${text.verbs[verb].hint}>${text.verbs[verb].button}</button>`)}`}
+            ${verbs.map((verb) => html`<button type="button" key=${verb} class=${verb === 'ack' ? 'danger' : ''} disabled=${chosen === 0} onClick=${start(verb)} title=${text.verbs[verb].hint}>${text.verbs[verb].button}</button>`)}`}
           ${after && html`<button type="button" class="small" onClick=${() => setQuery({ after: null })}>${text.first}</button>`}
           ${page.data.next && html`<button type="button" class="small" onClick=${() => setQuery({ after: page.data.next })}>${words.table.next} →</button>`}
         </div>`}
-      <div class="cli-foot"><${CliLine} line=${filter.deliveries_min ? null : commands(status.value?.place ?? '').pendingList(stream, group, filter)} /></div>
+      <div class="cli-foot"><${CliLine} line=${filter.deliveries_min || after ? null : commands(status.value?.place ?? '').pendingList(stream, group, { ...filter, count: PAGE })} /></div>
     <//>
     ${dialog && html`<${PendingDialog} verb=${dialog} stream=${stream} group=${group} ids=${all ? null : ids} filter=${filter} matched=${matched} named=${all && rows.length === matched ? rows.map((row) => row.id) : ids} onClose=${() => setDialog(null)} onDone=${done} />`}`;
 }
@@ -100,7 +103,7 @@ function Controls({ query, matched }) {
   const idle = query.get('idle') ?? '';
   const bad = idle !== '' && parseDuration(idle) === null;
   const set = (/** @type {string} */ name) => (/** @type {any} */ event) => setQuery({ [name]: event.target.value.trim(), after: null }, { replace: true });
-  return html`<form class="filter-bar browse" role="search" onSubmit=${(/** @type {Event} */ event) => event.preventDefault()}>
+  return html`<form class="filter-bar browse" role="search" aria-label=${text.title} onSubmit=${(/** @type {Event} */ event) => event.preventDefault()}>
     <label>${text.idleMin} <${Draft} class="short" value=${idle} placeholder="5m" list="idles" aria-invalid=${bad} onChange=${set('idle')} /></label>
     <datalist id="idles"><option value="30s" /><option value="5m" /><option value="30m" /><option value="1d" /></datalist>
     <label>${text.consumer} <${Draft} value=${query.get('c') ?? ''} placeholder=${text.anyConsumer} onChange=${set('c')} /></label>

@@ -9,7 +9,7 @@ import { status, useLive } from '../live.js';
 import { printable } from '../printable.js';
 import { open, setQuery } from '../router.js';
 import { words } from '../words.js';
-import { useMayAct } from '../ui/action.js';
+import { TypeNumber, isConfirmed, useMay } from '../ui/action.js';
 import { Ago, CliLine, Count, Field, Link, Loaded, Name, Panel, ProblemNote, useNow } from '../ui/parts.js';
 import { say } from '../ui/toasts.js';
 
@@ -23,9 +23,9 @@ export function Reset({ query }) {
   const group = query.get('g') ?? '';
   const found = useGet('/group', { stream, group });
   useLive('jobs');
-  const mayAct = useMayAct();
+  const mayAct = useMay()('/group/reset');
   const title = html`<div class="page-head"><h1>${text.title} <${Link} page="stream" query=${{ s: stream }}><${Name} name=${stream} max=${40} /><//> <span class="crumbs">/</span> <${Link} page="group" query=${{ s: stream, g: group }}><${Name} name=${group} max=${40} /><//></h1></div>`;
-  if (!mayAct) return html`${title}<p class="note">${words.head.readOnlyTitle}</p>`;
+  if (!mayAct) return html`${title}<p class="note">${status.value?.read_only ? words.head.readOnlyTitle : words.action.refused}</p>`;
   return html`${title}<${Loaded} from=${found}>${(/** @type {any} */ data) => html`<${Wizard} stream=${stream} group=${group} data=${data} query=${query} />`}<//>`;
 }
 
@@ -57,7 +57,10 @@ function Wizard({ stream, group, data, query }) {
   }, [key]);
   const current = plan?.key === key ? plan : null;
   const active = /** @type {string[]} */ (current?.answer.active_consumers ?? []).map((name) => printable(name));
-  const refused = active.length > 0 && !force;
+  // The number of entries that the group skips, or gets again.
+  const moved = current ? Math.abs(current.answer.after.lag - current.answer.before.lag) : 0;
+  const [typed, setTyped] = useState('');
+  const refused = (active.length > 0 && !force) || !isConfirmed(moved, typed);
   const submit = async (/** @type {Event} */ event) => {
     event.preventDefault();
     if (!current || refused || busy) return;
@@ -69,7 +72,10 @@ function Wizard({ stream, group, data, query }) {
       open('group', { s: stream, g: group });
     } catch (failure) {
       const refusal = /** @type {Problem} */ (failure);
-      if (refusal.code === 'preview_outdated' && refusal.plan) setPlan({ key, answer: refusal.plan, moved: true });
+      if (refusal.code === 'preview_outdated' && refusal.plan) {
+        setTyped('');
+        setPlan({ key, answer: refusal.plan, moved: true });
+      }
       else setProblem(refusal);
     }
     setBusy(false);
@@ -87,6 +93,7 @@ function Wizard({ stream, group, data, query }) {
       ${current && html`<p>${current.answer.pending > 0 ? text.stays(counted(current.answer.pending, words.entry.one, words.entry.many)) : text.nothingPending}</p>`}
       ${active.length > 0 && html`<p class="note warn" role="status">${text.active(active.join(', '))}</p>
         <label class="check"><input type="checkbox" checked=${force} onChange=${() => setForce(!force)} /> ${text.force}</label>`}
+      ${current && html`<${TypeNumber} number=${moved} typed=${typed} onInput=${setTyped} />`}
       <${CliLine} line=${to === null ? null : commands(status.value?.place ?? '').groupReset(stream, group, to, force)} />
       <footer class="actions actions-bottom"><${Link} page="group" query=${{ s: stream, g: group }} class="button">${words.action.cancel}<//>
         <button type="submit" class="danger" disabled=${!current || refused || busy}>${text.button(printable(group))}</button></footer>

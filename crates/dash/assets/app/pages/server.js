@@ -7,7 +7,7 @@ import { bytes, micros, rateNumber } from '../format.js';
 import { html, useState } from '../html.js';
 import { useLive } from '../live.js';
 import { words } from '../words.js';
-import { useMayAct } from '../ui/action.js';
+import { useMay } from '../ui/action.js';
 import { Chart } from '../ui/chart.js';
 import { useCommands } from '../ui/palette.js';
 import { Ago, CliLine, Count, Duration, Fact, Link, Loaded, Panel, Rate, Text, Unknown } from '../ui/parts.js';
@@ -23,9 +23,11 @@ export function Server() {
   const [dialog, setDialog] = useState(/** @type {'snapshot' | 'fsync' | 'slow' | null} */ (null));
   const has = found.data?.facts !== null && found.data !== null;
   const slow = useGet(has ? '/slowlog' : null, { count: 200 }, { every_ms: 5000 });
-  const mayAct = useMayAct() && has;
-  const actions = /** @type {['snapshot' | 'fsync', string][]} */ ([['snapshot', text.snapshotNow], ['fsync', text.changeFsync]]);
-  useCommands(mayAct ? [...actions.map(([id, label]) => ({ text: label, run: () => setDialog(id) })), { text: text.resetSlowTitle, run: () => setDialog('slow') }] : []);
+  const may = useMay();
+  const mayReset = has && may('/server/slowlog-reset');
+  const actions = /** @type {['snapshot' | 'fsync', string, string][]} */ ([['snapshot', text.snapshotNow, '/server/snapshot'], ['fsync', text.changeFsync, '/server/config']])
+    .filter(([, , path]) => has && may(path));
+  useCommands([...actions.map(([id, label]) => ({ text: label, run: () => setDialog(id) })), ...(mayReset ? [{ text: text.resetSlowTitle, run: () => setDialog('slow') }] : [])]);
   const close = () => setDialog(null);
   const reload = () => {
     found.reload();
@@ -33,12 +35,12 @@ export function Server() {
   };
   return html`<div class="page-head"><h1>${text.title}</h1>${found.data?.summary?.product && html`<span class="soft"><${Text} text=${found.data.summary.product} /></span>`}
       <div class="actions"><${Link} page="audit" class="button">${text.toAudit}<//>
-        ${mayAct && actions.map(([id, label]) => html`<button type="button" key=${id} onClick=${() => setDialog(id)}>${label}</button>`)}</div></div>
+        ${actions.map(([id, label]) => html`<button type="button" key=${id} onClick=${() => setDialog(id)}>${label}</button>`)}</div></div>
     <${Loaded} from=${found}>${(/** @type {any} */ data) => (data.facts === null ? html`<${NoServer} />` : html`
       ${data.denied && html`<p class="note warn">${text.denied} <${Text} text=${String(data.denied)} /></p>`}
       <${ServerFacts} summary=${data.summary} slow=${slow.data} />
       ${data.series && html`<${Charts} series=${data.series} />`}
-      <${SlowLog} from=${slow} settings=${data.settings} onReset=${mayAct ? () => setDialog('slow') : null} />
+      <${SlowLog} from=${slow} settings=${data.settings} onReset=${mayReset ? () => setDialog('slow') : null} />
       <${Commands} rows=${data.commands ?? []} />
       <${Clients} />
       <${Facts} facts=${data.facts} settings=${data.settings} />

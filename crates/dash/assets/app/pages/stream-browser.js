@@ -10,7 +10,7 @@ import { status } from '../live.js';
 import { idAfter, position, searchTerm } from '../positions.js';
 import { setQuery } from '../router.js';
 import { words } from '../words.js';
-import { useMayAct } from '../ui/action.js';
+import { useMay } from '../ui/action.js';
 import { Ago, CliLine, CopyButton, Draft, Link, Panel, ProblemNote } from '../ui/parts.js';
 import { DataTable } from '../ui/table.js';
 import { say } from '../ui/toasts.js';
@@ -42,7 +42,7 @@ export function StreamBrowser({ stream, query, version }) {
   const page = useGet(bad || find ? null : '/entries', asked);
   const [deleting, setDeleting] = useState(/** @type {string[] | null} */ (null));
   const [selected, setSelected] = useState(/** @type {Set<string>} */ (new Set()));
-  const mayAct = useMayAct();
+  const mayAct = useMay()('/entries/delete');
   const items = page.data?.items ?? [];
   useEffect(() => setSelected(new Set()), [page.data]);
   useEffect(() => { if (version > 0) page.reload(); }, [version]);
@@ -72,28 +72,31 @@ export function StreamBrowser({ stream, query, version }) {
         <button type="button" disabled=${oldestFirst ? !query.get('at') : !page.data.next} onClick=${oldestFirst ? backward : onward}>← ${words.table.older} <kbd>[</kbd></button>
         <button type="button" disabled=${oldestFirst ? !page.data.next : !cursor || cursor === '+'} onClick=${oldestFirst ? onward : backward}>${words.table.newer} → <kbd>]</kbd></button>
       </div>` : !page.problem && html`<p class="loading pad">${words.parts.loading}</p>`)}
-    <div class="pad"><${CliLine} line=${commands(status.value?.place ?? '').entries(stream, { from: cliFrom(cursor, oldestFirst), count: PAGE })} /></div>
+    <div class="pad"><${CliLine} line=${bad || find ? null : cliLine(stream, cursor, oldestFirst)} /></div>
     ${deleting && html`<${DeleteDialog} stream=${stream} ids=${deleting} onClose=${() => setDeleting(null)} onDone=${page.reload} />`}
   <//>`;
 }
 
-/** Returns the position for the command line, which reads towards newer entries. @param {string | null} cursor @param {boolean} oldestFirst */
-function cliFrom(cursor, oldestFirst) {
-  if (!oldestFirst || cursor === null || cursor === '-') return 'earliest';
-  if (cursor.startsWith('t')) return new Date(Number(cursor.slice(1))).toISOString();
-  return cursor === '+' ? 'latest' : cursor;
+/** Returns the command that prints the same entries, oldest first. It reads towards newer entries, or the last ones. @param {string} stream @param {string | null} cursor @param {boolean} oldestFirst */
+function cliLine(stream, cursor, oldestFirst) {
+  const { entries } = commands(status.value?.place ?? '');
+  const isEnd = cursor === null || cursor === '+';
+  if (!oldestFirst) return isEnd ? entries(stream, { count: PAGE }) : null;
+  if (cursor === '+') return null;
+  const from = cursor === null || cursor === '-' ? 'earliest' : cursor.startsWith('t') ? new Date(Number(cursor.slice(1))).toISOString() : cursor;
+  return entries(stream, { from, count: PAGE });
 }
 
 /** Where to start, in which order, and what to find. @param {{ typed: string, bad: boolean, oldestFirst: boolean, find: string, field: string }} props */
 function Controls({ typed, bad, oldestFirst, find, field }) {
   const findInput = useRef(/** @type {HTMLInputElement | null} */ (null));
-  useKeys({ '/': () => findInput.current?.select() });
+  useKeys({ '/': () => { findInput.current?.focus(); findInput.current?.select(); } });
   const submit = (/** @type {SubmitEvent} */ event) => {
     event.preventDefault();
     const form = new FormData(/** @type {HTMLFormElement} */ (event.currentTarget));
     setQuery({ from: String(form.get('from')).trim(), order: form.get('order') === 'asc' ? 'asc' : null, find: String(form.get('find')), field: String(form.get('field')).trim(), at: null });
   };
-  return html`<form class="filter-bar browse" onSubmit=${submit}>
+  return html`<form class="filter-bar browse" role="search" aria-label=${text.title} onSubmit=${submit}>
     <label>${text.from} <${Draft} name="from" value=${typed} placeholder=${text.fromPlaceholder} title=${text.fromTitle} aria-invalid=${bad} list="positions" /></label>
     <datalist id="positions"><option value="earliest" /><option value="latest" /><option value="10m" /><option value="2h" /></datalist>
     <select name="order" aria-label=${text.order} onChange=${(/** @type {any} */ event) => event.target.form.requestSubmit()}><option value="desc" selected=${!oldestFirst}>${text.newestFirst}</option><option value="asc" selected=${oldestFirst}>${text.oldestFirst}</option></select>

@@ -9,7 +9,7 @@ import { useKeys } from '../keys.js';
 import { status, useLive, watchOf } from '../live.js';
 import { open } from '../router.js';
 import { words } from '../words.js';
-import { useMayAct } from '../ui/action.js';
+import { useMay } from '../ui/action.js';
 import { Ago, CliLine, Count, Fact, Link, Loaded, Name, Panel, Rate, Unknown } from '../ui/parts.js';
 import { useCommands } from '../ui/palette.js';
 import { DataTable, useLocalTable } from '../ui/table.js';
@@ -36,9 +36,10 @@ export function Stream({ query }) {
   const changed = () => { first.reload(); setVersion(version + 1); };
   // The actions of a logical stream are those of its partitions.
   const isLogical = first.data ? first.data.partitions !== null : null;
-  const mayAct = useMayAct() && isLogical === false;
-  const actions = mayAct ? [{ key: 'a', id: 'add', text: text.add }, { key: '', id: 'group', text: text.createGroup }, { key: '', id: 'trim', text: text.trim }] : [];
-  useKeys(isLogical !== false ? {} : { t: () => open('tail', { s: stream }), ...(mayAct ? { a: () => setDialog('add') } : {}) });
+  const may = useMay();
+  const actions = [{ key: 'a', id: 'add', path: '/entries', text: text.add }, { key: '', id: 'group', path: '/groups', text: text.createGroup }, { key: '', id: 'trim', path: '/stream/trim', text: text.trim }]
+    .filter(({ path }) => isLogical === false && may(path));
+  useKeys(isLogical !== false ? {} : { t: () => open('tail', { s: stream }), ...(may('/entries') ? { a: () => setDialog('add') } : {}) });
   useCommands(isLogical !== false ? [] : [{ text: text.tail, run: () => open('tail', { s: stream }), keys: 't' }, ...actions.map(({ id, text: label, key }) => ({ text: label, run: () => setDialog(id), keys: key || undefined }))]);
   const tab = query.get('tab');
   const close = () => setDialog(null);

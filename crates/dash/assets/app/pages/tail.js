@@ -3,7 +3,7 @@
 
 import { commands } from '../cli.js';
 import { count, timeMs, timeOfId } from '../format.js';
-import { html, useEffect, useRef, useState } from '../html.js';
+import { Component, html, useEffect, useRef, useState } from '../html.js';
 import { useKeys } from '../keys.js';
 import { isPaused, pause, status, useLive, watchOf } from '../live.js';
 import { useGet } from '../api.js';
@@ -31,18 +31,23 @@ export function Tail({ query }) {
   const [progress, setProgress] = useState(/** @type {any} */ (null));
   const [following, setFollowing] = useState(true);
   const [stopped, setStopped] = useState(isPaused());
+  /** Entries that came too fast to be shown. */
+  const [left, setLeft] = useState(0);
   const number = useRef(0);
   const watch = group ? watchOf('tail', { stream, group }) : watchOf('tail', { stream, contains: find || null });
-  useEffect(() => { setLines([]); setProgress(null); }, [stream, group, find]);
+  const clear = () => { setLines([]); setLeft(0); };
+  useEffect(() => { clear(); setProgress(null); }, [stream, group, find]);
   useEffect(() => () => pause(false), []);
 
-  const add = (/** @type {any[]} */ some) => setLines((/** @type {any[]} */ old) => [...old, ...some.map((data) => {
-    number.current += 1;
-    // A line is drawn once: the same element again costs nothing.
-    return { key: number.current, element: html`<${Line} key=${number.current} data=${data} stream=${stream} />` };
-  })].slice(-LINES_MAX));
+  const add = (/** @type {any[]} */ some) => {
+    const news = some.map((data) => ({ key: number.current += 1, data }));
+    setLines((/** @type {any[]} */ old) => [...old, ...news].slice(-LINES_MAX));
+  };
   useLive(watch, {
-    entries: ({ items, skipped }) => add([...(skipped > 0 ? [{ skipped }] : []), ...items.map((/** @type {any} */ entry) => ({ entry }))]),
+    entries: ({ items, skipped }) => {
+      setLeft((/** @type {number} */ old) => old + skipped);
+      add([...(skipped > 0 ? [{ skipped }] : []), ...items.map((/** @type {any} */ entry) => ({ entry }))]);
+    },
     activity: ({ items }) => {
       const latest = items.filter((/** @type {any} */ each) => each.event === 'progress').at(-1);
       if (latest) setProgress(latest);
@@ -64,7 +69,7 @@ export function Tail({ query }) {
   return html`<div class="page-head"><h1><${Link} page="stream" query=${{ s: stream }}><${Name} name=${stream} max=${48} /><//></h1><span class="soft">${stopped ? text.paused : following ? text.following : text.scrolled}</span>
       <div class="actions"><button type="button" class=${stopped ? 'primary' : ''} onClick=${toggle}>${stopped ? text.resume : text.pause} <kbd>p</kbd></button>
         ${!following && html`<button type="button" onClick=${() => setFollowing(true)}>${text.toEnd} <kbd>End</kbd></button>`}
-        <button type="button" onClick=${() => setLines([])}>${text.clear}</button></div></div>
+        <button type="button" onClick=${clear}>${text.clear}</button></div></div>
     <${Panel} class="table-panel">
       <${FilterBar} value=${find} label=${text.find} onInput=${(/** @type {string} */ q) => setQuery({ q }, { replace: true })}>
         <label>${text.show} <select value=${group} onChange=${(/** @type {any} */ event) => setQuery({ g: event.target.value || null })}><option value="">${text.entries}</option>
@@ -72,17 +77,29 @@ export function Tail({ query }) {
         ${group && progress && html`<span class="soft">${text.progress(count(progress.lag), count(progress.pending))}</span>`}
         <span class="matched">${text.lines(count(lines.length))}</span>
       <//>
+      ${left > 0 && html`<p class="note warn left-out">${text.left(count(left), find !== '')}</p>`}
       <div ref=${view} class="tail" onScroll=${onScroll} tabindex="0" role="log" aria-live="off" aria-label=${text.title}>
-        ${lines.map((line) => line.element)}
+        ${lines.map(({ key, data }) => html`<${Line} key=${key} data=${data} stream=${stream} />`)}
         ${lines.length === 0 && html`<p class="empty">${find ? text.waitingFor(find) : group ? text.waitingGroup : text.waiting}</p>`}
       </div>
     <//>
     <p class="hint">${text.note}</p>
-    <${CliLine} line=${commands(status.value?.place ?? '').tail(stream, group || null)} />`;
+    <${CliLine} line=${find ? null : commands(status.value?.place ?? '').tail(stream, group || null)} />`;
+}
+
+/** A line, which is drawn once. @extends {Component<{ data: any, stream: string }, {}>} */
+class Line extends Component {
+  shouldComponentUpdate() {
+    return false;
+  }
+
+  render() {
+    return lineOf(this.props);
+  }
 }
 
 /** @param {{ data: any, stream: string }} props */
-function Line({ data, stream }) {
+function lineOf({ data, stream }) {
   if (data.skipped) return html`<div class="tail-line soft">${text.skipped(count(data.skipped))}</div>`;
   const entry = data.entry ?? data.activity;
   const id = entry.id ?? '';

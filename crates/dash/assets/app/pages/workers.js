@@ -2,13 +2,12 @@
 /** The workers by heartbeat, late ones first; and the consumers of other clients, which send none. */
 
 import { useGet } from '../api.js';
-import { commands } from '../cli.js';
 import { counted, duration } from '../format.js';
 import { html, useRef, useState } from '../html.js';
-import { status, useLive } from '../live.js';
+import { useLive } from '../live.js';
 import { words } from '../words.js';
-import { useMayAct } from '../ui/action.js';
-import { Ago, CliLine, Count, Duration, Link, Loaded, Name, Panel, Rate, Text } from '../ui/parts.js';
+import { useMay } from '../ui/action.js';
+import { Ago, Count, Duration, Link, Loaded, Name, Panel, Rate, Text } from '../ui/parts.js';
 import { DataTable, FilterBar, useLocalTable } from '../ui/table.js';
 import { RemoveConsumerDialog } from './group-actions.js';
 
@@ -67,7 +66,7 @@ const consumerColumns = (onRemove, mayAct) => [
   { key: 'pending', label: words.overview.pending, align: 'number', value: (row) => row.entry.pending, cell: held },
   { key: 'asked', label: words.groupParts.asked, hint: words.groupParts.askedHint, align: 'number', value: (row) => row.entry.idle_ms, cell: (row) => html`<${Duration} ms=${row.entry.idle_ms} why=${words.groupParts.neverAsked} />` },
   { key: 'got', label: words.groupParts.got, hint: words.groupParts.gotHint, align: 'number', value: (row) => row.entry.inactive_ms, cell: (row) => html`<${Duration} ms=${row.entry.inactive_ms} why=${words.groupParts.gotUnknown} />` },
-  ...(mayAct ? [{ key: 'remove', label: '', class: 'tools', cell: (/** @type {any} */ row) => html`<button type="button" class="small" onClick=${() => onRemove(row)}>${words.groupParts.remove}</button>` }] : []),
+  ...(mayAct ? [{ key: 'remove', label: words.table.actions, class: 'tools', cell: (/** @type {any} */ row) => html`<button type="button" class="small" onClick=${() => onRemove(row)}>${words.groupParts.remove}</button>` }] : []),
 ];
 
 export function Workers() {
@@ -75,7 +74,7 @@ export function Workers() {
   const found = useGet('/consumers', {}, { every_ms: 2000 });
   const rateOf = useRates();
   const [removing, setRemoving] = useState(/** @type {any} */ (null));
-  const mayAct = useMayAct();
+  const mayAct = useMay()('/consumer/remove');
   return html`<div class="page-head"><h1>${text.title}</h1></div>
     <${Loaded} from=${found}>${(/** @type {any} */ data) => {
       const consumers = /** @type {any[]} */ (data);
@@ -86,8 +85,7 @@ export function Workers() {
         <${WorkerTable} rows=${rows.filter((row) => row.worker)} />
         <${ConsumerTable} rows=${rows.filter((row) => !row.worker)} columns=${consumerColumns(setRemoving, mayAct)} />
         ${removing && html`<${RemoveConsumerDialog} stream=${removing.stream} group=${removing.group} consumer=${removing.entry} consumers=${consumers.filter((each) => each.stream === removing.stream && each.group === removing.group)} onClose=${() => setRemoving(null)} onDone=${found.reload} />`}`;
-    }}<//>
-    <${CliLine} line=${commands(status.value?.place ?? '').top()} />`;
+    }}<//>`;
 }
 
 /** @param {{ rows: any[] }} props */

@@ -20,13 +20,26 @@ import { say } from './toasts.js';
 /** From this number of things on, the visitor types the number. */
 export const TYPE_FROM = 100;
 
+/** Whether a typed text confirms this number of things. @param {number} number @param {string} typed */
+export const isConfirmed = (number, typed) => number < TYPE_FROM || typed.replace(/\D/g, '') === String(number);
+
+/** The field in which the visitor types the number. @param {{ number: number, typed: string, onInput: (typed: string) => void }} props */
+export function TypeNumber({ number, typed, onInput }) {
+  if (number < TYPE_FROM) return null;
+  return html`<label class="field"><span class="field-label">${words.action.typeNumber(count(number))}</span>
+    <input type="text" inputmode="numeric" autocomplete="off" value=${typed} onInput=${(/** @type {any} */ event) => onInput(event.target.value)} /></label>`;
+}
+
 /** How long an eager preview waits for the next letter. */
 const TYPING_MS = 300;
 
-/** Returns whether the page may offer actions. */
-export function useMayAct() {
+/**
+ * Returns a function that says whether the page may offer an action, such as `/stream/trim`. The server judges each action again,
+ * because a user's rights also depend on keys.
+ */
+export function useMay() {
   const known = useObservable(status);
-  return known !== null && !known.read_only;
+  return (/** @type {string} */ path) => known !== null && !known.read_only && !known.refused?.includes(path);
 }
 
 /**
@@ -100,8 +113,7 @@ export function ActionDialog({ title, path, body, form, eager = false, describe,
 
   const current = plan !== null && plan.key === key ? plan : null;
   const shown = current && describe(current.answer);
-  const mustType = shown !== null && !shown.refuse && shown.count >= TYPE_FROM;
-  const mayConfirm = shown !== null && !shown.refuse && shown.count > 0 && (!mustType || typed.replace(/\D/g, '') === String(shown.count));
+  const mayConfirm = shown !== null && !shown.refuse && shown.count > 0 && isConfirmed(shown.count, typed);
   const submit = (/** @type {Event} */ event) => {
     event.preventDefault();
     if (busy) return;
@@ -118,8 +130,7 @@ export function ActionDialog({ title, path, body, form, eager = false, describe,
         ${shown?.refuse && html`<p class="note warn">${shown.refuse}</p>`}
         ${!current && !problem && !form && html`<p class="loading">${words.action.looking}</p>`}
       </div>
-      ${shown && mustType && html`<label class="field"><span class="field-label">${words.action.typeNumber(count(shown.count))}</span>
-        <input type="text" inputmode="numeric" autocomplete="off" value=${typed} onInput=${(/** @type {any} */ event) => setTyped(event.target.value)} /></label>`}
+      ${shown && !shown.refuse && html`<${TypeNumber} number=${shown.count} typed=${typed} onInput=${setTyped} />`}
       <${CliLine} line=${cli} />
       <footer class="actions">
         <button type="button" onClick=${onClose}>${words.action.cancel}</button>

@@ -66,7 +66,8 @@ export function Chart({ title, fromMs, stepMs, series, show, floor = 2 }) {
 function sentence(label, values, spanMs, show) {
   const found = summary(values);
   if (!found) return words.chart.nothing(label);
-  return words.chart.sentence(label, duration(spanMs), show(found.first), show(found.last), show(found.lowest), show(found.highest), trend(values));
+  const unknownMs = spanMs * (1 - found.known / values.length);
+  return words.chart.sentence(label, duration(spanMs), show(found.first), show(found.last), show(found.lowest), show(found.highest), trend(values), unknownMs >= 0.05 * spanMs ? duration(unknownMs) : '');
 }
 
 /** @param {any} props */

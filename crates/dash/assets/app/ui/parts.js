@@ -21,6 +21,7 @@ export function Text({ text, keepLines }) {
 /** Shows a name of a stream, group, consumer or field. Its direction cannot affect the text around it. @param {{ name: string, max?: number }} props */
 export function Name({ name, max = NAME_CHARACTERS_MAX }) {
   if (name === '') return html`<bdi class="name none" title=${words.parts.emptyNameTitle}>${words.parts.emptyName}</bdi>`;
+  if (name.trim() === '') return html`<bdi class="name none" title=${words.parts.blankNameTitle(name.length)}>${words.parts.blankName}</bdi>`;
   const shown = clip(name, max);
   return html`<bdi class="name" title=${shown === name ? undefined : printable(clip(name, 2000))}><${Text} text=${shown} /></bdi>`;
 }

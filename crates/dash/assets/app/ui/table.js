@@ -125,7 +125,7 @@ function Head({ column, sort, desc, onSort }) {
   const active = sorts && sort === column.key;
   const order = active ? (desc ? 'descending' : 'ascending') : undefined;
   return html`<th role="columnheader" scope="col" class=${cellClass(column)} aria-sort=${order} title=${column.hint}>
-    ${sorts ? html`<button type="button" onClick=${() => onSort(column.key)}>${column.label}<span class="arrow" aria-hidden="true">${active ? (desc ? '▼' : '▲') : ''}</span></button>` : column.label}
+    ${sorts ? html`<button type="button" onClick=${() => onSort(column.key)}>${column.label}<span class="arrow" aria-hidden="true">${active ? (desc ? '▼' : '▲') : ''}</span></button>` : column.class === 'tools' ? html`<span class="only-read">${column.label}</span>` : column.label}
   </th>`;
 }
 
@@ -275,7 +275,7 @@ export function FilterBar({ value, onInput, onEnter, matched, total, label = wor
     timer.current = setTimeout(() => tell(text), TYPING_MS);
   };
   useEffect(() => () => clearTimeout(timer.current), []);
-  return html`<div class="filter-bar" role="search">
+  return html`<div class="filter-bar" role="search" aria-label=${label}>
     <input type="search" ref=${input} aria-label=${label} placeholder=${main ? `${label}  /` : label} value=${typed ?? value} onKeyDown=${onKeyDown}
       onInput=${(/** @type {any} */ event) => type(event.target.value)} />
     ${children}

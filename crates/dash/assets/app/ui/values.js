@@ -152,6 +152,7 @@ function Lines({ count: lines, line, label, class: className }) {
  */
 export function FieldsView({ fields, form, onForm, raw }) {
   const seen = /** @type {Map<string, number>} */ (new Map());
+  const times = (/** @type {string} */ key) => fields.filter(([name, , nameHex]) => (nameHex ?? name) === key).length;
   return html`<div class="fields-view">
     <${Choices} label=${words.values.form} value=${form} onChange=${onForm} choices=${words.values.forms} />
     ${fields.length === 0 && html`<p class="empty">${words.values.noFields}</p>`}
@@ -160,7 +161,7 @@ export function FieldsView({ fields, form, onForm, raw }) {
       seen.set(nameHex ?? name, nth + 1);
       const address = value.hidden ? null : raw(nameHex ? { field_hex: nameHex } : { field: name }, nth);
       return html`<section class="field-view" key=${at}>
-        <header><h3><${Name} name=${name} /></h3>${!value.hidden && html`<span class="hint">${bytes(sizeOf(value))}</span>
+        <header><h3><${Name} name=${name} /></h3>${times(nameHex ?? name) > 1 && html`<span class="hint">${words.values.repeated(nth + 1, times(nameHex ?? name))}</span>`}${!value.hidden && html`<span class="hint">${bytes(sizeOf(value))}</span>
           <span class="tools">${value.text !== undefined && !value.cut && html`<${CopyButton} text=${value.text} />`}
           ${address && html`<a class="button small" href=${address} download>${words.values.raw}</a>`}</span>`}</header>
         <${ValueView} value=${value} form=${form} raw=${address} />

@@ -8,7 +8,7 @@ use std::time::SystemTime;
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
 use millstream_worker::Admin;
-use millstream_worker::backend::{Range, StreamId};
+use millstream_worker::backend::{IdOrder, Range, StreamId};
 use millstream_worker::dead_letter::DeadLetter;
 use millstream_worker::operate::dead_letters::{self, DeadLetterSource, reason_of};
 use millstream_worker::operate::shapes;
@@ -93,6 +93,9 @@ pub(crate) struct DlqListArgs {
     /// Maximum number of dead letters [default: 100]
     #[arg(long, value_name = "N")]
     count: Option<u64>,
+    /// List the newest dead letters first, instead of the oldest
+    #[arg(long, requires = "stream")]
+    newest: bool,
 }
 
 #[derive(Args, Debug)]
@@ -145,6 +148,7 @@ impl DlqListArgs {
         let backend = common.connect().await?;
         let sources = self.dlq.find(&*backend, stream, &self.selection).await?;
         let limit = self.count.unwrap_or(DEFAULT_COUNT);
+        let order = if self.newest { IdOrder::Descending } else { IdOrder::Ascending };
         let mut found: Vec<(&Part, DeadLetter)> = Vec::new();
         for (part, source) in &sources.sources {
             let mut letters = Vec::new();
@@ -152,11 +156,14 @@ impl DlqListArgs {
                 letters.push(letter);
                 (letters.len() as u64) < limit
             };
-            source.for_each(&*backend, &self.selection.filter(), visit).await?;
+            source.for_each_in(&*backend, &self.selection.filter(), order, visit).await?;
             count_redrives(&*backend, &mut letters).await;
             found.extend(letters.into_iter().map(|letter| (part, letter)));
         }
         found.sort_by_key(|(_, letter)| letter.id);
+        if self.newest {
+            found.reverse();
+        }
         found.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
         if common.json {
             return print_json(
