@@ -73,7 +73,7 @@ fn stream(entries: u64, policy: &Policy) -> Stream {
 
 fn release_all(stream: &mut Stream) {
     let Some(group) = stream.group(GROUP) else { return };
-    let rows = group.query_owned(b"c");
+    let rows = group.query_owned(b"c", StreamId::MIN, usize::MAX);
     stream.apply(&StreamEffect::Release { group: GROUP, rows: &rows }, BlockLimits::default());
 }
 

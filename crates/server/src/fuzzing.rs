@@ -97,6 +97,7 @@ impl CommandRunner {
             batch: &mut batch,
             commands: &COMMANDS,
             is_short: false,
+            in_exec: false,
         };
         for request in requests {
             let argv: Vec<&[u8]> = request.iter().map(Vec::as_slice).collect();

@@ -8,8 +8,8 @@ mod retention;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use millstream_engine::Refusal;
 use millstream_engine::stream::Look;
+use millstream_engine::{Refusal, Stream};
 
 use dead_letters::{DeadLetterWork, Found};
 
@@ -108,8 +108,13 @@ impl Store {
         txn.expire(key);
         self.duties.note_late(since_ms, txn.now_ms());
         self.promote(&mut txn, key);
+        let has_unexamined = txn.stream(key).ok().flatten().is_some_and(Stream::has_unexamined);
+        if has_unexamined {
+            txn.examine(key);
+        }
         let look = Look { since_ms, now_ms: txn.now_ms(), phase: phase_of(key) };
-        let mut has_more = retention::step(&mut txn, key, look) | consumers::step(&mut txn, key, look);
+        let mut has_more =
+            has_unexamined | retention::step(&mut txn, key, look) | consumers::step(&mut txn, key, look);
         match DeadLetterWork::find(&txn, key, &mut search) {
             Found::Nothing => {}
             // There can be more groups.

@@ -276,9 +276,9 @@ impl<'s> Txn<'s> {
         record.recycle();
     }
 
-    /// Ends the transaction and hands the locks to threads that wait for them. The timekeeper does this: otherwise it
-    /// could lock again before such a thread runs.
-    pub(crate) fn finish_fairly(mut self) {
+    /// Ends the transaction and hands the locks to threads that wait for them. Threads that do long work in steps, such as
+    /// the timekeeper, need this: otherwise they could lock again before such a thread runs.
+    pub fn finish_fairly(mut self) {
         self.finish();
         self.locked.unlock_fairly();
     }

@@ -327,6 +327,14 @@ impl Keyspace {
         Ok(stream.acknowledge(group, ids, now_ms))
     }
 
+    /// Examines some pending entries of the stream at `key`. See [`Stream::examine`].
+    pub fn examine(&mut self, db: u32, key: &[u8]) {
+        let at = self.find_including_expired(db, key);
+        if let Some(stream) = at.and_then(|at| self.stream_at(at)) {
+            stream.examine();
+        }
+    }
+
     /// Counts entries that retention has removed from the stream at `key`.
     pub fn count_trimmed(&mut self, db: u32, key: &[u8], count: u64) {
         let at = self.find_including_expired(db, key);

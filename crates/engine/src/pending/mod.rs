@@ -258,15 +258,26 @@ impl PendingList {
         stored.is_some_and(|row| row.consumer.is_none() && row.delivered_at_ms > claimable_through(now_ms))
     }
 
-    /// Sets the delivery limit. Rows without an owner that have reached it are not claimable.
+    /// Sets the delivery limit. Rows without an owner that have reached it are not claimable. The other ones are claimable
+    /// after [`sort_released`](PendingList::sort_released) has sorted them.
     pub fn set_delivery_limit(&mut self, limit: Option<u64>) {
-        if self.delivery_limit == limit {
-            return;
+        if self.delivery_limit != limit {
+            self.delivery_limit = limit;
+            self.released.unsort();
         }
-        self.delivery_limit = limit;
+    }
+
+    /// Returns whether all rows without an owner are sorted by the delivery limit.
+    pub fn is_sorted(&self) -> bool {
+        self.released.is_sorted()
+    }
+
+    /// Sorts up to `max` rows without an owner by the delivery limit. Returns their number.
+    pub fn sort_released(&mut self, max: u64) -> u64 {
         let mut released = mem::take(&mut self.released);
-        released.hold(|id| self.get(id).is_some_and(|row| self.is_held(row.deliveries)));
+        let sorted = released.sort(max, |id| self.get(id).is_some_and(|row| self.is_held(row.deliveries)));
         self.released = released;
+        sorted
     }
 
     fn is_held(&self, deliveries: u64) -> bool {
@@ -480,11 +491,13 @@ impl PendingList {
         if unowned != self.released.len() {
             return Err(format!("{unowned} rows have no owner, but {} are released", self.released.len()));
         }
-        let held = self.released.held().count();
-        if held != self.released().filter(|row| self.is_held(row.deliveries)).count()
-            || !self.released.held().all(|id| self.get(id).is_some_and(|row| self.is_held(row.deliveries)))
-        {
-            return Err(format!("{held} released rows are held, but not those at the delivery limit"));
+        let is_right = |(id, is_held): &(StreamId, bool)| {
+            self.get(*id).is_some_and(|row| self.is_held(row.deliveries) == *is_held)
+        };
+        if let Some((id, is_held)) = self.released.sorted().find(|row| !is_right(row)) {
+            return Err(format!(
+                "released row {id}: is it held? {is_held}, which does not fit to the delivery limit"
+            ));
         }
         for (stamp, id) in self.released.iter() {
             if self.stored(id).is_none_or(|row| row.consumer.is_some() || row.delivered_at_ms != stamp) {

@@ -33,11 +33,13 @@ pub(super) fn claimable_through(now_ms: u64) -> u64 {
 }
 
 /// The rows without an owner. Those at the delivery limit are *held*: no reader gets them, so they are kept apart from the
-/// others. Both have stamps from the same sequence.
+/// others. When the limit changes, all rows become *unsorted*, and the caller sorts them in steps. All have stamps from the
+/// same sequence.
 #[derive(Clone, Default)]
 pub(super) struct Released {
     open: Queues,
     held: Queues,
+    unsorted: Vec<Queues>,
 }
 
 /// Rows without an owner.
@@ -52,6 +54,12 @@ struct Queues {
 impl Queues {
     fn len(&self) -> usize {
         self.by_stamp.len() + self.waiting.len()
+    }
+
+    /// Removes a row and returns its id and what it stores in place of its delivery time.
+    fn pop(&mut self) -> Option<(StreamId, u64)> {
+        let queued = self.by_stamp.pop_first().map(|(stamp, id)| (id, stamp));
+        queued.or_else(|| self.waiting.pop_first().map(|(not_before_ms, id)| (id, WAITS | not_before_ms)))
     }
 
     /// Returns stamps and ids of the rows that can be claimed at once.
@@ -78,7 +86,11 @@ impl Queues {
 
 impl Released {
     pub(super) fn len(&self) -> u64 {
-        (self.open.len() + self.held.len()) as u64
+        self.all().map(Queues::len).sum::<usize>() as u64
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Queues> {
+        [&self.open, &self.held].into_iter().chain(&self.unsorted)
     }
 
     /// Adds a row: at the end of the queue, or, if `not_before_ms` is not 0, to those that wait. Returns what the row
@@ -95,8 +107,8 @@ impl Released {
 
     fn next_stamp(&self, near_ms: u64) -> u64 {
         let near = if near_ms < NEAR_MS_MAX { near_ms } else { 0 };
-        let lasts = [&self.open, &self.held].map(|queues| queues.by_stamp.last_key_value());
-        lasts.into_iter().flatten().map(|(last, _)| last + 1).fold(near, u64::max)
+        let lasts = self.all().map(|queues| queues.by_stamp.last_key_value());
+        lasts.flatten().map(|(last, _)| last + 1).fold(near, u64::max)
     }
 
     /// Removes the row that stores `time` in place of its delivery time: it was claimed, acknowledged or released
@@ -104,29 +116,53 @@ impl Released {
     #[cold]
     #[inline(never)]
     pub(super) fn remove(&mut self, id: StreamId, time: u64) {
-        let removed = self.open.remove(id, time) || self.held.remove(id, time);
+        let removed = self.open.remove(id, time)
+            || self.held.remove(id, time)
+            || self.unsorted.iter_mut().any(|queues| queues.remove(id, time));
         debug_assert!(removed, "every row without an owner is in one of the collections");
     }
 
-    /// Decides anew which rows are held.
-    pub(super) fn hold(&mut self, is_held: impl Fn(StreamId) -> bool) {
-        let rows: Vec<(u64, StreamId)> = self.iter().collect();
-        *self = Released::default();
-        for (time, id) in rows {
-            let queues = if is_held(id) { &mut self.held } else { &mut self.open };
-            queues.insert(id, time);
-        }
+    /// Lets the caller decide anew which rows are held: until they are [sorted](Released::sort), no reader gets them.
+    pub(super) fn unsort(&mut self) {
+        let queues = [&mut self.open, &mut self.held].map(std::mem::take);
+        self.unsorted.extend(queues.into_iter().filter(|queues| queues.len() > 0));
     }
 
-    /// Returns the ids of the rows that are held.
-    pub(super) fn held(&self) -> impl Iterator<Item = StreamId> {
-        self.held.by_stamp.values().copied().chain(self.held.waiting.iter().map(|(_, id)| *id))
+    pub(super) fn is_sorted(&self) -> bool {
+        self.unsorted.is_empty()
+    }
+
+    /// Sorts up to `max` rows by whether they are held. Returns their number.
+    pub(super) fn sort(&mut self, max: u64, is_held: impl Fn(StreamId) -> bool) -> u64 {
+        let mut sorted = 0;
+        while let Some(last) = self.unsorted.last_mut()
+            && sorted < max
+        {
+            match last.pop() {
+                Some((id, time)) => {
+                    let queues = if is_held(id) { &mut self.held } else { &mut self.open };
+                    queues.insert(id, time);
+                    sorted += 1;
+                }
+                None => drop(self.unsorted.pop()),
+            }
+        }
+        sorted
+    }
+
+    /// Returns the ids of the sorted rows, and whether each is held.
+    pub(super) fn sorted(&self) -> impl Iterator<Item = (StreamId, bool)> {
+        let ids = |queues: &Queues, is_held| -> Vec<(StreamId, bool)> {
+            let ids = queues.by_stamp.values().chain(queues.waiting.iter().map(|(_, id)| id));
+            ids.map(|id| (*id, is_held)).collect()
+        };
+        ids(&self.open, false).into_iter().chain(ids(&self.held, true))
     }
 
     /// Returns stored times and ids: of the queue in the order of release, then of the rows that wait in the order of
     /// their due times.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u64, StreamId)> {
-        let queue = merged(self.open.queue(), self.held.queue());
+        let queue = merged(self.all().map(Queues::queue));
         queue.chain(self.waiting().map(|(not_before_ms, id)| (WAITS | not_before_ms, id)))
     }
 
@@ -140,7 +176,7 @@ impl Released {
 
     /// Returns due times and ids of the rows that wait, in this order.
     pub(super) fn waiting(&self) -> impl Iterator<Item = (u64, StreamId)> {
-        merged(self.open.waiting.iter().copied(), self.held.waiting.iter().copied())
+        merged(self.all().map(|queues| queues.waiting.iter().copied()))
     }
 
     /// Returns the earliest due time after `now_ms` of a row that is not held.
@@ -156,15 +192,12 @@ impl Released {
     }
 }
 
-/// Merges two ascending sequences.
-fn merged<T: Ord>(
-    first: impl Iterator<Item = T>,
-    second: impl Iterator<Item = T>,
-) -> impl Iterator<Item = T> {
-    let (mut first, mut second) = (first.peekable(), second.peekable());
-    std::iter::from_fn(move || match (first.peek(), second.peek()) {
-        (Some(one), Some(other)) if other < one => second.next(),
-        (Some(_), _) => first.next(),
-        (None, _) => second.next(),
+/// Merges ascending sequences. There are two of them, and more only after the delivery limit was changed.
+fn merged<T: Ord, I: Iterator<Item = T>>(sequences: impl Iterator<Item = I>) -> impl Iterator<Item = T> {
+    let mut sequences: Vec<_> = sequences.map(Iterator::peekable).collect();
+    std::iter::from_fn(move || {
+        let firsts = sequences.iter_mut().enumerate().filter_map(|(at, items)| Some((items.peek()?, at)));
+        let (_, at) = firsts.min()?;
+        sequences[at].next()
     })
 }

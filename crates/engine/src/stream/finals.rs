@@ -10,19 +10,28 @@
 //! group keeps two sets ordered by time. A trim removes all entries before the first one of the stream, so their rows
 //! are the first ones of the pending list and need no set.
 //!
+//! After a change of the policy, the store examines the rows in steps, so that no client waits for it. Rows that a step has
+//! not reached are final only later. No reader gets them meanwhile, because reads test the limit themselves.
+//!
 //! The sets follow from the other state and are not stored. The counters say what the policy has done since the start.
 
 use std::collections::BTreeSet;
-use std::fmt;
 use std::ops::ControlFlow;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::{fmt, mem};
 
 use super::entries::Entries;
 use super::{Group, Stream};
 use crate::StreamId;
 use crate::pending::{Filter, PendingEntry, ReadyRule};
 use crate::policy::GroupRules;
+
+/// What a row takes in a set.
+const ROW_BYTES: usize = size_of::<(u64, StreamId)>() * 3 / 2;
+
+/// What it costs to add or sort a row, compared with a look at it.
+const COST_OF_CHANGE: u64 = 20;
 
 /// A group without a delivery limit looks at least this often for rows whose entry was removed.
 const GONE_CHECK_MS: u64 = 1000;
@@ -35,8 +44,15 @@ pub(super) struct FinalRows {
     /// Rows whose entry was removed although an earlier entry exists, by time and id. Not all of them: if XSETID allows
     /// the id of a removed entry again, its row is left to claims.
     gone: BTreeSet<(u64, StreamId)>,
+    /// The rows from this id on are not in `at_limit` yet, unless they changed; `None` if none is left.
+    unexamined: Option<StreamId>,
+    /// Whether the examination also looks for rows whose entry was removed.
+    finds_gone: bool,
     counters: PolicyCounters,
 }
+
+/// Rows that were final under earlier rules. They are freed in steps.
+pub(super) type OutdatedRows = Vec<BTreeSet<(u64, StreamId)>>;
 
 /// Returns the time that orders a row: that of its delivery; 0 if it was released.
 fn time_of(row: &PendingEntry) -> (u64, StreamId) {
@@ -63,8 +79,7 @@ impl FinalRows {
     }
 
     fn memory_bytes(&self) -> usize {
-        let item_bytes = size_of::<(u64, StreamId)>() * 3 / 2;
-        size_of::<FinalRows>() + (self.at_limit.len() + self.gone.len()) * item_bytes
+        size_of::<FinalRows>() + (self.at_limit.len() + self.gone.len()) * ROW_BYTES
     }
 }
 
@@ -226,7 +241,16 @@ impl Stream {
                 false => Err("the group has either rules or final rows, not both".into()),
             };
         };
-        let expected = group.find_at_limit(rules);
+        let mut expected = BTreeSet::new();
+        group.pending.walk(StreamId::MIN, Filter::default(), |row| {
+            if rules.is_at_limit(row.deliveries)
+                && (finals.unexamined.is_none_or(|from| row.id < from)
+                    || finals.at_limit.contains(&time_of(&row)))
+            {
+                expected.insert(time_of(&row));
+            }
+            ControlFlow::Continue(())
+        });
         if finals.at_limit != expected {
             return Err(format!(
                 "the rows at the delivery limit are {expected:?}, not {:?}",
@@ -253,11 +277,12 @@ impl Group {
     pub(super) fn ready_rule(&self) -> Option<ReadyRule> {
         let (rules, finals) = (self.rules()?, self.finals.as_ref()?);
         // Rows at the delivery limit stay pending while the dead-letter stream refuses them.
-        (rules.waits_beyond_lease() || !finals.at_limit.is_empty()).then(|| rules.ready_rule())
+        let has_limited = !finals.at_limit.is_empty() || finals.unexamined.is_some();
+        (rules.waits_beyond_lease() || has_limited).then(|| rules.ready_rule())
     }
 
-    /// Sets the rules, and finds the final rows anew if they may differ.
-    pub(super) fn set_rules(&mut self, rules: Option<Box<GroupRules>>, entries: &Entries) {
+    /// Sets the rules. If the final rows may differ, they must be [examined](Group::examine).
+    pub(super) fn set_rules(&mut self, rules: Option<Arc<GroupRules>>, entries: &Entries) {
         let limit_before = self.delivery_limit();
         let lease_before_ms = self.rules.as_ref().map(|rules| rules.lease_ms);
         if self.rules != rules {
@@ -266,17 +291,20 @@ impl Group {
         self.rules = rules;
         let limit = self.delivery_limit();
         self.pending.set_delivery_limit((limit < u64::MAX).then_some(limit));
-        let Some(rules) = self.rules.as_deref() else {
-            self.finals = None;
-            return;
-        };
         let known = self.finals.take();
         let (is_new, mut finals) = (known.is_none(), known.unwrap_or_default());
+        let Some(rules) = self.rules.as_deref() else {
+            let outdated = [finals.at_limit, finals.gone];
+            self.outdated.extend(outdated.into_iter().filter(|rows| !rows.is_empty()));
+            return;
+        };
         if is_new || rules.max_deliveries != limit_before {
-            finals.at_limit = self.find_at_limit(rules);
-        }
-        if is_new {
-            finals.gone = self.find_gone(entries);
+            let outdated = mem::take(&mut finals.at_limit);
+            self.outdated.extend((!outdated.is_empty()).then_some(outdated));
+            // A trim removes the first entries, so a deletion of another one is known by its id.
+            finals.finds_gone |= is_new && entries.gone_through >= entries.gone_below();
+            let has_work = rules.has_limit() || finals.finds_gone;
+            finals.unexamined = (has_work && !self.pending.is_empty()).then_some(StreamId::MIN);
         }
         // The policy may name another dead-letter stream.
         finals.counters.end_retry();
@@ -284,6 +312,49 @@ impl Group {
             finals.counters.late_acks = AtomicU64::default();
         }
         self.finals = Some(finals);
+    }
+
+    /// Returns whether the final rows and the released rows fit to the rules.
+    pub(super) fn is_examined(&self) -> bool {
+        let are_final_known = self.finals.as_ref().is_none_or(|finals| finals.unexamined.is_none());
+        are_final_known && self.pending.is_sorted() && self.outdated.is_empty()
+    }
+
+    /// Does a part of what a change of the rules has left to do: looks for rows that are final, sorts the released rows by
+    /// the delivery limit, and frees what is outdated. Ends when the budget is spent.
+    pub(super) fn examine(&mut self, entries: &Entries, budget: &mut u64) {
+        let sorted = self.pending.sort_released(budget.div_ceil(COST_OF_CHANGE));
+        *budget = budget.saturating_sub(sorted * COST_OF_CHANGE);
+        while let Some(outdated) = self.outdated.last_mut()
+            && *budget > 0
+        {
+            if outdated.pop_first().is_none() {
+                self.outdated.pop();
+            }
+            *budget = budget.saturating_sub(1);
+        }
+        let (Some(rules), Some(finals)) = (self.rules.as_deref(), &mut self.finals) else { return };
+        let Some(from) = finals.unexamined.take_if(|_| *budget > 0) else { return };
+        let (last_gone, mut near) = (entries.gone_through.min(entries.last_id), None);
+        let FinalRows { at_limit, gone, unexamined, finds_gone, .. } = &mut **finals;
+        self.pending.walk(from, Filter::default(), |row| {
+            if *budget == 0 {
+                *unexamined = Some(row.id);
+                return ControlFlow::Break(());
+            }
+            let is_at_limit = rules.is_at_limit(row.deliveries);
+            if is_at_limit {
+                at_limit.insert(time_of(&row));
+            }
+            let may_be_gone = *finds_gone && (entries.gone_below()..=last_gone).contains(&row.id);
+            if may_be_gone && entries.blocks.get(row.id, &mut near).is_none() {
+                gone.insert(time_of(&row));
+            }
+            let cost = if is_at_limit || may_be_gone { COST_OF_CHANGE } else { 1 };
+            *budget = budget.saturating_sub(cost);
+            ControlFlow::Continue(())
+        });
+        *finds_gone &= unexamined.is_some();
     }
 
     /// Updates the final rows after a row was added, replaced or removed.
@@ -314,40 +385,12 @@ impl Group {
     }
 
     pub(super) fn finals_memory_bytes(&self) -> usize {
-        self.finals.as_ref().map_or(0, |finals| finals.memory_bytes())
+        let outdated: usize = self.outdated.iter().map(BTreeSet::len).sum();
+        self.finals.as_ref().map_or(0, |finals| finals.memory_bytes()) + outdated * ROW_BYTES
     }
 
     fn has_pending_below(&self, id: StreamId) -> bool {
         self.pending.first().is_some_and(|row| row.id < id)
-    }
-
-    fn find_at_limit(&self, rules: &GroupRules) -> BTreeSet<(u64, StreamId)> {
-        // Many rows can be at a new limit, and a set is built faster from all of them.
-        let mut found = Vec::new();
-        if rules.has_limit() {
-            self.pending.walk(StreamId::MIN, Filter::default(), |row| {
-                if rules.is_at_limit(row.deliveries) {
-                    found.push(time_of(&row));
-                }
-                ControlFlow::Continue(())
-            });
-        }
-        found.into_iter().collect()
-    }
-
-    fn find_gone(&self, entries: &Entries) -> BTreeSet<(u64, StreamId)> {
-        let (mut found, mut near) = (BTreeSet::new(), None);
-        let last = entries.gone_through.min(entries.last_id);
-        self.pending.walk(entries.gone_below(), Filter::default(), |row| {
-            if row.id > last {
-                return ControlFlow::Break(());
-            }
-            if entries.blocks.get(row.id, &mut near).is_none() {
-                found.insert(time_of(&row));
-            }
-            ControlFlow::Continue(())
-        });
-        found
     }
 }
 
@@ -437,5 +480,70 @@ mod tests {
                 ControlFlow::Continue(())
             }) == 5
         );
+    }
+
+    #[test]
+    fn a_changed_policy_examines_many_rows_in_steps_and_no_reader_gets_one_at_the_limit() {
+        const ROWS: u64 = 3000;
+        let mut stream = Stream::new();
+        let lease = |max_deliveries| Policy { lease_ms: Some(LEASE_MS), max_deliveries, ..Policy::default() };
+        for group in [&b"a"[..], b"b"] {
+            apply(
+                &mut stream,
+                StreamEffect::GroupCreate { group, last_id: StreamId::MIN, entries_read: None },
+            );
+        }
+        for ms in 1..=ROWS {
+            stream.apply(&StreamEffect::Append { id: id(ms), fields: &[b"f", b"v"] }, BlockLimits::default());
+        }
+        for group in [&b"a"[..], b"b"] {
+            let (last, at_ms) = (id(ROWS), 1000);
+            apply(
+                &mut stream,
+                StreamEffect::Deliver { group, consumer: b"c", last, count: ROWS, at_ms, pending: true },
+            );
+        }
+        // Every third row is released. A released row has a delivery more if its id is even.
+        let released = (3..=ROWS).step_by(3);
+        let released =
+            released.map(|ms| ReleasedRow { id: id(ms), deliveries: 2 - ms % 2, not_before_ms: 0 });
+        let rows: Vec<_> = released.collect();
+        apply(&mut stream, StreamEffect::Release { group: b"b", rows: &rows });
+        apply(&mut stream, StreamEffect::SetPolicy { policy: &lease(None), owner: None });
+        assert!(!stream.has_unexamined());
+        // Each change finds another number of rows at the limit, before the last one is done.
+        let readable = |stream: &Stream, group: &[u8]| {
+            let group = stream.group(group).unwrap();
+            let mut ignore = |_: &crate::stream::EntryRef<'_>, _: Option<_>| {};
+            let rules = group.rules().unwrap();
+            let claim = stream.visit_ready(group, rules, None, 1100, &mut ignore);
+            assert!(claim.rows.iter().all(|row| row.deliveries <= rules.max_deliveries));
+            claim.rows.len() as u64
+        };
+        for (limit, of_a, of_b) in [(2, ROWS, ROWS - ROWS / 6), (1, 0, 0), (2, ROWS, ROWS - ROWS / 6)] {
+            apply(&mut stream, StreamEffect::SetPolicy { policy: &lease(Some(limit)), owner: None });
+            let mut steps = 0;
+            while stream.has_unexamined() {
+                assert!(readable(&stream, b"a") == of_a && readable(&stream, b"b") <= of_b);
+                assert_eq!(stream.next_duty_ms(500, 0), Some(0));
+                stream.examine();
+                stream.check().unwrap();
+                steps += 1;
+            }
+            assert!(steps > 0, "the limit {limit}");
+            assert_eq!((readable(&stream, b"a"), readable(&stream, b"b")), (of_a, of_b));
+            let found = |group: &[u8]| {
+                let rows = stream.query_final(stream.group(group).unwrap(), 1100, usize::MAX);
+                rows.len() as u64
+            };
+            assert_eq!((found(b"a"), found(b"b")), (ROWS - of_a, ROWS - of_b));
+        }
+        apply(&mut stream, StreamEffect::SetPolicy { policy: &Policy::default(), owner: None });
+        while stream.has_unexamined() {
+            stream.examine();
+        }
+        let group = stream.group(b"b").unwrap();
+        assert!(group.outdated.is_empty() && group.finals.is_none());
+        assert_eq!(group.pending.released_len(), ROWS / 3);
     }
 }

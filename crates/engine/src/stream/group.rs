@@ -1,10 +1,11 @@
 //! A consumer group: its position, its consumers and its pending entries.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::blocks::Cursor;
 use super::claim::DELIVERIES_MAX;
-use super::finals::FinalRows;
+use super::finals::{FinalRows, OutdatedRows};
 use super::missed::MissedEntries;
 use super::owner::OwnedPolicy;
 use crate::bytes::short;
@@ -44,9 +45,10 @@ pub struct Group {
     /// What the operator set on this group; `None` if nothing.
     pub(super) own_policy: Option<Box<OwnedPolicy>>,
     /// The rules in force; `None` if the group has no lease.
-    pub(super) rules: Option<Box<GroupRules>>,
+    pub(super) rules: Option<Arc<GroupRules>>,
     /// The rows that are never redelivered; `None` if the group has no rules.
     pub(super) finals: Option<Box<FinalRows>>,
+    pub(super) outdated: OutdatedRows,
 }
 
 impl Group {
@@ -62,6 +64,7 @@ impl Group {
             own_policy: None,
             rules: None,
             finals: None,
+            outdated: OutdatedRows::new(),
         }
     }
 
@@ -187,7 +190,10 @@ impl Group {
     }
 
     pub(super) fn remove_consumer(&mut self, name: &[u8]) {
-        if let Some(handle) = self.consumers.remove(name) {
+        let owned = self.consumers.handle(name).map_or(0, |handle| self.consumers.get(handle).pending);
+        if let Some(handle) = self.consumers.remove(name)
+            && owned > 0
+        {
             self.pending.remove_consumer(handle);
             self.forget_removed_finals();
         }

@@ -94,6 +94,8 @@ pub struct Stream {
     policy: Option<Box<StreamPolicy>>,
     /// Who moved or copied the stream to its key; `None` if nobody did, or the policies need not know.
     placement: Option<Box<Placement>>,
+    /// The name of the first group that may have pending entries to examine; `None` if there is none.
+    unexamined_from: Option<Box<[u8]>>,
     /// `None` until an entry is delayed. Then it stays, because it has the number of the last ticket.
     delayed: Option<Box<DelayedSet>>,
 }

@@ -303,9 +303,10 @@ impl StreamBuilder {
             entries.last_entry_id = entry.id();
             false
         });
-        let (policy, entries) =
-            (self.stream.policy.as_ref().map(|policy| policy.get()), &self.stream.entries);
-        self.stream.groups.values_mut().for_each(|group| group.refresh_rules(policy, entries));
+        self.stream.refresh_all_rules();
+        while self.stream.has_unexamined() {
+            self.stream.examine();
+        }
         self.stream
     }
 

@@ -99,14 +99,14 @@ fn not_before_ms(delay_ms: u64, now_ms: u64) -> Result<u64, Refusal> {
 }
 
 impl Group {
-    /// Returns the rows of a consumer as they are after a release.
-    pub fn query_owned(&self, consumer: &[u8]) -> Vec<ReleasedRow> {
+    /// Returns the first `max` rows of a consumer from the id `from` on, as they are after a release.
+    pub fn query_owned(&self, consumer: &[u8], from: StreamId, max: usize) -> Vec<ReleasedRow> {
         let Some(owner) = self.consumer(consumer) else { return Vec::new() };
         let mut rows = Vec::new();
         let filter = Filter { consumer: Some(owner), ..Filter::default() };
-        self.pending().walk(StreamId::MIN, filter, |row| {
+        self.pending().walk(from, filter, |row| {
             rows.push(ReleasedRow { id: row.id, deliveries: row.deliveries, not_before_ms: 0 });
-            ControlFlow::Continue(())
+            if rows.len() < max { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         });
         rows
     }

@@ -112,6 +112,8 @@ pub(crate) struct CommandContext<'a> {
     pub(crate) commands: &'static [CommandSpec],
     /// Whether the current request has few arguments, all of them short.
     pub(crate) is_short: bool,
+    /// Whether EXEC runs the command. Then nothing else may run before its end.
+    pub(crate) in_exec: bool,
 }
 
 impl CommandContext<'_> {

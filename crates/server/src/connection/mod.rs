@@ -275,7 +275,8 @@ impl Connection {
     fn run_requests(&mut self, bytes: &[u8], out: &mut Writer, batch: &mut Batch) -> (usize, AfterBatch) {
         let Connection { server, stats, session, decoder, .. } = self;
         let commands = &COMMANDS;
-        let mut context = CommandContext { server, stats, session, batch, commands, is_short: false };
+        let mut context =
+            CommandContext { server, stats, session, batch, commands, is_short: false, in_exec: false };
         let reply_bytes_max = server.reply_bytes_max();
         let flush_bytes =
             if context.session.authenticated { FLUSH_BYTES } else { logged_out::REPLY_BYTES_PER_TURN };

@@ -81,10 +81,12 @@ pub(crate) fn exec(call: &mut Call<'_, '_, '_>, _: ArgList<'_>) -> Reply {
         call.out.null_array();
     } else {
         call.out.array(transaction.commands.len());
+        context.in_exec = true;
         for queued in &transaction.commands {
             let spec = &context.commands[queued.command];
             context.run_queued(spec, &queued.args.argv(), &mut txn, call.out);
         }
+        context.in_exec = false;
     }
     drop(txn);
     if let Some(watch) = watch {

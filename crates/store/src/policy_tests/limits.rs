@@ -294,6 +294,31 @@ fn a_deleted_consumer_releases_its_entries() {
 }
 
 #[test]
+fn a_consumer_with_many_entries_is_removed_in_steps_like_one_with_few() {
+    for policy in [Policy::default(), limit(200, 2)] {
+        let has_lease = policy != Policy::default();
+        let fixture = PolicyFixture::new(12, policy);
+        assert_eq!(fixture.read("a", 2, true).len() + fixture.read("b", 1, true).len(), 3);
+        assert_eq!(fixture.read("a", 9, true).len(), 9);
+        let mut delete = ConsumerDelete(path("a"));
+        let (mut counts, mut next) = (Vec::new(), Some(StreamId::MIN));
+        while let Some(from) = next {
+            let (count, then) = delete.step(&mut fixture.txn(), from).unwrap();
+            // An entry that a step has released comes back, before the place where the next step continues.
+            if has_lease && counts.is_empty() {
+                assert_eq!(fixture.read("a", 1, true), [(0, 2)]);
+            }
+            counts.push(count);
+            next = then;
+        }
+        assert_eq!(counts, if has_lease { vec![3, 3, 3, 3] } else { vec![3, 3, 3, 2] });
+        let summary = Pending { key: KEY, group: GROUP }.run(&mut fixture.txn()).unwrap();
+        assert_eq!((summary.count, summary.consumers.len()), (if has_lease { 12 } else { 1 }, 1));
+        assert_eq!(delete.run(&mut fixture.txn()), Ok(0));
+    }
+}
+
+#[test]
 fn rows_of_removed_entries_end_with_their_lease() {
     for max_deliveries in [0, 9] {
         let fixture = PolicyFixture::new(6, limit(200, max_deliveries));

@@ -238,6 +238,14 @@ impl Txn<'_> {
         self.store().duties.trimmed.fetch_add(count, Ordering::Relaxed);
     }
 
+    /// Examines some pending entries of a stream, after a change of a policy. This is not a change of data, but released
+    /// entries may become available to blocked readers.
+    pub(crate) fn examine(&mut self, key: &[u8]) {
+        let db = self.db;
+        self.locked.shard_mut(key).keys.for_change().examine(db, key);
+        self.mark_ready(db, key);
+    }
+
     /// Acknowledges entries and returns how many of them were pending; 0 if the key or the group does not exist.
     ///
     /// Decides and applies in one step, so that each id is looked up once.

@@ -167,11 +167,43 @@ impl<B: AsRef<[u8]>> Verb for ConsumerDelete<B> {
         let Some(pending) = pending_count(txn, self.0.borrowed())? else { return Ok(0) };
         let (_, found) = txn.existing_group(key, group)?;
         if found.rules().is_some() {
-            let rows = found.query_owned(consumer);
+            let rows = found.query_owned(consumer, StreamId::MIN, usize::MAX);
             apply_release(txn, key, group, &rows);
         }
         txn.apply_stream(key, StreamEffect::ConsumerDelete { group, consumer });
         Ok(pending)
+    }
+}
+
+/// Maximum number of pending entries that one step of the removal of a consumer removes or releases.
+const STEP_PENDING: usize = if cfg!(test) { 3 } else { 1000 };
+
+impl<B: AsRef<[u8]>> ConsumerDelete<B> {
+    /// Returns whether the consumer has so many pending entries that it is removed in [steps](ConsumerDelete::step).
+    pub fn needs_steps(&self, txn: &Txn<'_>) -> Result<bool, Refusal> {
+        Ok(pending_count(txn, self.0.borrowed())?.is_some_and(|pending| pending > STEP_PENDING as u64))
+    }
+
+    /// Does a part of the work, so that other clients can run in between: removes or releases some pending entries, the
+    /// first ones from the id `from` on. Returns their number, and the id from which the next step continues; `None` after
+    /// the last step, which removes the consumer.
+    pub fn step(&mut self, txn: &mut Txn<'_>, from: StreamId) -> Result<(u64, Option<StreamId>), Refusal> {
+        if !self.needs_steps(txn)? {
+            return Ok((self.run(txn)?, None));
+        }
+        let ConsumerPath { key, group, consumer } = self.0.borrowed();
+        let (_, found) = txn.existing_group(key, group)?;
+        let rows = found.query_owned(consumer, from, STEP_PENDING);
+        let next = rows.last().filter(|_| rows.len() == STEP_PENDING).and_then(|last| last.id.next());
+        let count = match found.rules() {
+            Some(_) => apply_release(txn, key, group, &rows),
+            None => {
+                let ids: Vec<StreamId> = rows.iter().map(|row| row.id).collect();
+                txn.acknowledge(key, group, &ids)?.count
+            }
+        };
+        // The consumer can have read entries before `from` again.
+        Ok((count, Some(next.unwrap_or(StreamId::MIN))))
     }
 }
 

@@ -123,6 +123,9 @@ impl History {
         self.rule = ReadyRule { lease_ms: 1 + self.below(2000), backoff, max_deliveries };
         self.limit = (max_deliveries < u64::MAX && self.one_in(2)).then_some(max_deliveries);
         self.list.set_delivery_limit(self.limit);
+        while self.list.sort_released(2) > 0 {
+            self.list.check().unwrap();
+        }
     }
 
     fn random_consumer(&mut self) -> ConsumerHandle {

@@ -1,6 +1,6 @@
 //! XGROUP and XADOPT: create, change and delete groups and consumers.
 
-use millstream_engine::Refusal;
+use millstream_engine::{Refusal, StreamId};
 use millstream_protocol::args::Args;
 use millstream_protocol::commands::{ArgList, Xadopt, XgroupCreate, XgroupSetId};
 use millstream_protocol::errors::{self, CommandError};
@@ -11,7 +11,8 @@ use millstream_store::verbs::{
 };
 
 use super::no_key_or_group;
-use crate::command::{DONE, Reply, reply_ok};
+use crate::command::{Call, DONE, Outcome, Reply, SlowWork, WorkFn, reply_ok};
+use crate::state::Server;
 
 pub(crate) fn xgroup_create(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
     let create = XgroupCreate::parse(argv)?;
@@ -45,11 +46,40 @@ pub(crate) fn xgroup_createconsumer(txn: &mut Txn<'_>, out: &mut Writer, argv: A
     DONE
 }
 
-pub(crate) fn xgroup_delconsumer(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+pub(crate) fn xgroup_delconsumer(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>) -> Reply {
     let [key, group, consumer] = Args::of_subcommand(argv).exactly()?;
-    require_group(txn, key, group)?;
-    out.uint(ConsumerDelete(ConsumerPath { key, group, consumer }).run(txn)?);
-    DONE
+    require_group(call.txn, key, group)?;
+    let mut delete = ConsumerDelete(ConsumerPath { key, group, consumer });
+    if call.context.in_exec || !delete.needs_steps(call.txn)? {
+        call.out.uint(delete.run(call.txn)?);
+        return DONE;
+    }
+    let path = ConsumerPath { key: key.to_vec(), group: group.to_vec(), consumer: consumer.to_vec() };
+    let db = call.txn.db();
+    let work: WorkFn = Box::new(move |server, out| delete_in_steps(server, out, db, path));
+    Ok(Outcome::SlowWork(SlowWork { work, timeout_ms: 0, fallback_reply: None }))
+}
+
+/// Removes a consumer with many pending entries. Other clients run between two steps. If the work ends early, because the
+/// disk is full for example, the consumer stays with the rest of its entries.
+fn delete_in_steps(
+    server: &Server,
+    out: &mut Writer,
+    db: u32,
+    path: ConsumerPath<Vec<u8>>,
+) -> Result<(), CommandError> {
+    let mut delete = ConsumerDelete(path.borrowed());
+    let (mut removed, mut next) = (0, Some(StreamId::MIN));
+    while let Some(from) = next {
+        server.check_writable(0)?;
+        let mut txn = server.store.lock_key(db, &path.key, server.store.now_ms());
+        require_group(&txn, &path.key, &path.group)?;
+        let (count, then) = delete.step(&mut txn, from)?;
+        (removed, next) = (removed + count, then);
+        txn.finish_fairly();
+    }
+    out.uint(removed);
+    Ok(())
 }
 
 pub(crate) fn xadopt(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {

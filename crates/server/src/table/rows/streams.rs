@@ -132,7 +132,7 @@ pub(in crate::table) const COMMANDS: &[CommandSpec] = &[
     stream("xgroup|createconsumer", "6.2.0", 5, GROW, Data(groups::xgroup_createconsumer))
         .keys(&[key("RW insert", 2)])
         .text("XGROUP CREATECONSUMER key group consumer", "Adds a consumer to a group."),
-    stream("xgroup|delconsumer", "5.0.0", 5, WRITE, Data(groups::xgroup_delconsumer))
+    stream("xgroup|delconsumer", "5.0.0", 5, WRITE, Call(groups::xgroup_delconsumer))
         .keys(&[key("RW delete", 2)])
         .complexity("O(N), N being the pending entries of the group")
         .text(
