@@ -63,7 +63,7 @@ fn matches_with(pattern: &[u8], text: &[u8], fold: fn(u8) -> u8) -> bool {
                 return true;
             }
             star = Some((pattern_at, text_at));
-        } else if let Some(next) = match_one(pattern, pattern_at, text[text_at], &fold) {
+        } else if let Some(next) = match_one(pattern, pattern_at, text[text_at], fold) {
             pattern_at = next;
             text_at += 1;
         } else if let Some((after_star, taken)) = star {
