@@ -1,7 +1,6 @@
 //! `millstream doctor`: checks a store, its streams and its groups for common problems, and suggests a fix for each.
 
 use clap::Args;
-use millstream_worker::Error;
 use millstream_worker::backend::{Capability, ErrorKind};
 use millstream_worker::monitor::{Health, Monitor};
 use millstream_worker::operate::command::Command;
@@ -144,16 +143,20 @@ fn push_capabilities(properties: &mut Properties, diagnosis: &Diagnosis) {
     push("native", &|_, native| native == Some(true));
     push("emulated", &|capability, native| native == Some(false) && can_be_emulated(capability));
     push("missing", &|capability, native| native == Some(false) && !can_be_emulated(capability));
-    let unknown =
-        diagnosis.capabilities.iter().filter_map(|(_, name, native)| Some((name, native.as_ref().err()?)));
-    let (names, errors): (Vec<&str>, Vec<&Error>) = unknown.unzip();
-    // The reason is usually the same for all, such as a full disk, and has a finding of its own.
-    if let Some(error) = errors.first() {
-        let why = if error.kind() == ErrorKind::NotWritable {
-            "the store refuses writes now".to_owned()
-        } else {
-            error.to_string()
+    // Many are unknown for the same reason, such as a full disk, which has a finding of its own.
+    let mut unknown: Vec<(String, Vec<&str>)> = Vec::new();
+    for (_, name, native) in &diagnosis.capabilities {
+        let Err(error) = native else { continue };
+        let why = match error.kind() {
+            ErrorKind::NotWritable => "the store refuses writes now".to_owned(),
+            _ => error.to_string(),
         };
+        match unknown.iter_mut().find(|(known, _)| *known == why) {
+            Some((_, names)) => names.push(name),
+            None => unknown.push((why, vec![name])),
+        }
+    }
+    for (why, names) in unknown {
         properties.push("unknown", printable(format!("{}: {why}", names.join(", "))));
     }
 }

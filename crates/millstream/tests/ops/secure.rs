@@ -143,7 +143,9 @@ fn tools_run_with_the_documented_permissions() {
         run("operator", command).ok();
     }
     let doctor = run("operator", &["doctor"]).exits(5);
-    doctor.stdout_contains("extends").stdout_contains("idempotent_adds: user operator has no permission");
+    doctor
+        .stdout_contains("extends")
+        .stdout_contains("idempotent_adds, delayed_entries: user operator has no permission");
     let denied = run("operator", &["add", "orders", "item=pen"]).exits(3);
     let denied = denied.stderr_contains("grant it with: ACL SETUSER operator +xadd");
     assert!(!denied.err.contains("password"), "{}", denied.err);
