@@ -76,12 +76,12 @@ impl Console {
         self.has_status() && io::stdout().is_terminal()
     }
 
-    /// Writes whole lines to standard output, above the status line.
-    pub(super) fn print(&self, lines: &[u8]) {
+    /// Writes to standard output: whole lines above the status line, if there is one.
+    pub(super) fn print(&self, bytes: &[u8]) {
         // If the output is closed, there is no place left to report it.
         let _ = self.status.suspend(|| {
             let mut out = io::stdout().lock();
-            out.write_all(lines).and_then(|()| out.flush())
+            out.write_all(bytes).and_then(|()| out.flush())
         });
     }
 

@@ -113,23 +113,18 @@ impl Exec {
     /// command gets on standard input anyway.
     fn start(&self, messages: &[Message], variables: &Variables) -> io::Result<Process> {
         let (id, more) = (messages[0].id, messages.len() - 1);
-        let shares_screen = self.shell.console.shares_screen();
+        let origin = move || LineOrigin { id: Some(id.to_string()), more };
         let start = |fields: &[Variable]| {
-            let origin = move || LineOrigin { id: Some(id.to_string()), more };
             self.shell.start(origin, |shell| {
                 shell.envs(variables.message.iter().chain(fields).map(|(name, value)| (name, value)));
-                if shares_screen {
-                    shell.stdout(Stdio::piped());
-                }
+                shell.stdout(Stdio::piped());
             })
         };
         let mut process = match start(&variables.fields) {
             Err(error) if error.kind() == io::ErrorKind::ArgumentListTooLong => start(&[])?,
             started => started?,
         };
-        if shares_screen {
-            process.forward_stdout(&self.shell.console);
-        }
+        process.forward_stdout(&self.shell.console, origin());
         Ok(process)
     }
 

@@ -6,6 +6,7 @@
 use std::io::{self, Write};
 use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -13,7 +14,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::net::unix::pipe;
 use tokio::process::{Child, ChildStdout, Command};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::timeout;
 
 use super::broken_command::CommandCheck;
@@ -26,6 +27,9 @@ use crate::ops::trace::{TRACEPARENT_VARIABLE, TRACESTATE_VARIABLE};
 /// Maximum time to read the rest of the output of a process that has ended. Its children may keep its standard error
 /// open.
 const OUTPUT_TIMEOUT: Duration = Duration::from_millis(200);
+/// Maximum number of bytes of standard output that the worker passes on for one attempt of a message or batch. As much as an
+/// answer of a long-lived program.
+const STDOUT_BYTES_MAX: usize = 1024 * 1024;
 /// Maximum length of an output line. Longer lines are forwarded in pieces.
 const LINE_BYTES_MAX: usize = 8 * 1024;
 
@@ -52,7 +56,7 @@ pub(super) struct Process {
     ended: bool,
     stderr: Forwarder,
     /// `None` unless standard output is forwarded.
-    stdout: Option<Forwarder>,
+    stdout: Option<OutputForwarder>,
 }
 
 impl Shell {
@@ -108,11 +112,9 @@ impl Process {
         self.child.stdout.take()
     }
 
-    /// Forwards its standard output line by line, if it is piped.
-    pub(super) fn forward_stdout(&mut self, console: &Console) {
-        let console = console.clone();
-        self.stdout =
-            self.take_stdout().map(|out| Forwarder::new(Some(out), move |line| console.print(line)));
+    /// Forwards its standard output, if it is piped.
+    pub(super) fn forward_stdout(&mut self, console: &Console, origin: LineOrigin) {
+        self.stdout = self.take_stdout().map(|out| OutputForwarder::new(out, console.clone(), origin));
     }
 
     /// Waits until the process ends.
@@ -140,14 +142,11 @@ impl Process {
 
     /// Returns the last line of its standard error, after its output has been forwarded.
     pub(super) async fn last_stderr_line(&mut self) -> Option<String> {
+        if let Some(stdout) = &mut self.stdout {
+            stdout.finish().await;
+        }
         // Output that arrives later comes from a child of the process.
-        let _ = timeout(OUTPUT_TIMEOUT, async {
-            if let Some(stdout) = &mut self.stdout {
-                stdout.finish().await;
-            }
-            self.stderr.finish().await;
-        })
-        .await;
+        let _ = timeout(OUTPUT_TIMEOUT, self.stderr.finish()).await;
         self.stderr.last_line()
     }
 
@@ -207,6 +206,65 @@ impl Forwarder {
         let lines = self.lines.lock();
         let last = String::from_utf8_lossy(&lines.last).trim().to_owned();
         (!last.is_empty()).then_some(last)
+    }
+}
+
+/// A task that forwards the standard output of a process: a limited part of it, and it says how much it left out. Whole lines
+/// if there is a status line below them, otherwise the bytes as they are.
+struct OutputForwarder {
+    task: JoinHandle<()>,
+    /// Whether bytes are being written. The reader of our own standard output can be slow.
+    is_writing: Arc<AtomicBool>,
+}
+
+impl OutputForwarder {
+    fn new(mut from: ChildStdout, console: Console, origin: LineOrigin) -> OutputForwarder {
+        let is_writing = Arc::new(AtomicBool::new(false));
+        let writing = Arc::clone(&is_writing);
+        let task = tokio::spawn(async move {
+            let (mut buffer, mut lines) = (vec![0; 4096], Lines::default());
+            let (mut room, mut left_out) = (STDOUT_BYTES_MAX, 0);
+            let print = async |bytes: Vec<u8>| {
+                writing.store(true, Ordering::Relaxed);
+                let console = console.clone();
+                // Fails only if printing panicked.
+                let _ = spawn_blocking(move || console.print(&bytes)).await;
+                writing.store(false, Ordering::Relaxed);
+            };
+            // An error ends the output too.
+            while let Ok(count @ 1..) = from.read(&mut buffer).await {
+                let fits = count.min(room);
+                room -= fits;
+                left_out += (count - fits) as u64;
+                let mut bytes = Vec::new();
+                match console.shares_screen() {
+                    true => lines.push(&buffer[..fits], |line| bytes.extend_from_slice(line)),
+                    false => bytes.extend_from_slice(&buffer[..fits]),
+                }
+                if !bytes.is_empty() {
+                    print(bytes).await;
+                }
+            }
+            let mut bytes = Vec::new();
+            lines.finish(|line| bytes.extend_from_slice(line));
+            print(bytes).await;
+            if left_out > 0 {
+                let text = format!("[{left_out} more bytes of standard output left out]");
+                console.write_handler_line(&origin, HandlerLine::stderr(text.as_bytes()));
+            }
+        });
+        OutputForwarder { task, is_writing }
+    }
+
+    /// Waits until all output has been forwarded. Output that arrives late comes from a child of the process, and is not
+    /// waited for. Can be called again.
+    async fn finish(&mut self) {
+        while !self.task.is_finished() {
+            let ended = timeout(OUTPUT_TIMEOUT, &mut self.task).await;
+            if ended.is_ok() || !self.is_writing.load(Ordering::Relaxed) {
+                return;
+            }
+        }
     }
 }
 

@@ -68,6 +68,19 @@ fn a_handler_that_writes_megabytes_does_not_fill_the_log() {
 }
 
 #[test]
+fn standard_output_of_a_handler_is_passed_on_as_it_is_up_to_a_limit() {
+    let store = TestStore::embedded();
+    store.add(1);
+    let run = store.start(&["--until-empty", "--exec", "printf 'a\\nb'"]).wait().ok();
+    assert_eq!(run.out, "a\nb");
+    store.add(1);
+    let run = store.start(&["--until-empty", "--exec", "head -c 9000000 /dev/zero"]).wait().ok();
+    assert_eq!(run.out.len(), 1024 * 1024);
+    let left_out = format!(" | [{} more bytes of standard output left out]", 9_000_000 - 1024 * 1024);
+    assert_eq!(lines_with(&run.err, &left_out).len(), 1, "{}", run.err);
+}
+
+#[test]
 fn failures_with_the_same_error_are_counted() {
     let store = TestStore::embedded();
     store.add(40);

@@ -5,6 +5,7 @@
 use std::collections::HashSet;
 
 use crate::ending::{address_of, get};
+use crate::support::resp::Value;
 use crate::test_store::{Running, TestStore, wait_until};
 
 /// Records the id of its message and runs until the file `go` exists.
@@ -15,6 +16,22 @@ fn start(store: &TestStore, arguments: &[&str]) -> Running {
     store.start(
         &[&["--consumer", "one", "--lease", "10m", "--json", "--exec", WAITS_FOR_GO], arguments].concat(),
     )
+}
+
+#[test]
+fn client_list_shows_the_names_of_workers() {
+    for store in TestStore::servers() {
+        store.add(1);
+        let worker = start(&store, &[]);
+        store.wait_for("begun", 1);
+        let Value::Bulk(clients) = store.client().call(&["CLIENT", "LIST"]) else { panic!("no list") };
+        let clients = String::from_utf8_lossy(&clients).into_owned();
+        // One connection reads, and another one does everything else.
+        assert!(clients.matches(" name=one ").count() >= 2, "{clients}");
+        store.write("go", "");
+        worker.signal("TERM");
+        worker.wait().ok();
+    }
 }
 
 #[test]

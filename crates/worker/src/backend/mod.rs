@@ -62,6 +62,11 @@ pub trait Backend: Send + Sync + 'static {
         Box::pin(async { Ok(()) })
     }
 
+    /// Tells the store the name of its client, which the store can show to operators.
+    fn set_client_name<'a>(&'a self, _name: &'a str) -> BackendFuture<'a, ()> {
+        Box::pin(async { Ok(()) })
+    }
+
     /// Returns the time of the store that has this stream, in milliseconds since 1970.
     ///
     /// Times that several processes compare come from this clock, because the clocks of their machines can differ.

@@ -13,13 +13,18 @@ use super::history::{History, HistorySeries, POINTS_MAX};
 use super::row::{Look, RowKey};
 use super::tracker::{Tracker, millis};
 use super::viewer::Viewers;
-use crate::backend::{Admin, Error};
+use crate::backend::{Admin, Error, ErrorKind};
 use crate::monitor::Limits;
 
 /// A look takes at most this part of the time: the interval is at least this number times the time of a look.
 const LOOK_SHARE: u32 = 20;
 /// Time between two attempts while the store does not answer.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
+
+/// From this time on, the store counts as one that does not answer, although the look has not failed yet.
+const LATE_AFTER_MIN: Duration = Duration::from_secs(2);
+/// The same, as a multiple of the time that a look usually takes.
+const LATE_AFTER_LOOKS: u32 = 4;
 
 /// The settings of a [`Sampler`].
 #[derive(Clone, Debug)]
@@ -270,7 +275,7 @@ impl Shared {
         loop {
             let began = Instant::now();
             let in_view = self.viewers.lock().rows();
-            let (look, trouble) = match collector.collect(&in_view).await {
+            let (look, trouble) = match self.unless_late(collector.collect(&in_view)).await {
                 Ok(Collected { streams, trouble }) => {
                     (Some(tracker.update(streams, SystemTime::now(), began.elapsed())), trouble)
                 }
@@ -279,6 +284,24 @@ impl Shared {
             self.publish(look, trouble.as_ref());
             self.pause(began).await;
         }
+    }
+
+    /// Waits for the store. If its answer is late, says so meanwhile, unless it has never answered.
+    async fn unless_late<T>(&self, answer: impl Future<Output = T>) -> T {
+        let mut answer = std::pin::pin!(answer);
+        let (is_first, usual) = {
+            let state = self.state.borrow();
+            (state.number == 0, state.usual)
+        };
+        let late_after = LATE_AFTER_MIN.max(usual.saturating_mul(LATE_AFTER_LOOKS));
+        if let Ok(answer) = tokio::time::timeout(late_after, &mut answer).await {
+            return answer;
+        }
+        if !is_first {
+            let text = format!("the store has not answered for {} s", late_after.as_secs());
+            self.publish(None, Some(&Error::new(ErrorKind::Unreachable, text)));
+        }
+        answer.await
     }
 
     fn publish(&self, look: Option<Arc<Look>>, trouble: Option<&Error>) {
@@ -431,6 +454,21 @@ mod tests {
         assert_eq!(publish(slow), Duration::from_secs(10), "it waited for a store that was down");
         assert_eq!(publish(slow), Duration::from_secs(80), "the store is slow");
         assert_eq!(publish(fast), Duration::from_secs(10));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_store_that_does_not_answer_in_time_is_in_trouble_before_the_look_fails() {
+        let sampler = Sampler::start(store().await, SamplerOptions::default());
+        let mut viewer = sampler.subscribe();
+        while viewer.changed().await.number == 0 {}
+        let shared = Arc::clone(&sampler.handle.shared);
+        let mut late = std::pin::pin!(shared.unless_late(tokio::time::sleep(Duration::from_secs(10))));
+        let is_over = tokio::time::timeout(LATE_AFTER_MIN - Duration::from_millis(1), &mut late).await;
+        assert!(is_over.is_err() && sampler.state().trouble.is_none());
+        assert!(tokio::time::timeout(Duration::from_millis(2), &mut late).await.is_err());
+        let state = sampler.state();
+        assert_eq!(state.trouble.unwrap().since_ms, state.at_ms);
+        late.await;
     }
 
     #[tokio::test]

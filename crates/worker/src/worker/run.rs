@@ -140,6 +140,8 @@ async fn work(
 /// Creates the groups, starts heartbeats, and releases the entries that the previous process with this consumer name left
 /// pending. Can be cancelled.
 async fn prepare(core: &Arc<Core>, heartbeats: &mut JoinSet<()>) -> Result<(), Error> {
+    // The name is only for operators, so the worker starts without it if the store refuses it.
+    let _ = core.backend.set_client_name(&core.settings.consumer).await;
     let named = core.subscriptions.all();
     until_prepared(core, &named, || Box::pin(ownership::find_partitions(core))).await?;
     for stream in core.owned_streams() {

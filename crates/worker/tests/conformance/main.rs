@@ -279,6 +279,33 @@ async fn connect_error(url: &str) -> millstream_worker::Error {
     }
 }
 
+/// These replies are not complete, and they would not fit into memory if they were.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reply_that_is_too_large_fails_before_it_is_complete() {
+    use std::io::{Read as _, Write as _};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("redis://{}", listener.local_addr().unwrap());
+    for (reply, what) in [
+        ("*5000000\r\n:1\r\n".to_owned(), "a reply that takes more than 256 MiB"),
+        ("$300000000\r\nx".to_owned(), "a reply that takes more than 256 MiB"),
+        (format!("+{}", "x".repeat(64 << 10)), "a line of more than 64 KiB"),
+    ] {
+        let serving = tokio::task::spawn_blocking({
+            let listener = listener.try_clone().unwrap();
+            move || {
+                let (mut socket, _) = listener.accept().unwrap();
+                let _ = socket.read(&mut [0; 4096]);
+                let _ = socket.write_all(reply.as_bytes());
+                // The client closes the connection, although the reply is not complete.
+                socket.read_to_end(&mut Vec::new())
+            }
+        });
+        let error = connect_error(&url).await;
+        assert!(error.to_string().contains(what), "{error}");
+        drop(serving.await.unwrap());
+    }
+}
+
 /// A server that announces more than it sends, or nests arrays without end, must not make a worker allocate memory or
 /// overflow its stack.
 #[tokio::test(flavor = "multi_thread")]

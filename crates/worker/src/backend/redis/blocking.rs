@@ -66,7 +66,7 @@ impl BlockingConnections {
                 }
                 return Err(no_owner(key));
             };
-            let (address, target) = (Some(&node.address), nodes.target(&node.address)?);
+            let (address, target) = (Some(&node.address), nodes.target(&node.address));
             let error = match self.call_server(address, &target, command, block, asking).await {
                 Ok(Value::ServerError(error)) => error,
                 Ok(reply) => return Ok(reply),

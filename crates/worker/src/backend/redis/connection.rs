@@ -279,6 +279,15 @@ impl ServerConnection {
         self.connection().await.map(drop)
     }
 
+    /// Tells the server who its client is, if the connection is open. One that is opened later does this by itself.
+    pub(super) async fn introduce(&self) {
+        if let Some((number, mut connection)) = self.ready()
+            && let Err(error) = self.target.introduce(&mut connection).await
+        {
+            self.no_reply(number, error);
+        }
+    }
+
     async fn connection(&self) -> Result<(u64, OpenConnection), RedisError> {
         if let Some(ready) = self.ready() {
             return Ok(ready);

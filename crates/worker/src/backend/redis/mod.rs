@@ -11,6 +11,7 @@
 //!   ├─ blocking:   a separate connection for each blocking call
 //!   ├─ owning:     which worker owns a stream, over a connection for each owned stream
 //!   ├─ dial:       opens the connections of both: to an address, or over streams that a function opens
+//!   ├─ limit:      fails a connection on which a reply takes too much memory
 //!   ├─ probe:      which commands the server has; scripts replace the missing ones
 //!   └─ permissions: which commands and keys the user may use
 //! ```
@@ -24,6 +25,7 @@ mod delayed;
 mod dial;
 mod done;
 mod errors;
+mod limit;
 mod look;
 mod moving;
 mod nodes;
@@ -44,16 +46,13 @@ mod work;
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::time::Duration;
 
-use redis::io::tcp::{TcpSettings, socket2::TcpKeepalive};
-use redis::{Client, ConnectionAddr, ConnectionInfo, RedisError, TlsCertificates};
+use redis::{ConnectionAddr, ConnectionInfo, RedisError};
 
 use super::{Error, ErrorKind};
 use blocking::BlockingConnections;
 use connection::{Connection, Link, ServerConnection};
 use dial::Target;
-use errors::from_redis;
 use look::LargeStreams;
 use nodes::Nodes;
 use owning::OwnerConnections;
@@ -76,6 +75,8 @@ pub struct Redis {
     connection: Connection,
     blocking: BlockingConnections,
     owning: OwnerConnections,
+    /// The server, or the first node of a cluster.
+    target: Target,
     probe: FeatureProbe,
     large: LargeStreams,
     location: String,
@@ -100,12 +101,7 @@ impl Redis {
     pub async fn connect(url: &str, options: ServerOptions) -> Result<Redis, Error> {
         let info = connection_info(url, &options)?;
         let location = display_url("", std::slice::from_ref(&info));
-        Redis::connect_to(info, location).await
-    }
-
-    async fn connect_to(info: ConnectionInfo, location: String) -> Result<Redis, Error> {
-        let target = Target::address(info.clone()).map_err(from_redis)?;
-        Redis::new(target, location).checked(&info).await
+        Redis::new(target(&info, &options)?, location).checked(&info).await
     }
 
     /// Returns a backend for one server over streams that `dial` opens, already authenticated as `user`. `dial` is called for
@@ -130,7 +126,8 @@ impl Redis {
         Redis {
             connection,
             blocking: BlockingConnections::new(target.clone()),
-            owning: OwnerConnections::new(target),
+            owning: OwnerConnections::new(target.clone()),
+            target,
             probe: FeatureProbe::default(),
             large: LargeStreams::default(),
             location,
@@ -147,16 +144,14 @@ impl Redis {
                 "invalid URL: a cluster URL needs at least one address, as in redis+cluster://HOST:PORT",
             ));
         };
-        let nodes = Arc::new(Nodes::new(first.clone(), &infos));
+        let target = target(&first, &options)?;
+        let nodes = Arc::new(Nodes::new(target.clone(), &infos));
         let location = display_url("+cluster", &infos);
         match nodes.refresh(nodes.version()).await {
-            Ok(()) => {
-                let target = Target::address(first.clone()).map_err(from_redis)?;
-                Redis::with_link(Link::Cluster(nodes), target, location).checked(&first).await
-            }
+            Ok(()) => Redis::with_link(Link::Cluster(nodes), target, location).checked(&first).await,
             // The first call to a single server explains best what is wrong.
             Err(error) => {
-                let node = Redis::connect_to(first, location).await?;
+                let node = Redis::new(target, location).checked(&first).await?;
                 Err(node.connection.explain(&commands::command!("CLUSTER", "SLOTS"), error))
             }
         }
@@ -186,6 +181,19 @@ impl Redis {
         }
     }
 
+    /// Sets the name that CLIENT LIST shows, on all connections.
+    async fn set_client_name(&self, name: &str) {
+        self.target.set_name(name);
+        match &self.connection.link {
+            Link::Server(server) => server.introduce().await,
+            Link::Cluster(nodes) => {
+                for node in nodes.masters() {
+                    node.connection.introduce().await;
+                }
+            }
+        }
+    }
+
     /// Returns whether the server has an optional feature. `stream` is the stream of the call that needs it.
     async fn has(&self, feature: Feature, stream: &str) -> Result<bool, Error> {
         // A server with XEXTEND needs no scripts and has none.
@@ -210,15 +218,6 @@ impl Redis {
     }
 }
 
-impl ServerOptions {
-    fn to_tls_certificates(&self) -> TlsCertificates {
-        let client = self.client.clone();
-        let client_tls =
-            client.map(|(client_cert, client_key)| redis::ClientTlsConfig { client_cert, client_key });
-        TlsCertificates { client_tls, root_cert: self.ca.clone() }
-    }
-}
-
 fn connection_info(url: &str, options: &ServerOptions) -> Result<ConnectionInfo, Error> {
     let info: ConnectionInfo = url.parse().map_err(invalid_url)?;
     // The server can deny CLIENT SETINFO, which would fill its log of denied commands.
@@ -226,14 +225,23 @@ fn connection_info(url: &str, options: &ServerOptions) -> Result<ConnectionInfo,
     if let Some(password) = options.password.as_ref().filter(|_| settings.password().is_none()) {
         settings = settings.set_password(password);
     }
-    let mut info = info.set_tcp_settings(tcp_settings()).set_redis_settings(settings);
-    let ConnectionAddr::TcpTls { host, port, insecure, tls_params } = info.addr().clone() else {
-        return Ok(info);
+    let info = info.set_redis_settings(settings);
+    Ok(match info.addr().clone() {
+        ConnectionAddr::TcpTls { host, port, insecure, tls_params } => {
+            let insecure = insecure || options.insecure;
+            info.set_addr(ConnectionAddr::TcpTls { host, port, insecure, tls_params })
+        }
+        _ => info,
+    })
+}
+
+/// Returns where connections with these parameters lead to.
+fn target(info: &ConnectionInfo, options: &ServerOptions) -> Result<Target, Error> {
+    let tls = match info.addr() {
+        ConnectionAddr::TcpTls { insecure, .. } => Some(tls::connector(options, *insecure)?),
+        _ => None,
     };
-    let insecure = insecure || options.insecure;
-    info = info.set_addr(ConnectionAddr::TcpTls { host, port, insecure, tls_params });
-    let client = Client::build_with_tls(info, options.to_tls_certificates()).map_err(from_redis)?;
-    Ok(client.get_connection_info().clone())
+    Ok(Target::address(info.clone(), tls))
 }
 
 fn is_tls(info: &ConnectionInfo) -> bool {
@@ -266,15 +274,6 @@ fn invalid_url(error: RedisError) -> Error {
     let reason = error.to_string().replace(" - InvalidClientConfig", "");
     let form = "redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE] or unix://SOCKET";
     Error::new(ErrorKind::BadUrl, format!("invalid URL: {reason}; expected {form}")).with_source(error)
-}
-
-/// Enables TCP keepalive: the system detects a dead server even on a connection that only waits for a reply.
-fn tcp_settings() -> TcpSettings {
-    let keepalive = TcpKeepalive::new()
-        .with_time(Duration::from_secs(10))
-        .with_interval(Duration::from_secs(5))
-        .with_retries(3);
-    TcpSettings::default().set_nodelay(true).set_keepalive(keepalive)
 }
 
 /// Returns the URL without user, password and parameters.

@@ -42,8 +42,8 @@ pub(super) struct Node {
 
 /// The nodes of a cluster.
 pub(super) struct Nodes {
-    /// The parameters of all connections. Each node's address replaces the one in here.
-    base: ConnectionInfo,
+    /// Where connections to one of the nodes lead. Those to the others differ only in the address.
+    base: Target,
     /// The nodes that the URL names.
     seeds: Vec<NodeAddress>,
     map: RwLock<SlotMap>,
@@ -65,7 +65,7 @@ struct SlotMap {
 
 impl Nodes {
     /// The nodes of a cluster, before the first [`refresh`](Nodes::refresh). `infos` names at least one of them.
-    pub(super) fn new(base: ConnectionInfo, infos: &[ConnectionInfo]) -> Nodes {
+    pub(super) fn new(base: Target, infos: &[ConnectionInfo]) -> Nodes {
         let seeds = infos.iter().filter_map(|info| match info.addr() {
             ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
                 Some(NodeAddress { host: host.clone(), port: *port })
@@ -105,18 +105,18 @@ impl Nodes {
     }
 
     /// Returns the node with an address to which a call was redirected.
-    pub(super) fn node(&self, address: &NodeAddress) -> Result<Arc<Node>, RedisError> {
+    pub(super) fn node(&self, address: &NodeAddress) -> Arc<Node> {
         let known = self.map.read().find(address);
         if let Some(known) = known {
-            return Ok(known);
+            return known;
         }
         let mut map = self.map.write();
         if let Some(known) = map.find(address) {
-            return Ok(known);
+            return known;
         }
-        let node = self.connect_later(address)?;
+        let node = self.connect_later(address);
         map.nodes.push(Arc::clone(&node));
-        Ok(node)
+        node
     }
 
     /// Stores the new owner of a slot.
@@ -144,7 +144,7 @@ impl Nodes {
         candidates.rotate_left(seen as usize % count);
         for other in self.map.read().replicas.iter().chain(&self.seeds) {
             if !candidates.iter().any(|node| node.address == *other) {
-                candidates.push(self.connect_later(other)?);
+                candidates.push(self.connect_later(other));
             }
         }
         let mut failure = None;
@@ -153,7 +153,10 @@ impl Nodes {
             match timeout(MAP_TIMEOUT, node.connection.command(&question)).await {
                 Ok(Ok(Value::ServerError(error))) => failure = failure.or(Some(error.into())),
                 Ok(Ok(reply)) => match slots(reply) {
-                    Ok(ranges) if !ranges.is_empty() => return self.replace(&node, &ranges),
+                    Ok(ranges) if !ranges.is_empty() => {
+                        self.replace(&node, &ranges);
+                        return Ok(());
+                    }
                     _ => {}
                 },
                 Ok(Err(NoReply::NotSent(error) | NoReply::Broken(error))) => {
@@ -167,7 +170,7 @@ impl Nodes {
     }
 
     /// Stores a new map that a node sent. Keeps the connections to nodes that still own slots.
-    fn replace(&self, sender: &Arc<Node>, ranges: &[SlotRange]) -> Result<(), RedisError> {
+    fn replace(&self, sender: &Arc<Node>, ranges: &[SlotRange]) {
         let mut map = self.map.write();
         let mut nodes: Vec<Arc<Node>> = Vec::new();
         let (mut owners, mut replicas) = (vec![None; usize::from(SLOTS)], Vec::new());
@@ -175,15 +178,12 @@ impl Nodes {
             let mut named = named.iter().map(|(host, port)| sender.address.beside(host, *port));
             let Some(master) = named.next() else { continue };
             replicas.extend(named);
-            let at = nodes.iter().position(|node| node.address == master).map_or_else(
-                || {
-                    let known = Some(sender).filter(|node| node.address == master).cloned();
-                    let known = known.or_else(|| map.find(&master));
-                    nodes.push(known.map_or_else(|| self.connect_later(&master), Ok)?);
-                    Ok::<usize, RedisError>(nodes.len() - 1)
-                },
-                Ok,
-            )?;
+            let at = nodes.iter().position(|node| node.address == master).unwrap_or_else(|| {
+                let known = Some(sender).filter(|node| node.address == master).cloned();
+                let known = known.or_else(|| map.find(&master));
+                nodes.push(known.unwrap_or_else(|| self.connect_later(&master)));
+                nodes.len() - 1
+            });
             for number in numbers.clone() {
                 if let Some(owner) = owners.get_mut(usize::from(number)) {
                     *owner = Some(at);
@@ -193,25 +193,17 @@ impl Nodes {
         replicas.sort_unstable();
         replicas.dedup();
         *map = SlotMap { version: map.version + 1, nodes, owners, replicas };
-        Ok(())
     }
 
     /// Returns a node. The first call opens the connection.
-    fn connect_later(&self, address: &NodeAddress) -> Result<Arc<Node>, RedisError> {
-        let connection = ServerConnection::new(self.target(address)?);
-        Ok(Arc::new(Node { address: address.clone(), connection }))
+    fn connect_later(&self, address: &NodeAddress) -> Arc<Node> {
+        let connection = ServerConnection::new(self.target(address));
+        Arc::new(Node { address: address.clone(), connection })
     }
 
     /// Returns where connections to a node lead to.
-    pub(super) fn target(&self, node: &NodeAddress) -> Result<Target, RedisError> {
-        let (host, port) = (node.host.clone(), node.port);
-        let address = match self.base.addr() {
-            ConnectionAddr::TcpTls { insecure, tls_params, .. } => {
-                ConnectionAddr::TcpTls { host, port, insecure: *insecure, tls_params: tls_params.clone() }
-            }
-            _ => ConnectionAddr::Tcp(host, port),
-        };
-        Target::address(self.base.clone().set_addr(address))
+    pub(super) fn target(&self, node: &NodeAddress) -> Target {
+        self.base.at(node.host.clone(), node.port)
     }
 }
 

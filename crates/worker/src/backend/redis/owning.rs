@@ -417,7 +417,7 @@ impl Redis {
                 }
                 return Err(from_redis(no_owner(fence)));
             }
-            let target = nodes.target(&node.address).map_err(from_redis)?;
+            let target = nodes.target(&node.address);
             let mut connection = match self.owning.take(fence, Some(&node.address), &target).await {
                 Ok(connection) => connection,
                 Err(error) if error.is_io_error() => {

@@ -107,7 +107,7 @@ impl<'a> Route<'a> {
             Refusal::HalfMoved => return self.pause().await,
             Refusal::Down => return self.refresh().await,
         };
-        let Ok(node) = self.nodes.node(&address) else { return false };
+        let node = self.nodes.node(&address);
         if !asking {
             self.nodes.set_owner(self.slot, &address);
         }
@@ -246,9 +246,8 @@ impl Nodes {
                 };
                 match Refusal::of(error, &node) {
                     Some(Refusal::Moved(address)) => {
-                        if self.node(&address).is_ok() {
-                            self.set_owner(slot_of(&keys[at]), &address);
-                        }
+                        self.node(&address);
+                        self.set_owner(slot_of(&keys[at]), &address);
                     }
                     Some(Refusal::Ask(_)) => asked.push(at),
                     Some(Refusal::HalfMoved) => {}

@@ -29,6 +29,13 @@ use super::scripts::{self, ROWS_PER_SCRIPT};
 use super::{CLAIMABLE_IDLE_MS, RELEASED_CONSUMER, Redis};
 
 impl Backend for Redis {
+    fn set_client_name<'a>(&'a self, name: &'a str) -> BackendFuture<'a, ()> {
+        Box::pin(async move {
+            self.set_client_name(name).await;
+            Ok(())
+        })
+    }
+
     fn supports<'a>(&'a self, capability: Capability, stream: &'a str) -> BackendFuture<'a, bool> {
         let feature = match capability {
             Capability::ReadClaims => return Box::pin(self.read_claims(stream)),
