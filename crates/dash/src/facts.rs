@@ -205,7 +205,7 @@ pub(crate) fn commands(info: &ServerInfo) -> impl Iterator<Item = (&str, Command
         let figures = CommandFigures {
             calls: number("calls")?,
             average_us: figures.get("usec_per_call").and_then(|text| text.parse().ok()),
-            errors: number("rejected_calls").unwrap_or(0) + number("failed_calls").unwrap_or(0),
+            errors: number("rejected_calls").unwrap_or(0).saturating_add(number("failed_calls").unwrap_or(0)),
         };
         Some((command, figures))
     })

@@ -2,7 +2,7 @@
 //! default stream.
 //!
 //! A dead letter has the fields of the original entry, followed by those of [`FIELDS`]. Fields of the original entry whose
-//! names start with [`PREFIX`] come from an earlier dead letter and are left out.
+//! names start with [`PREFIX`] come from an earlier dead letter, or from a producer who made them up, and are left out.
 
 use millstream_engine::stream::EntryRef;
 
@@ -92,15 +92,9 @@ impl Failure<'_> {
     /// Builds the fields of the dead letter: name, value, name, value… `entry` is `None` if it no longer exists.
     pub(crate) fn fields(&self, entry: Option<&EntryRef<'_>>) -> Vec<Vec<u8>> {
         let mut fields = Vec::new();
-        let mut redrives = 0;
         for (name, value) in entry.iter().flat_map(|entry| entry.fields()) {
-            let value = value.to_vec();
-            if name == REDRIVES.as_bytes() {
-                redrives =
-                    std::str::from_utf8(&value).ok().and_then(|text| text.parse().ok()).unwrap_or(0u64);
-            }
             if !name.starts_with(PREFIX) {
-                fields.extend([name.to_vec(), value]);
+                fields.extend([name.to_vec(), value.to_vec()]);
             }
         }
         let number = |number: u64| number.to_string().into_bytes();
@@ -115,7 +109,8 @@ impl Failure<'_> {
             Vec::new(),
             number(self.first_seen_ms),
             number(self.dead_at_ms),
-            number(redrives),
+            // Any producer can write this field, so the redrives are counted by keys, which only redrivers can write.
+            number(0),
         ];
         fields.extend(FIELDS.iter().zip(values).flat_map(|(name, value)| [name.as_bytes().to_vec(), value]));
         fields

@@ -13,7 +13,7 @@
 //! | `dlq.key` | the key that went on without the entry, if the worker orders messages and the entry has a key |
 //!
 //! The original fields, including `traceparent`, are copied unchanged. Exception: original fields whose names start
-//! with `dlq.` come from an earlier dead letter and are replaced.
+//! with `dlq.` come from an earlier dead letter, or from a producer who made them up, and are replaced.
 //!
 //! [`DeadLetterFormat`] also reads dead letters that other programs wrote.
 
@@ -92,12 +92,12 @@ impl DeadLetter {
 
     /// Returns the fields for adding the message to its stream again.
     ///
-    /// A message that a worker dead-lettered gets a field with the number of redrives, including this one. Other
+    /// A message that a worker dead-lettered gets a field with the number of redrives, including this one, for handlers. Other
     /// programs may not expect such a field.
     pub(crate) fn redriven_fields(&self) -> Fields {
         let mut fields = self.fields.clone();
         if !self.is_foreign {
-            fields.push((REDRIVES.into(), (self.redrives + 1).to_string().into()));
+            fields.push((REDRIVES.into(), self.redrives.saturating_add(1).to_string().into()));
         }
         fields
     }
@@ -129,11 +129,6 @@ pub(crate) fn compose(
         fields.push((KEY.into(), key.clone()));
     }
     NewDeadLetter { origin: message.id, to: to.to_owned(), fields }
-}
-
-/// Returns the number of redrives in the message's `dlq.redrives` field, or 0.
-pub(crate) fn redrives_in(message: &Message) -> u64 {
-    message.text(REDRIVES).and_then(|value| value.parse().ok()).unwrap_or_default()
 }
 
 fn parse_id(text: &str) -> Option<StreamId> {
@@ -199,13 +194,57 @@ mod tests {
         let read = DeadLetter::read(&Entry { id: StreamId::MIN, fields: dead_letter.fields }).unwrap();
         let mut again = sample(&[]);
         again.fields = std::sync::Arc::new(read.redriven_fields());
-        assert_eq!(redrives_in(&again), 1);
-        let second = compose(&again, "dead", &failure(), redrives_in(&again), UNIX_EPOCH);
+        assert_eq!(again.text(REDRIVES), Some("1"));
+        let second = compose(&again, "dead", &failure(), 1, UNIX_EPOCH);
         assert_eq!(second.fields.iter().filter(|(name, _)| name == REDRIVES).count(), 1);
         assert_eq!(
             DeadLetter::read(&Entry { id: StreamId::MIN, fields: second.fields }).unwrap().redrives,
             1
         );
+    }
+
+    #[test]
+    fn entries_with_any_reserved_fields_can_be_read_and_redriven() {
+        let mut random = fastrand::Rng::with_seed(7);
+        let names = [
+            STREAM, ID, GROUP, CONSUMER, DELIVERIES, REASON, FIRST_SEEN, DEAD_AT, REDRIVES, KEY, "dlq.",
+            "item",
+        ];
+        let values = [
+            "",
+            "0",
+            "7-1",
+            "-1",
+            "18446744073709551615",
+            "18446744073709551616",
+            "18446744073709551615-18446744073709551615",
+            "1e400",
+            "NaN",
+            "orders",
+        ];
+        for _ in 0..20_000 {
+            let fields: Vec<(&str, &str)> = (0..random.usize(..14))
+                .map(|_| (names[random.usize(..names.len())], values[random.usize(..values.len())]))
+                .collect();
+            let message = sample(&fields);
+            let entry =
+                Entry { id: StreamId::new(random.u64(..), random.u64(..)), fields: message.fields.to_vec() };
+            let format = DeadLetterFormat::new("{orders}:dlq", None, None);
+            for read in [DeadLetter::read(&entry), format.read(&entry)].into_iter().flatten() {
+                let fields = read.redriven_fields();
+                assert!(
+                    fields.iter().filter(|(name, _)| name.starts_with(PREFIX)).count() <= 1,
+                    "{fields:?}"
+                );
+            }
+            // What the producer wrote does not reach the dead letter of a worker.
+            let composed = compose(&message, "dead", &failure(), 0, UNIX_EPOCH);
+            for (_, name) in Meaning::ALL {
+                assert_eq!(composed.fields.iter().filter(|(field, _)| field == name).count(), 1, "{name}");
+            }
+            let read = DeadLetter::read(&Entry { id: StreamId::MIN, fields: composed.fields }).unwrap();
+            assert_eq!((&*read.stream, read.origin, read.redrives), ("orders", Some(message.id), 0));
+        }
     }
 
     #[test]

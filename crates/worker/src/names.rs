@@ -150,7 +150,8 @@ pub fn control_stream(stream: &str, group: &str) -> String {
     key_in_same_slot(stream, &format!("control:{group}"))
 }
 
-/// Returns the key under which the store remembers the `n`-th redrive of an entry.
+/// Returns the key under which the store remembers the `n`-th redrive of an entry. `group` is empty if the entry itself was
+/// added by a redrive to all groups.
 pub(crate) fn redrive_key(stream: &str, group: &str, id: &str, n: u64) -> String {
     key_in_same_slot(stream, &format!("redriven:{group}:{id}:{n}"))
 }

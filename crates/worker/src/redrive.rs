@@ -23,7 +23,7 @@ use rate::RateLimiter;
 use crate::backend::{
     Acknowledgement, Admin, Backend, Error, ErrorKind, IdOrder, Idempotence, NewEntry, Range, StreamId,
 };
-use crate::dead_letter::{self, DeadLetter, DeadLetterFormat, FieldMap};
+use crate::dead_letter::{DeadLetter, DeadLetterFormat, FieldMap};
 use crate::message::Message;
 use crate::names;
 use crate::outcome::Reason;
@@ -32,6 +32,8 @@ use crate::outcome::Reason;
 const PAGE_SIZE: usize = 256;
 /// How long the store remembers that a message was redriven.
 const REDRIVE_KEY_LIFETIME: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+/// The name in the keys of entries that a redrive to all groups added.
+const ALL_GROUPS: &str = "";
 /// Maximum number of redrives that are counted per message. Further redrives work but are not counted.
 const REDRIVES_COUNTED_MAX: u64 = 16;
 
@@ -111,7 +113,7 @@ pub struct Progress {
 impl Progress {
     /// Returns the number of matching dead letters that were redriven, or would be in a dry run.
     pub fn redrivable(&self) -> u64 {
-        self.matched - self.skipped()
+        self.matched.saturating_sub(self.skipped())
     }
 
     /// Returns the number of matching dead letters that were not redriven, for any reason.
@@ -362,7 +364,8 @@ async fn restore(
     origin: StreamId,
 ) -> Result<bool, Error> {
     let stream = dead_letter.stream.as_str();
-    let key = names::redrive_key(stream, group, &origin.to_string(), dead_letter.redrives + 1);
+    let count = dead_letter.redrives.saturating_add(1);
+    let key = names::redrive_key(stream, group, &origin.to_string(), count);
     // The message starts again with its first attempt.
     let forget = vec![origin];
     let counted = Acknowledgement { ids: vec![], remember: vec![(key, REDRIVE_KEY_LIFETIME)], forget };
@@ -379,53 +382,73 @@ async fn add_to_stream(
     let idempotence =
         Idempotence { producer: format!("redrive:{dead_letters}"), iid: dead_letter.id.to_string() };
     let entry = NewEntry { fields: dead_letter.redriven_fields(), idempotence: Some(idempotence) };
-    backend.add(&dead_letter.stream, &[entry], None).await?;
+    let added = backend.add(&dead_letter.stream, &[entry], None).await?;
+    if dead_letter.is_foreign {
+        return Ok(());
+    }
+    // Any producer can write the field of the new entry, so keys count its redrives.
+    let stream = dead_letter.stream.as_str();
+    let count = dead_letter.redrives.saturating_add(1).min(REDRIVES_COUNTED_MAX);
+    let key = |id: &StreamId, n| names::redrive_key(stream, ALL_GROUPS, &id.to_string(), n);
+    let keys = added.iter().flat_map(|id| (1..=count).map(move |n| (key(id, n), REDRIVE_KEY_LIFETIME)));
+    let counted = Acknowledgement { ids: vec![], remember: keys.collect(), forget: vec![] };
+    backend.acknowledge(stream, &dead_letter.group, &counted).await?;
     Ok(())
 }
 
-/// Returns how often each message was redriven: the greater of its `dlq.redrives` field and
-/// the number of its redrive keys in the store.
+/// Returns how often each message was redriven: the number of its redrive keys in the store.
 pub(crate) async fn redrive_counts(backend: &dyn Backend, messages: &[&Message]) -> Result<Vec<u64>, Error> {
-    let keys = |message: &&Message, n| {
-        names::redrive_key(&message.stream, &message.group, &message.id.to_string(), n)
+    let entry = |message: &&Message| RedrivenEntry {
+        stream: message.stream.to_string(),
+        group: message.group.to_string(),
+        id: message.id.to_string(),
     };
-    let remembered = remembered_redrives(backend, messages, keys).await?;
-    let counts = messages.iter().zip(remembered);
-    Ok(counts.map(|(message, remembered)| remembered.max(dead_letter::redrives_in(message))).collect())
+    remembered_redrives(backend, messages.iter().map(entry).collect()).await
 }
 
 /// Raises the number of redrives of each dead letter to the number that the store has recorded.
 ///
-/// A server that dead-letters entries by itself knows only the field of the entry, and a redrive to the group alone adds
-/// no field. If the store cannot be asked, for example because the user has no permission, the numbers stay as they are.
+/// A server that dead-letters entries by itself does not know the number. If the store cannot be asked, for example because the user has no permission, the numbers stay as they are.
 pub async fn count_redrives(backend: &dyn Backend, dead_letters: &mut [DeadLetter]) {
     let mut known: Vec<&mut DeadLetter> =
         dead_letters.iter_mut().filter(|dead_letter| !dead_letter.is_foreign).collect();
-    let key = |dead_letter: &&mut DeadLetter, n| {
-        let origin = dead_letter.origin.map(|id| id.to_string()).unwrap_or_default();
-        names::redrive_key(&dead_letter.stream, &dead_letter.group, &origin, n)
+    let entry = |dead_letter: &&mut DeadLetter| RedrivenEntry {
+        stream: dead_letter.stream.clone(),
+        group: dead_letter.group.clone(),
+        id: dead_letter.origin.map(|id| id.to_string()).unwrap_or_default(),
     };
-    if let Ok(remembered) = remembered_redrives(backend, &known, key).await {
+    if let Ok(remembered) = remembered_redrives(backend, known.iter().map(entry).collect()).await {
         for (dead_letter, remembered) in known.iter_mut().zip(remembered) {
             dead_letter.redrives = dead_letter.redrives.max(remembered);
         }
     }
 }
 
-/// Returns the number of redrives of each item that the store has recorded. `key` returns the key of the `n`-th item.
-async fn remembered_redrives<T>(
-    backend: &dyn Backend,
-    items: &[T],
-    key: impl Fn(&T, u64) -> String,
-) -> Result<Vec<u64>, Error> {
-    // Most messages were never redriven, so first check only one key for each.
-    let first: Vec<String> = items.iter().map(|item| key(item, 1)).collect();
+/// An entry that was dead-lettered, and the group that gave up on it.
+struct RedrivenEntry {
+    stream: String,
+    group: String,
+    id: String,
+}
+
+impl RedrivenEntry {
+    /// Returns the keys of its `n`-th redrive: to all groups, or to its group alone.
+    fn keys(&self, n: u64) -> [String; 2] {
+        [ALL_GROUPS, &self.group].map(|group| names::redrive_key(&self.stream, group, &self.id, n))
+    }
+}
+
+/// Returns the number of redrives of each entry that the store has recorded.
+async fn remembered_redrives(backend: &dyn Backend, entries: Vec<RedrivenEntry>) -> Result<Vec<u64>, Error> {
+    // Most messages were never redriven, so first check only the first redrive of each.
+    let first: Vec<String> = entries.iter().flat_map(|entry| entry.keys(1)).collect();
     let redriven = backend.seen(&first).await?;
-    let mut counts = Vec::with_capacity(items.len());
-    for (item, was_redriven) in items.iter().zip(redriven) {
-        counts.push(if was_redriven {
-            let keys: Vec<String> = (1..=REDRIVES_COUNTED_MAX).map(|n| key(item, n)).collect();
-            backend.seen(&keys).await?.iter().take_while(|seen| **seen).count() as u64
+    let mut counts = Vec::with_capacity(entries.len());
+    for (entry, seen) in entries.iter().zip(redriven.chunks(2)) {
+        counts.push(if seen.contains(&true) {
+            let keys: Vec<String> = (1..=REDRIVES_COUNTED_MAX).flat_map(|n| entry.keys(n)).collect();
+            let seen = backend.seen(&keys).await?;
+            seen.chunks(2).take_while(|keys| keys.contains(&true)).count() as u64
         } else {
             0
         });

@@ -67,7 +67,7 @@ fn summary(app: &App, info: &ServerInfo) -> Value {
         "ops_per_s": number("instantaneous_ops_per_sec"),
         "uptime_s": number("uptime_in_seconds"),
         "log_bytes": number("log_bytes").or(number("aof_current_size")),
-        "last_snapshot_ms": number("rdb_last_save_time").filter(|at| *at > 0).map(|at| at * 1000),
+        "last_snapshot_ms": number("rdb_last_save_time").filter(|at| *at > 0).map(|at| at.saturating_mul(1000)),
         "last_snapshot_ok": text("rdb_last_bgsave_status").map(|status| status == "ok"),
         "appendfsync": info.settings.get("appendfsync"),
         "sync_avg_ms": sync_avg_ms,

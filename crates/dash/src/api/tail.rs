@@ -104,7 +104,7 @@ async fn follow_entries(
         }
         let is_full = entries.len() == READ_MAX;
         after = entries.last().map_or(after, |entry| entry.id);
-        added = added.map(|added| added + entries.len() as u64);
+        added = added.map(|added| added.saturating_add(entries.len() as u64));
         let wanted: Vec<&Entry> =
             entries.iter().filter(|entry| is_found(redaction, entry, tail.contains.as_deref())).collect();
         let room = SHOWN_PER_SECOND_MAX.saturating_sub(shown).min(wanted.len());
@@ -116,7 +116,7 @@ async fn follow_entries(
             // The stream is faster than the viewer: go on at its end.
             let info = backend.stream(&tail.stream).await?.unwrap_or_default();
             let passed = info.entries_added.zip(added).map(|(now, read)| now.saturating_sub(read));
-            skipped += passed.unwrap_or(0);
+            skipped = skipped.saturating_add(passed.unwrap_or(0));
             (after, added) = (info.last_id.max(after), info.entries_added);
         }
         if !items.is_empty() || skipped > 0 {

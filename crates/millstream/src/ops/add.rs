@@ -298,8 +298,9 @@ impl<'a> AddRun<'a> {
             return Ok(Vec::new());
         }
         if let Some(rate) = self.add.rate {
-            let due = self.began + Duration::from_secs_f64(self.added as f64 / rate);
-            tokio::time::sleep_until(due.into()).await;
+            // At a tiny rate, the time can be longer than any duration.
+            let due = Duration::try_from_secs_f64(self.added as f64 / rate).unwrap_or(Duration::MAX);
+            tokio::time::sleep(due.saturating_sub(self.began.elapsed())).await;
         }
         let sent = entries.len();
         let newest = self.newest(&entries).await?;

@@ -148,7 +148,7 @@ pub(super) async fn all_consumers(
                 Entry::Vacant(entry) => drop(entry.insert(consumer)),
                 Entry::Occupied(mut entry) => {
                     let known = entry.get_mut();
-                    known.pending += consumer.pending;
+                    known.pending = known.pending.saturating_add(consumer.pending);
                     known.idle = known.idle.min(consumer.idle);
                     known.inactive = known.inactive.into_iter().chain(consumer.inactive).min();
                 }
@@ -213,7 +213,7 @@ impl RemoveConsumer {
                 groups::plan_consumer_removal(&*backend, &part.stream, group, consumer, heir).await?;
             match &mut plan {
                 None => plan = Some(of_part.effect),
-                Some(plan) => plan.pending += of_part.effect.pending,
+                Some(plan) => plan.pending = plan.pending.saturating_add(of_part.effect.pending),
             }
         }
         let Some(mut plan) = plan else { return Ok(()) };
@@ -227,8 +227,8 @@ impl RemoveConsumer {
                 match &mut removed {
                     None => removed = Some(of_part),
                     Some(removed) => {
-                        removed.adopted += of_part.adopted;
-                        removed.left += of_part.left;
+                        removed.adopted = removed.adopted.saturating_add(of_part.adopted);
+                        removed.left = removed.left.saturating_add(of_part.left);
                     }
                 }
             }

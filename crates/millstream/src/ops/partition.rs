@@ -158,9 +158,9 @@ async fn list_streams(common: &CommonOptions) -> Result<(), Failure> {
     let (mut found, mut json) = (Vec::new(), Vec::new());
     for partitions in partitions::list(&*backend).await? {
         let names: Vec<String> = partitions.names().into_iter().map(str::to_owned).collect();
-        let mut entries = 0;
+        let mut entries = 0_u64;
         for length in backend.lengths(&names).await? {
-            entries += length?;
+            entries = entries.saturating_add(length?);
         }
         let mut stream = stream_json(&partitions);
         stream["length"] = json!(entries);

@@ -305,11 +305,12 @@ impl Removals {
     /// Adds what a policy removes from a stream.
     async fn add(&mut self, backend: &dyn Admin, stream: &str, policy: &Policy) -> Result<(), Failure> {
         let length = backend.stream(stream).await?.map_or(0, |info| info.length);
-        self.length += length;
-        self.surplus += policy.max_length.map_or(0, |max| length.saturating_sub(max));
+        self.length = self.length.saturating_add(length);
+        let surplus = policy.max_length.map_or(0, |max| length.saturating_sub(max));
+        self.surplus = self.surplus.saturating_add(surplus);
         if let Some(age_ms) = policy.max_age_ms {
             let old = count_before(backend, stream, now_ms().saturating_sub(age_ms)).await?;
-            self.old = (self.old.0 + old, self.old.1 || old >= COUNTED_MAX);
+            self.old = (self.old.0.saturating_add(old), self.old.1 || old >= COUNTED_MAX);
         }
         Ok(())
     }

@@ -76,7 +76,7 @@ fn split_zone(text: &str) -> Option<(&str, i64)> {
     }
     let Some(at) = text.rfind(['+', '-']) else { return Some((text, 0)) };
     let (hours, minutes) = text[at + 1..].split_once(':').unwrap_or((&text[at + 1..], "0"));
-    let seconds = hours.parse::<i64>().ok()? * 3600 + minutes.parse::<i64>().ok()? * 60;
+    let seconds = i64::from(hours.parse::<u8>().ok()?) * 3600 + i64::from(minutes.parse::<u8>().ok()?) * 60;
     Some((&text[..at], if text[at..].starts_with('-') { -seconds } else { seconds }))
 }
 

@@ -80,7 +80,7 @@ impl Backlog {
                 None => lag,
                 Some(sum) => {
                     let accuracy = if lag.is_exact() { sum.accuracy } else { lag.accuracy };
-                    Lag { count: sum.count + lag.count, accuracy }
+                    Lag { count: sum.count.saturating_add(lag.count), accuracy }
                 }
             });
         }

@@ -4,6 +4,7 @@
 mod dead_letters;
 mod delayed;
 mod examples;
+mod extreme;
 mod failures;
 mod foreign_dead_letters;
 mod groups;

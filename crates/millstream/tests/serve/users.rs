@@ -325,3 +325,47 @@ fn logs_contain_no_passwords() {
     assert!(has("user=\"alice\" what=\"ACL DELUSER bob\""), "{log}");
     assert!(!log.contains("hunter"), "{log}");
 }
+
+/// The page that lists users for the first start.
+const PAGE: &str = include_str!("../../../../docs/users.md");
+
+#[test]
+fn a_worker_needs_no_more_than_the_page_grants() {
+    let dir = TempDir::new();
+    let users = PAGE.split("```text\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a block");
+    let server = start_with_file(&dir, users);
+    let mut admin = client_of(&server, "admin", "long-random-secret");
+    for (id, item) in [("1-1", "good"), ("1-2", "flaky"), ("1-3", "bad")] {
+        admin.call(&format!("XADD orders {id} item {item}"), &format!("$3\r\n{id}\r\n"));
+    }
+    // A bad order always fails, a flaky one only once.
+    let handler = "read -r order; case $order in *bad*) exit 1;; *flaky*) test -e seen || { touch seen; exit 1; };; esac";
+    let mut command = millstream(&dir);
+    command.args([
+        "work",
+        "--stream",
+        "orders",
+        "--group",
+        "billing",
+        "--exec",
+        handler,
+        "--max-attempts",
+        "2",
+    ]);
+    command.args(["--backoff", "10ms..10ms", "--lease", "1s"]);
+    command.env("MILLSTREAM_URL", format!("redis://orders-worker:another-secret@127.0.0.1:{}", server.port));
+    let worker = command.spawn().unwrap();
+    eventually("the bad order is a dead letter", || admin.ask(&["XLEN {orders}:dlq"]) == ":1\r\n");
+    eventually("the others are done", || admin.ask(&["XPENDING orders billing"]).starts_with("*4\r\n:0\r\n"));
+    eventually("there is a heartbeat", || admin.ask(&["HLEN {orders}:workers:billing"]) == ":1\r\n");
+    // A drain: the worker ends and removes its heartbeat.
+    let sent = std::process::Command::new("kill").args(["-TERM", &worker.id().to_string()]).status().unwrap();
+    assert!(sent.success());
+    let output = worker.wait_with_output().unwrap();
+    let log = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && !log.contains("NOPERM"), "{log}");
+    admin.call("HLEN {orders}:workers:billing", ":0\r\n");
+    // The server denied nothing, except what a worker can do without: the policy of its group.
+    let denied = admin.ask(&["ACL LOG"]);
+    assert_eq!(denied.matches("reason\r\n").count(), denied.matches("xpolicy|get\r\n").count(), "{denied}");
+}

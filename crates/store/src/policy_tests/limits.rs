@@ -190,7 +190,7 @@ fn a_dead_letter_has_the_fields_of_the_entry_and_of_the_failure() {
         ("dlq.error_type", ""),
         ("dlq.first_seen", "1000"),
         ("dlq.dead_at", "1200"),
-        ("dlq.redrives", "3"),
+        ("dlq.redrives", "0"),
     ];
     let expected: Texts = expected.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
     assert_eq!(fixture.dead_letters(DEFAULT), [expected]);

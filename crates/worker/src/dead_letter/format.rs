@@ -147,7 +147,8 @@ impl DeadLetterFormat {
     }
 
     fn foreign_with(&self, entry: &Entry, names: &[(Meaning, &str)]) -> DeadLetter {
-        let fields = original_fields(entry, |field| names.iter().any(|(_, name)| *field == name.as_bytes()));
+        let is_named = |field: &Bytes| names.iter().any(|(_, name)| field == name.as_bytes());
+        let fields = original_fields(entry, |field| is_named(field) || field.starts_with(PREFIX));
         self.foreign(entry, names, fields)
     }
 

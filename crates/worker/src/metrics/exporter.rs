@@ -148,7 +148,9 @@ fn write_totals(text: &mut PrometheusText, streams: &[&StreamSnapshot], groups: 
         .iter()
         .flat_map(|stream| stream.dead_letter_streams.iter().map(|(name, length)| (&**name, *length)))
         .collect();
-    let sum = |value: fn(&GroupSnapshot) -> u64| groups.iter().map(|(group, _)| value(group)).sum::<u64>();
+    let sum = |value: fn(&GroupSnapshot) -> u64| {
+        groups.iter().map(|(group, _)| value(group)).fold(0, u64::saturating_add)
+    };
     let oldest = |age: fn(&GroupSnapshot) -> Option<Duration>| {
         groups.iter().filter_map(|(group, _)| age(group)).max().unwrap_or_default().as_secs_f64()
     };
@@ -157,12 +159,12 @@ fn write_totals(text: &mut PrometheusText, streams: &[&StreamSnapshot], groups: 
         text.sample::<&str, &str>(definition.name, &[], value);
     };
     one(&STORE_STREAMS, &streams.len());
-    one(&STORE_ENTRIES, &streams.iter().map(|stream| stream.info.length).sum::<u64>());
+    one(&STORE_ENTRIES, &streams.iter().map(|stream| stream.info.length).fold(0, u64::saturating_add));
     one(&STORE_UNREAD, &sum(|group| group.lag.count));
     one(&STORE_MISSED, &sum(|group| group.missed.count));
     one(&STORE_PENDING, &sum(|group| group.pending));
     one(&STORE_STUCK, &sum(|group| group.scan.stuck));
-    one(&STORE_DEAD_LETTERS, &dead_letters.values().sum::<u64>());
+    one(&STORE_DEAD_LETTERS, &dead_letters.values().copied().fold(0, u64::saturating_add));
     one(&STORE_WORKERS, &sum(|group| count_workers(group, true)));
     one(&STORE_DEAD_WORKERS, &sum(|group| count_workers(group, false)));
     one(&STORE_OLDEST_UNREAD_AGE, &oldest(GroupSnapshot::unread_age));

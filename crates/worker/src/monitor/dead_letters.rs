@@ -68,7 +68,7 @@ impl DeadLetters {
 
     /// Returns the number of entries of all streams.
     pub(crate) fn total(&self) -> u64 {
-        self.streams.iter().map(|(_, length)| length).sum()
+        self.streams.iter().map(|(_, length)| *length).fold(0, u64::saturating_add)
     }
 }
 

@@ -113,7 +113,7 @@ fn passed_min(info: &StreamInfo, position: StreamId) -> Option<u64> {
     Some(match info.last_entry {
         // The group cannot read the removed entries any more, even those after its position.
         _ if is_before_first(info, position) => removed,
-        Some(last) if position < last => removed + 1,
+        Some(last) if position < last => removed.saturating_add(1),
         _ => added,
     })
 }

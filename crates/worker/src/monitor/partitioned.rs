@@ -338,9 +338,9 @@ impl<'a> Behind<'a> {
 fn info(parts: &[StreamSnapshot], groups: u64) -> StreamInfo {
     let all = || parts.iter().map(|part| &part.info);
     StreamInfo {
-        length: all().map(|info| info.length).sum(),
+        length: all().map(|info| info.length).fold(0, u64::saturating_add),
         groups: all().map(|info| info.groups).max().unwrap_or_default().max(groups),
-        entries_added: all().map(|info| info.entries_added).sum(),
+        entries_added: sum_of_known(all().map(|info| info.entries_added)),
         last_id: all().map(|info| info.last_id).max().unwrap_or_default(),
         max_deleted_id: all().filter_map(|info| info.max_deleted_id).max(),
         first_entry: all().filter_map(|info| info.first_entry).min(),
@@ -368,21 +368,21 @@ fn group(
         name: name.to_owned(),
         at: all().map(|part| part.at).max().unwrap_or(SystemTime::UNIX_EPOCH),
         detail_at: all().map(|part| part.detail_at).min().flatten(),
-        stream_length: all().map(|part| part.stream_length).sum(),
-        entries_added: all().map(|part| part.entries_added).sum(),
+        stream_length: all().map(|part| part.stream_length).fold(0, u64::saturating_add),
+        entries_added: sum_of_known(all().map(|part| part.entries_added)),
         lag: all().map(|part| part.lag).fold(Lag::reported(0), sum_of_lags),
         growth: None,
         missed: all().map(|part| part.missed).fold(Missed::default(), sum_of_missed),
         oldest_unread: oldest(|part| part.oldest_unread),
-        pending: all().map(|part| part.pending).sum(),
+        pending: all().map(|part| part.pending).fold(0, u64::saturating_add),
         oldest_pending: oldest(|part| part.oldest_pending),
         scan: scan(all()),
         consumers: consumers(all()),
         workers: workers.cloned().unwrap_or_default(),
         last_delivered: position(all()),
-        entries_read: all().map(GroupSnapshot::read_so_far).sum(),
+        entries_read: sum_of_known(all().map(GroupSnapshot::read_so_far)),
         dead_letters: first.map(|(name, _)| (*name).to_owned()).unwrap_or_default(),
-        dead_letters_length: dead_letters.values().sum(),
+        dead_letters_length: dead_letters.values().copied().fold(0, u64::saturating_add),
         part_of: None,
         partitions: list.len(),
         parts,
@@ -396,7 +396,12 @@ pub(super) fn sum_of_lags(a: Lag, b: Lag) -> Lag {
         (Counted, _) | (_, Counted) => Counted,
         (Reported, Reported) => Reported,
     };
-    Lag { count: a.count + b.count, accuracy }
+    Lag { count: a.count.saturating_add(b.count), accuracy }
+}
+
+/// Adds up numbers; `None` if one of them is unknown.
+fn sum_of_known(mut numbers: impl Iterator<Item = Option<u64>>) -> Option<u64> {
+    numbers.try_fold(0, |sum: u64, number| Some(sum.saturating_add(number?)))
 }
 
 fn sum_of_missed(a: Missed, b: Missed) -> Missed {
@@ -405,10 +410,10 @@ fn sum_of_missed(a: Missed, b: Missed) -> Missed {
         (a, b) if a == b => a,
         (Exact, other) | (other, Exact) if other != Unknown => other,
         // What is unknown is not negative.
-        (AtLeast | Exact, Unknown) | (Unknown, AtLeast | Exact) if a.count + b.count > 0 => AtLeast,
+        (AtLeast | Exact, Unknown) | (Unknown, AtLeast | Exact) if a.count > 0 || b.count > 0 => AtLeast,
         _ => Unknown,
     };
-    let count = if accuracy == Unknown { 0 } else { a.count + b.count };
+    let count = if accuracy == Unknown { 0 } else { a.count.saturating_add(b.count) };
     Missed { count, accuracy, is_ahead: a.is_ahead || b.is_ahead }
 }
 
@@ -422,14 +427,14 @@ fn position<'a>(parts: impl Iterator<Item = &'a GroupSnapshot> + Clone) -> Strea
 fn scan<'a>(parts: impl Iterator<Item = &'a GroupSnapshot>) -> PendingScan {
     let mut sum = PendingScan { complete: true, ..PendingScan::default() };
     for scan in parts.map(|part| &part.scan) {
-        sum.scanned += scan.scanned;
+        sum.scanned = sum.scanned.saturating_add(scan.scanned);
         sum.complete &= scan.complete;
-        sum.released += scan.released;
-        sum.waiting += scan.waiting;
+        sum.released = sum.released.saturating_add(scan.released);
+        sum.waiting = sum.waiting.saturating_add(scan.waiting);
         sum.next_attempt_in = [sum.next_attempt_in, scan.next_attempt_in].into_iter().flatten().min();
         sum.longest_idle = sum.longest_idle.max(scan.longest_idle);
         sum.most_deliveries = sum.most_deliveries.max(scan.most_deliveries);
-        sum.stuck += scan.stuck;
+        sum.stuck = sum.stuck.saturating_add(scan.stuck);
         let left = STUCK_LISTED_MAX - sum.stuck_rows.len();
         sum.stuck_rows.extend(scan.stuck_rows.iter().take(left).cloned());
     }
@@ -443,7 +448,7 @@ fn consumers<'a>(parts: impl Iterator<Item = &'a GroupSnapshot>) -> Vec<Consumer
         match all.get_mut(&*consumer.name) {
             None => drop(all.insert(&consumer.name, consumer.clone())),
             Some(sum) => {
-                sum.pending += consumer.pending;
+                sum.pending = sum.pending.saturating_add(consumer.pending);
                 sum.idle = sum.idle.min(consumer.idle);
                 sum.inactive = [sum.inactive, consumer.inactive].into_iter().flatten().min();
             }

@@ -324,10 +324,10 @@ impl Totals {
         for stream in streams {
             totals.streams += 1;
             totals.groups += stream.groups.len();
-            totals.entries += stream.info.length;
+            totals.entries = totals.entries.saturating_add(stream.info.length);
             dead_letters.extend(stream.dead_letter_streams.iter().map(|(name, length)| (&**name, *length)));
         }
-        totals.dead_letters = dead_letters.values().sum();
+        totals.dead_letters = dead_letters.values().copied().fold(0, u64::saturating_add);
         let mut stream = None;
         for row in rows {
             if stream != Some(&*row.key.stream) {
@@ -345,11 +345,11 @@ impl Totals {
 
     fn add_group(&mut self, group: &GroupRow) {
         let snapshot = &group.snapshot;
-        self.lag += snapshot.lag.count;
+        self.lag = self.lag.saturating_add(snapshot.lag.count);
         self.lag_is_exact &= snapshot.lag.is_exact();
-        self.missed += snapshot.missed.count;
-        self.pending += snapshot.pending;
-        self.stuck += snapshot.scan.stuck;
+        self.missed = self.missed.saturating_add(snapshot.missed.count);
+        self.pending = self.pending.saturating_add(snapshot.pending);
+        self.stuck = self.stuck.saturating_add(snapshot.scan.stuck);
         self.workers += snapshot.workers.iter().filter(|worker| worker.is_alive()).count();
         *match group.health {
             Health::Ok => &mut self.ok,

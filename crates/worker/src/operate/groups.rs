@@ -69,8 +69,8 @@ pub struct GroupRemoval {
 impl GroupRemoval {
     /// Adds the removal of the same group of another partition.
     pub fn add(&mut self, other: GroupRemoval) {
-        self.pending += other.pending;
-        self.consumers += other.consumers;
+        self.pending = self.pending.saturating_add(other.pending);
+        self.consumers = self.consumers.saturating_add(other.consumers);
         self.active_consumers.extend(other.active_consumers);
         self.active_consumers.sort_unstable();
         self.active_consumers.dedup();

@@ -124,8 +124,10 @@ pub async fn plan_removal(
     };
     for name in partitions.names() {
         let Some(info) = backend.stream(name).await? else { continue };
-        plan.entries += info.length;
-        plan.dead_letters += backend.stream(&dead_letters_of(name)).await?.map_or(0, |info| info.length);
+        plan.entries = plan.entries.saturating_add(info.length);
+        plan.dead_letters = plan
+            .dead_letters
+            .saturating_add(backend.stream(&dead_letters_of(name)).await?.map_or(0, |info| info.length));
         for group in backend.groups(name).await? {
             plan.active_consumers.extend(groups.active_consumers(name, &group.name).await?);
             plan.groups.insert(group.name);

@@ -247,7 +247,7 @@ pub async fn change(
             PendingChange::Extend => extend(backend, stream, group, &now).await?,
         };
     }
-    total.changed_hands = total.asked.saturating_sub(total.done + total.skipped);
+    total.changed_hands = total.asked.saturating_sub(total.done).saturating_sub(total.skipped);
     Ok(total)
 }
 

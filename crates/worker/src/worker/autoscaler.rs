@@ -58,7 +58,7 @@ async fn measure_backlog(core: &Core, monitor: &Monitor) -> Result<Sample, Error
         let Some((lag, oldest)) = monitor.backlog(&subscription.stream, &subscription.group).await? else {
             continue;
         };
-        sample.lag += lag.count;
+        sample.lag = sample.lag.saturating_add(lag.count);
         sample.lag_exact &= lag.is_exact();
         sample.oldest_age = sample.oldest_age.max(oldest.and_then(|oldest| oldest.age).unwrap_or_default());
     }

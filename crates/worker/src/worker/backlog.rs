@@ -72,14 +72,14 @@ impl Backlog {
     };
 
     fn add(&mut self, other: &Backlog) {
-        self.lag += other.lag;
+        self.lag = self.lag.saturating_add(other.lag);
         self.is_exact &= other.is_exact;
         self.unread_age = self.unread_age.max(other.unread_age);
         self.pending_age = self.pending_age.max(other.pending_age);
-        self.missed += other.missed;
+        self.missed = self.missed.saturating_add(other.missed);
         self.is_missed_exact &= other.is_missed_exact;
-        self.retrying += other.retrying;
-        self.dead_letters += other.dead_letters;
+        self.retrying = self.retrying.saturating_add(other.retrying);
+        self.dead_letters = self.dead_letters.saturating_add(other.dead_letters);
         self.longest_dead_letters = self.longest_dead_letters.max(other.longest_dead_letters);
     }
 
@@ -125,9 +125,9 @@ async fn measure_in_turn(
         {
             sum.add_group(&group);
         }
-        sum.retrying += backend.hash_len(&subscription.retry_key).await?;
+        sum.retrying = sum.retrying.saturating_add(backend.hash_len(&subscription.retry_key).await?);
         let length = backend.stream(&subscription.dead_letters()).await?.map_or(0, |info| info.length);
-        sum.dead_letters += length;
+        sum.dead_letters = sum.dead_letters.saturating_add(length);
         sum.longest_dead_letters = sum.longest_dead_letters.max(length);
     }
     Ok(sum)

@@ -10,6 +10,7 @@ use millstream_worker::backend::{
     Admin, Consumer, IdOrder, NewEntry, PendingFilter, PendingRow, Range, Read, Start, StreamId,
 };
 use millstream_worker::dead_letter::DeadLetter;
+use millstream_worker::redrive::count_redrives;
 use millstream_worker::{Backoff, Error, Message, Report, Worker, WorkerBuilder, WorkerHandle, connect};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -187,7 +188,9 @@ pub(crate) async fn all_done(backend: &Arc<dyn Admin>) -> bool {
 pub(crate) async fn dead_letters(backend: &Arc<dyn Admin>) -> Vec<DeadLetter> {
     let all = Range { first: StreamId::MIN, last: StreamId::MAX, order: IdOrder::Ascending, count: 10_000 };
     let entries = backend.range(DEAD, all).await.unwrap();
-    entries.iter().map(|entry| DeadLetter::read(entry).unwrap()).collect()
+    let mut found: Vec<DeadLetter> = entries.iter().map(|entry| DeadLetter::read(entry).unwrap()).collect();
+    count_redrives(&**backend, &mut found).await;
+    found
 }
 
 /// Creates the group and reads as a consumer that then does nothing.

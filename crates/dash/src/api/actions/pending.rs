@@ -138,10 +138,10 @@ async fn in_steps(
     let mut total = Changed::default();
     for step in rows.chunks(STEP) {
         let changed = change(backend, stream, group, wanted, step).await?;
-        total.asked += changed.asked;
-        total.done += changed.done;
-        total.changed_hands += changed.changed_hands;
-        total.skipped += changed.skipped;
+        total.asked = total.asked.saturating_add(changed.asked);
+        total.done = total.done.saturating_add(changed.done);
+        total.changed_hands = total.changed_hands.saturating_add(changed.changed_hands);
+        total.skipped = total.skipped.saturating_add(changed.skipped);
         job.progress(shapes::changed(&total), total.asked, Some(rows.len() as u64));
     }
     Ok(())

@@ -109,9 +109,9 @@ pub(super) async fn acknowledge(common: &CommonOptions, ack: &AckArgs) -> Result
     }
     let backend = common.connect().await?;
     let target = Target::with_group(&*backend, stream, group).await?;
-    let mut pending = 0;
+    let mut pending = 0_u64;
     for part in &target.parts {
-        pending += backend.pending_summary(&part.stream, group).await?.total;
+        pending = pending.saturating_add(backend.pending_summary(&part.stream, group).await?.total);
     }
     if ack.dry_run {
         return print_dry_run(common, &*backend, &target, ack, pending).await;
@@ -129,10 +129,10 @@ pub(super) async fn acknowledge(common: &CommonOptions, ack: &AckArgs) -> Result
     } else {
         by_part = pending_by_part(&*backend, &target, group, &ack.ids).await?;
     }
-    let (mut acknowledged, mut asked) = (0, ack.ids.len());
+    let (mut acknowledged, mut asked) = (0_u64, ack.ids.len());
     for (part, ids) in by_part {
         let done = Acknowledgement { ids: ids.clone(), remember: Vec::new(), forget: ids.clone() };
-        acknowledged += backend.acknowledge(&part.stream, group, &done).await?;
+        acknowledged = acknowledged.saturating_add(backend.acknowledge(&part.stream, group, &done).await?);
         asked += if ack.all { ids.len() } else { 0 };
     }
     print_count(common, "acknowledged", acknowledged, asked as u64, &ack.group_args)
@@ -194,10 +194,11 @@ async fn change(
     let GroupArgs { stream, group } = group_args;
     let backend = common.connect().await?;
     let target = Target::with_group(&*backend, stream, group).await?;
-    let mut done = 0;
+    let mut done = 0_u64;
     for (part, ids) in pending_by_part(&*backend, &target, group, ids).await? {
         let rows = pending::rows_of(&*backend, &part.stream, group, &ids).await?;
-        done += pending::change(&*backend, &part.stream, group, &change, &rows).await?.done;
+        done =
+            done.saturating_add(pending::change(&*backend, &part.stream, group, &change, &rows).await?.done);
     }
     print_count(common, verb, done, ids.len() as u64, group_args)
 }

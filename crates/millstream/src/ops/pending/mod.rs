@@ -181,7 +181,7 @@ impl PendingListArgs {
             stuck: self.stuck,
             ..PendingQuery::default()
         };
-        let (mut listed, mut pending) = (Vec::new(), 0);
+        let (mut listed, mut pending) = (Vec::new(), 0_u64);
         for part in &target.parts {
             let rows = first_rows(&*backend, &part.stream, group, &query, self.count).await?;
             let ids: Vec<StreamId> = rows.iter().map(|row| row.id).collect();
@@ -189,7 +189,7 @@ impl PendingListArgs {
             let records = records.into_iter().map(Option::unwrap_or_default);
             let rows = rows.into_iter().zip(records);
             listed.extend(rows.map(|(row, record)| PendingLine { part, row, record, now_ms }));
-            pending += backend.pending_summary(&part.stream, group).await?.total;
+            pending = pending.saturating_add(backend.pending_summary(&part.stream, group).await?.total);
         }
         listed.sort_by_key(|listed| listed.row.id);
         listed.truncate(self.count);

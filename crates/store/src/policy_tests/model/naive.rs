@@ -523,7 +523,6 @@ impl NaiveStream {
         let entry = self.entries.get(&id);
         let pairs = || entry.iter().flat_map(|fields| fields.chunks(2));
         let is_old = |pair: &&[Vec<u8>]| pair[0].starts_with(b"dlq.");
-        let redrives = pairs().rfind(|pair| pair[0] == b"dlq.redrives").map(|pair| pair[1].clone());
         let reason = match entry {
             None => "payload_gone",
             Some(_) if is_rejected(row.count) => "rejected",
@@ -541,7 +540,7 @@ impl NaiveStream {
         put("dlq.error_type", b"");
         put("dlq.first_seen", id.ms.to_string().as_bytes());
         put("dlq.dead_at", now_ms.to_string().as_bytes());
-        put("dlq.redrives", &redrives.unwrap_or_else(|| b"0".to_vec()));
+        put("dlq.redrives", b"0");
         fields
     }
 }

@@ -32,10 +32,10 @@ impl Redis {
             let limit = ("~", Id(end), "LIMIT", ENTRIES_PER_TRIM);
             let trim = command!("XTRIM", stream, "MINID", limit, "ACKED");
             let trimmed = count(self.connection.command(stream, trim).await?)?;
-            deleted += trimmed;
+            deleted = trimmed.saturating_add(deleted);
             if trimmed < ENTRIES_PER_TRIM / 2 {
                 let exact = command!("XTRIM", stream, "MINID", "=", Id(end), "ACKED");
-                return Ok(deleted + count(self.connection.command(stream, exact).await?)?);
+                return Ok(count(self.connection.command(stream, exact).await?)?.saturating_add(deleted));
             }
         }
     }
@@ -92,7 +92,7 @@ impl Redis {
         loop {
             let arguments = (ENTRIES_PER_TRIM, limit);
             let trimmed = count(scripts::TRIM_ACKNOWLEDGED.run(self, &[stream], arguments).await?)?;
-            total += trimmed;
+            total = trimmed.saturating_add(total);
             if trimmed < ENTRIES_PER_TRIM / 2 {
                 return Ok(total);
             }

@@ -461,7 +461,7 @@ fn known_policy(reply: Result<Value, Error>) -> Result<Option<PolicyInfo>, Error
 
 pub(super) fn time_ms(reply: Value) -> Result<u64, Error> {
     let [seconds, micros] = tuple(reply)?;
-    Ok(count(seconds)? * 1000 + count(micros)? / 1000)
+    Ok(count(seconds)?.saturating_mul(1000).saturating_add(count(micros)? / 1000))
 }
 
 /// Returns the number of bytes of the strings in a reply.

@@ -23,7 +23,7 @@ use super::look::time_ms;
 use super::probe::Feature;
 use super::reply::{
     array, bytes, checked, count, deliveries, entries, id, integer, only_stream, pairs, pending_row,
-    stream_info, text,
+    stream_info, sum_of_counts, text,
 };
 use super::scripts::{self, ROWS_PER_SCRIPT};
 use super::{CLAIMABLE_IDLE_MS, RELEASED_CONSUMER, Redis};
@@ -343,7 +343,8 @@ impl Backend for Redis {
                 };
                 let rows: Vec<_> = chunk.iter().map(row).collect();
                 let arguments = (group, name, RELEASED_CONSUMER, CLAIMABLE_IDLE_MS, rows);
-                released += count(scripts::RELEASE.run(self, &[stream, &records], arguments).await?)?;
+                let more = count(scripts::RELEASE.run(self, &[stream, &records], arguments).await?)?;
+                released = more.saturating_add(released);
             }
             Ok(released)
         })
@@ -511,7 +512,7 @@ impl Redis {
             releases.push(release);
         }
         if rows.iter().all(|row| row.retry.is_none()) {
-            return self.connection.pipeline(stream, releases).await?.into_iter().map(count).sum();
+            return sum_of_counts(self.connection.pipeline(stream, releases).await?);
         }
         // A transaction does not roll back: check now what could make the HSET fail.
         let key = retry_key(stream, group);
@@ -526,6 +527,6 @@ impl Redis {
         let replies = self.connection.transaction(stream, releases).await?;
         let mut replies = replies.into_iter();
         checked(replies.next().unwrap_or(Value::Nil))?;
-        replies.map(count).sum()
+        sum_of_counts(replies)
     }
 }

@@ -180,7 +180,8 @@ fn outlier(shares: impl Iterator<Item = (usize, u64)>, least: u64) -> Option<(us
     let shares: Vec<(usize, u64)> = shares.collect();
     let (number, most) = shares.iter().copied().max_by_key(|(_, share)| *share)?;
     let others = (shares.len() as u64).checked_sub(1).filter(|others| *others > 0)?;
-    let average = (shares.iter().map(|(_, share)| share).sum::<u64>() - most) / others;
+    let total = shares.iter().map(|(_, share)| *share).fold(0, u64::saturating_add);
+    let average = total.saturating_sub(most) / others;
     (most >= least && most >= average.saturating_mul(UNEVEN_FACTOR)).then_some((number, most, average))
 }
 
