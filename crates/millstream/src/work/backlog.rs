@@ -8,10 +8,13 @@ use millstream_worker::names::can_match_pattern;
 use millstream_worker::partitions::Partitions;
 use millstream_worker::{Admin, Error, WorkerHandle};
 use tokio::sync::OnceCell;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 /// Interval at which `--until-empty` checks the group.
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);
+
+/// A call that fails after this time had no answer.
+const SILENCE_MIN: Duration = Duration::from_secs(5);
 
 /// Pause between two measurements for each stream: many streams are measured less often.
 const PAUSE_PER_STREAM: Duration = Duration::from_millis(2);
@@ -88,12 +91,21 @@ impl Backlog {
     }
 
     /// Waits until the group has no unread and no pending entries of any consumer. Keeps waiting while the store is
-    /// unreachable.
-    pub(super) async fn until_empty(&self, handle: &WorkerHandle) {
+    /// unreachable. Returns false if the store leaves calls without an answer for this long.
+    pub(super) async fn until_empty(&self, handle: &WorkerHandle, limit: Duration) -> bool {
+        let mut silent_since = None;
         loop {
             sleep(Backlog::pause(CHECK_INTERVAL, handle.streams().len())).await;
-            if self.is_empty().await.unwrap_or(false) {
-                return;
+            let asked_at = Instant::now();
+            let answer = self.is_empty().await;
+            if let Ok(true) = answer {
+                return true;
+            }
+            // The backend gives up a call after some seconds. A store that cannot be reached refuses at once.
+            let is_silent = answer.is_err() && asked_at.elapsed() >= SILENCE_MIN;
+            silent_since = is_silent.then(|| silent_since.unwrap_or(asked_at));
+            if silent_since.is_some_and(|since| since.elapsed() >= limit) {
+                return false;
             }
         }
     }

@@ -71,8 +71,11 @@ const PAGE: usize = 512;
 const GIVE_UP_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 /// Number of failed probes of an open circuit breaker after which `--until-empty` gives up: about half a minute.
 const FAILED_PROBES_MAX: u32 = 5;
-/// How long the store can refuse calls, without any message being settled, until `--until-empty` gives up.
+/// How long the store can refuse calls, without any message being settled, or leave a call without an answer, until
+/// `--until-empty` gives up.
 const REFUSAL_MAX: Duration = Duration::from_secs(30);
+/// Time to drain, in addition to `--drain`, after `--until-empty` has given up: the store may not answer.
+const GIVE_UP_GRACE: Duration = Duration::from_secs(10);
 
 /// Heading of the handler options in the help.
 const HANDLER_HEADING: &str = "Handler";
@@ -212,7 +215,7 @@ impl Work {
             }
             Some(GaveUp::StoreRefuses(error)) => {
                 return Err(Failure::Unfinished(format!(
-                    "gave up, because the store refuses calls: {error}\nthe messages are kept; free space or correct the store, and run the command again"
+                    "gave up, because the store refuses calls or does not answer: {error}\nthe messages are kept; free space or correct the store, and run the command again"
                 )));
             }
             None => {}
@@ -263,7 +266,11 @@ impl Work {
         let end_when_empty = async {
             if self.until_empty {
                 tokio::select! {
-                    () = backlog.until_empty(&handle) => {}
+                    is_empty = backlog.until_empty(&handle, REFUSAL_MAX) => if !is_empty {
+                        let error = format!("no answer within {REFUSAL_MAX:?}");
+                        error!(error, "the store does not answer: draining");
+                        let _ = gave_up.set(GaveUp::StoreRefuses(error));
+                    },
                     open = until_giving_up(&handle) => {
                         error!(error = open.error, "every handler call fails: draining");
                         let _ = gave_up.set(GaveUp::HandlersFail(open.error));
@@ -274,6 +281,9 @@ impl Work {
                     }
                 }
                 stopping.cancel();
+                if matches!(gave_up.get(), Some(GaveUp::StoreRefuses(_))) {
+                    return sleep(self.worker.drain + GIVE_UP_GRACE).await;
+                }
             }
             std::future::pending::<()>().await;
         };
@@ -302,10 +312,14 @@ impl Work {
                 Err(error) => return Err(self.explain(&*backend, error).await),
             },
             second = two_signals => Err(second),
+            () = end_when_empty => {
+                let report = handle.stats();
+                let gave_up = gave_up.into_inner();
+                return Ok(Ended { consumer, report, broken_command: None, gave_up });
+            }
             // These futures never complete.
             () = end_with_parent => Err(ShutdownSignal::Terminate),
             () = end_when_broken => Err(ShutdownSignal::Terminate),
-            () = end_when_empty => Err(ShutdownSignal::Terminate),
             () = status::report_progress(&handle, &backlog, console) => Err(ShutdownSignal::Terminate),
         };
         match ended {

@@ -114,7 +114,7 @@ pub(super) struct WorkerOptions {
     delete_done: bool,
     /// Maximum time for running handlers to finish when the worker stops
     #[arg(long, value_name = "DURATION", default_value = "25s", value_parser = parse_duration, help_heading = "Running")]
-    drain: Duration,
+    pub(super) drain: Duration,
     /// Serve /livez, /readyz, /healthz and /metrics on this address; port 0 chooses a free port
     #[arg(long, value_name = "HOST:PORT", value_parser = parse_address, help_heading = "Running")]
     listen: Option<String>,
