@@ -40,6 +40,7 @@ const task = (name, base, run) => visit(name, () => Visitor.open(browser, base()
 
 task('2 find a group among thousands', () => many.base, scenarios.findGroup);
 task('keys act at once', () => durable.base, scenarios.keysAtOnce);
+task('a live update swallows no click', () => durable.base, scenarios.pressIsKept);
 task('Enter waits for what was typed', () => many.base, scenarios.enterWaits);
 task('the doctor of many groups', () => many.base, scenarios.doctorOfMany);
 task('a tail stays small', () => durable.base, (visitor) => scenarios.tailStaysSmall(visitor, durable));

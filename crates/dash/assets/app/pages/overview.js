@@ -122,11 +122,11 @@ function fromAnswer(watch, answer) {
 /** The answer to "is anything wrong right now?", with the reasons of the worst groups. @param {{ totals: any }} props */
 function Answer({ totals }) {
   const unwell = totals.critical + totals.degraded;
-  const worst = useGet(unwell > 0 ? '/overview' : null, { sort: 'health', desc: true, count: unwell === REASONS + 1 ? unwell : REASONS }, { every_ms: 5000 });
+  const worst = useGet(unwell > 0 ? '/overview' : null, { sort: 'health', desc: true, count: REASONS + 1 }, { every_ms: 5000 });
   const sentence = unwell === 0 ? text.well : `${text.counts(totals.critical, totals.degraded, totals.ok)}.`;
   useEffect(() => announce(text.announce(sentence)), [totals.critical, totals.degraded]);
   const tone = totals.critical > 0 ? 'critical' : totals.degraded > 0 ? 'degraded' : 'ok';
-  const rows = (worst.data?.rows ?? []).filter((/** @type {any} */ row) => row.health !== 'ok' && row.findings?.length > 0);
+  const rows = (worst.data?.rows ?? []).slice(0, unwell === REASONS + 1 ? unwell : REASONS).filter((/** @type {any} */ row) => row.health !== 'ok' && row.findings?.length > 0);
   return html`<section class=${`answer ${tone}`}>
     <p class="verdict"><${Health} health=${tone} brief=${true} /> ${sentence}</p>
     ${unwell > 0 && rows.length > 0 && html`<ul class="reasons">${rows.map((/** @type {any} */ row) => html`<li key=${row.key}><${Health} health=${row.health} brief=${true} />
