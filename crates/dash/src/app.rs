@@ -132,7 +132,7 @@ impl<S: Send + Sync> FromRequestParts<S> for LoggedIn {
     }
 }
 
-/// The parameters in the query of a request. Their types deny unknown ones: a condition that nobody reads would select everything.
+/// The parameters in the query of a request. Their types deny unknown ones: ignoring a condition would select everything.
 pub(crate) struct Params<T>(pub(crate) T);
 
 /// The query of a request that has no parameters.

@@ -31,7 +31,7 @@ pub(crate) struct Throttle {
 
 type Digest = [u8; 32];
 
-/// What has failures.
+/// Whose failures are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Counted {
     Address(IpAddr),
@@ -127,7 +127,7 @@ impl Throttle {
     }
 }
 
-/// Forgets what has no recent failure, or else what has failed longest ago.
+/// Forgets who has no recent failure, or else who failed longest ago.
 fn make_room(failures: &mut HashMap<Counted, Vec<Instant>>, now: Instant) {
     failures.retain(|_, recent| recent.last().is_some_and(|at| now.duration_since(*at) < WINDOW));
     if failures.len() >= COUNTED_MAX {

@@ -62,7 +62,7 @@ pub enum Refusal {
     GroupNeedsLeaseOfStream(PolicyField),
     /// The policy names the stream itself as its dead-letter stream.
     DeadLettersToItself,
-    /// The memory that the owner of the store allows is in use.
+    /// The program that uses the store allows it no more memory.
     OutOfMemory,
     /// The name of a new group or consumer is longer than [`NAME_BYTES_MAX`](crate::stream::NAME_BYTES_MAX).
     NameTooLong,
@@ -86,7 +86,7 @@ impl fmt::Display for Refusal {
             Refusal::PolicyNeedsLease(_) => "the policy has a field that needs LEASE",
             Refusal::GroupNeedsLeaseOfStream(_) => "the policy of a group has a field that needs LEASE",
             Refusal::DeadLettersToItself => "the dead letters of a stream cannot go to the stream itself",
-            Refusal::OutOfMemory => "memory is full: more is in use than maxmemory and its reserve",
+            Refusal::OutOfMemory => "memory is full: this would exceed maxmemory and its reserve",
             Refusal::NameTooLong => "the name of a group or a consumer can have at most 1024 bytes",
             Refusal::NoConsumer => "the consumer does not exist",
             Refusal::GroupHasLease => "the group has a lease",

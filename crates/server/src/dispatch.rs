@@ -134,7 +134,7 @@ impl<'d> CommandContext<'d> {
 
     /// Returns whether the command is refused because more memory is in use than `maxmemory`.
     ///
-    /// Commands that make entries pending run until the reserve of consumers is used. In a transaction, EXEC decides about XADD
+    /// Commands that make entries pending run until the consumer reserve is full. In a transaction, EXEC decides about XADD
     /// and SET, because the same transaction may acknowledge entries. Above the limit, only a small transaction takes more
     /// commands.
     #[cold]

@@ -75,7 +75,7 @@ pub struct Server {
     pub(crate) startup_bytes: u64,
     /// Clients that were closed because of their memory, since the last line of the event log about them.
     pub(crate) evicted: Mutex<Evicted>,
-    /// See [`limit_clients`](Server::limit_clients).
+    /// Maximum bytes of a reply, as [`limit_clients`](Server::limit_clients) has computed it.
     reply_bytes_max: AtomicUsize,
     /// The lowest memory since `maxmemory` was exceeded, without that of clients, in bytes. Before that, `maxmemory`.
     lowest_bytes: AtomicU64,
@@ -175,9 +175,9 @@ impl Server {
         self.reply_bytes_max.load(Ordering::Relaxed)
     }
 
-    /// Closes the clients that use most memory if all together use too much, and computes how long a reply may be: a reply is
-    /// not written further when it alone uses what all clients may use. Called ten times a second, when settings change, and
-    /// when a client leaves a large reply unread.
+    /// Closes the clients that use most memory if all together use too much, and computes how long a reply may be: no longer
+    /// than what all clients together may use. Called ten times a second, when settings change, and when a client leaves a
+    /// large reply unread.
     pub(crate) fn limit_clients(&self) {
         self.note_lowest_bytes();
         let bytes_max = self.client_bytes_max();
@@ -231,10 +231,10 @@ impl Server {
         limit == 0 || memory::used_bytes().saturating_add(bytes) <= limit.saturating_add(reserve_bytes(limit))
     }
 
-    /// Returns whether `bytes` more fit into the memory that reading consumers may use: pending entries and new consumers. It
-    /// is twice the reserve, so that consumers can read and acknowledge while dead letters fill the reserve.
+    /// Returns whether `bytes` more fit into the *consumer reserve*: what pending entries and new consumers may use above
+    /// `maxmemory`. It is twice the reserve, so that consumers can read and acknowledge while dead letters fill the reserve.
     ///
-    /// It begins at the lowest memory since the limit was exceeded. So consumers can also empty a server whose data exceeds
+    /// It begins at the lowest memory since `maxmemory` was exceeded. So consumers can also empty a server whose data exceeds
     /// the limit, for example after a restart. The memory of clients does not count: they must not keep consumers from
     /// reading.
     pub(crate) fn fits_into_consumer_reserve(&self, bytes: u64) -> bool {

@@ -109,7 +109,7 @@ impl Failure<'_> {
             Vec::new(),
             number(self.first_seen_ms),
             number(self.dead_at_ms),
-            // Any producer can write this field, so the redrives are counted by keys, which only redrivers can write.
+            // Any producer can write this field. So redrives are counted by keys that producers cannot write.
             number(0),
         ];
         fields.extend(FIELDS.iter().zip(values).flat_map(|(name, value)| [name.as_bytes().to_vec(), value]));

@@ -11,6 +11,6 @@ pub trait PolicyRights: Send + Sync {
     /// Returns whether a policy of `owner` on `stream` may add entries to `dead_letters`.
     fn allow_dead_letters(&self, owner: &[u8], stream: &[u8], dead_letters: &[u8]) -> bool;
 
-    /// Notes that a policy of `owner` on `stream` could not add an entry to `dead_letters`, because it may not.
+    /// Notes that a policy of `owner` on `stream` could not add an entry to `dead_letters`.
     fn note_denied(&self, owner: &[u8], stream: &[u8], dead_letters: &[u8]);
 }

@@ -83,7 +83,7 @@ impl Settings {
     }
 }
 
-/// What memory is for. A limit can leave more for one than for the other.
+/// What the store needs memory for. The limit can differ: see [`Store::limit_memory`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemoryPurpose {
     /// Dead letters, and the rules that a policy sets in each group.

@@ -1,5 +1,5 @@
-//! The open connections of an HTTP server, of which there can be only so many. If there is no room for another one, clients
-//! that send nothing, or do not read, lose theirs, so that they cannot keep out probes. Knows no HTTP.
+//! Limits the open connections of an HTTP server. If there is no room for another one, the server closes one whose client
+//! sends nothing or does not read, so that such clients cannot keep out probes. Knows no HTTP.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
     use std::future::pending;
 
-    /// Returns three connections, of which there is no room for a fourth, and what they do.
+    /// Returns a full set of three connections, and what they do.
     fn full() -> (Connections, Vec<Arc<Activity>>) {
         let mut connections = Connections::new(3);
         (0..3).for_each(|_| connections.add(|_| pending()));

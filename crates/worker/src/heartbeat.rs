@@ -37,7 +37,7 @@ pub const INTERVAL: Duration = Duration::from_secs(5);
 pub const INTERVAL_MAX: Duration = Duration::from_secs(5 * 60);
 /// How long the heartbeat of a crashed worker stays in the store. No worker waits for the sender of an older heartbeat.
 pub const KEPT_FOR: Duration = Duration::from_secs(60 * 60);
-/// How long a handler call can run before tools report it, if neither the operator nor the duration of other calls says so.
+/// How long a handler call can run before tools report it, if neither the operator nor the duration of other calls decides it.
 pub const SLOW_AFTER: Duration = Duration::from_secs(60 * 60);
 /// How much later than two intervals a heartbeat can arrive before the worker counts as dead.
 const GRACE: Duration = Duration::from_secs(1);
@@ -82,7 +82,7 @@ pub struct Heartbeat {
     pub retried: u64,
     /// Number of messages dead-lettered since the start.
     pub dead: u64,
-    /// When the handler call began that has been running longest, in milliseconds since 1970 by the clock of the store. 0 if
+    /// When the longest-running handler call began, in milliseconds since 1970 by the clock of the store. 0 if
     /// none runs for a message of this stream.
     pub running_since_ms: u64,
     /// The id of its message, or of the first message of its batch.
@@ -112,7 +112,7 @@ pub struct LanesInfo {
     pub blocked_messages: u64,
     /// Number of keys whose first message has failed and is retried.
     pub failing_keys: u64,
-    /// How often the one of these messages has failed that has failed most often.
+    /// Greatest number of failed attempts of one of these messages.
     pub failed_attempts: u64,
     /// Number of partitions, or streams, that the worker has not read for at least ten seconds, because messages that wait fill
     /// the window.

@@ -32,7 +32,7 @@ use crate::outcome::Reason;
 const PAGE_SIZE: usize = 256;
 /// How long the store remembers that a message was redriven.
 const REDRIVE_KEY_LIFETIME: Duration = Duration::from_secs(30 * 24 * 60 * 60);
-/// The name in the keys of entries that a redrive to all groups added.
+/// The group in the redrive keys of entries that a redrive to all groups added.
 const ALL_GROUPS: &str = "";
 /// Maximum number of redrives that are counted per message. Further redrives work but are not counted.
 const REDRIVES_COUNTED_MAX: u64 = 16;

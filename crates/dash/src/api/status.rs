@@ -10,7 +10,7 @@ use super::events;
 use crate::app::{self, Answer, App, Caller, NoParams, Params};
 use crate::options;
 
-/// Actions, each with a command without which the store refuses it. Pages do not offer those that the visitor may not run.
+/// Actions, each with the command that it runs. Pages do not offer an action if the visitor may not run its command.
 const NEEDED: [(&str, &[&str]); 16] = [
     ("/entries", &["XADD"]),
     ("/entries/delete", &["XDEL"]),

@@ -117,7 +117,7 @@ impl Database {
         self.slots.remove(last).map(|slot| slot.value)
     }
 
-    /// Returns the slot of a key, to change its value so that its delayed entries may change. `change` is called with it.
+    /// Calls `change` with a slot, and counts the delayed entries of its value anew.
     pub(super) fn change_delayed(&mut self, number: u32, change: impl FnOnce(&mut Slot)) {
         let slot = self.slots.get_mut(number).expect("the slot of a key is in use");
         self.delayed.remove(&slot.value);

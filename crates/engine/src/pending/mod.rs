@@ -47,7 +47,7 @@ pub use ready::ReadyRule;
 pub use released::NOT_BEFORE_MS_MAX;
 use released::{Released, claimable_through};
 
-/// Number of rows that a search for many ids passes one by one before it searches the next id.
+/// Maximum number of rows that [`PendingList::find_all`] passes one by one before it seeks the next id.
 const ROWS_PASSED_MAX: usize = 16;
 
 /// The number by which a group refers to one of its consumers. Groups should assign small, consecutive
@@ -330,8 +330,8 @@ impl PendingList {
         }
     }
 
-    /// Says for each of these ids, which ascend, whether it is pending. Costs a step per id and per row between them, but
-    /// skips long runs of other rows.
+    /// Calls `found` for each of these ids, which ascend, with whether it is pending. Costs a step per id and per row
+    /// between them, but skips long runs of other rows.
     pub fn find_all(&self, ids: &[StreamId], mut found: impl FnMut(StreamId, bool)) {
         let mut left = ids.iter().copied().peekable();
         while let Some(&from) = left.peek() {
@@ -496,7 +496,7 @@ impl PendingList {
         };
         if let Some((id, is_held)) = self.released.sorted().find(|row| !is_right(row)) {
             return Err(format!(
-                "released row {id}: is it held? {is_held}, which does not fit to the delivery limit"
+                "released row {id}: is it held? {is_held}, which does not match the delivery limit"
             ));
         }
         for (stamp, id) in self.released.iter() {

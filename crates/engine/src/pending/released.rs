@@ -33,8 +33,8 @@ pub(super) fn claimable_through(now_ms: u64) -> u64 {
 }
 
 /// The rows without an owner. Those at the delivery limit are *held*: no reader gets them, so they are kept apart from the
-/// others. When the limit changes, all rows become *unsorted*, and the caller sorts them in steps. All have stamps from the
-/// same sequence.
+/// others. When the limit changes, all rows become *unsorted*, and the caller sorts them in steps. All rows get their stamps
+/// from the same sequence.
 #[derive(Clone, Default)]
 pub(super) struct Released {
     open: Queues,
@@ -122,7 +122,7 @@ impl Released {
         debug_assert!(removed, "every row without an owner is in one of the collections");
     }
 
-    /// Lets the caller decide anew which rows are held: until they are [sorted](Released::sort), no reader gets them.
+    /// Makes all rows unsorted. No reader gets a row before it is [sorted](Released::sort).
     pub(super) fn unsort(&mut self) {
         let queues = [&mut self.open, &mut self.held].map(std::mem::take);
         self.unsorted.extend(queues.into_iter().filter(|queues| queues.len() > 0));
@@ -192,7 +192,7 @@ impl Released {
     }
 }
 
-/// Merges ascending sequences. There are two of them, and more only after the delivery limit was changed.
+/// Merges ascending sequences: two, or more while rows are unsorted.
 fn merged<T: Ord, I: Iterator<Item = T>>(sequences: impl Iterator<Item = I>) -> impl Iterator<Item = T> {
     let mut sequences: Vec<_> = sequences.map(Iterator::peekable).collect();
     std::iter::from_fn(move || {

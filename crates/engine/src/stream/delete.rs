@@ -123,8 +123,8 @@ impl Stream {
         decision
     }
 
-    /// Returns those ids to which no group refers that matters, each once, in ascending order. The pending entries of
-    /// `without` do not matter. With KEEPREF, no reference matters; with DELREF, an unread entry does not.
+    /// Returns the ids to which no group refers, each once, in ascending order. The pending entries of `without` do not count
+    /// as references. With KEEPREF, no reference counts; with DELREF, only pending entries do.
     fn unreferenced(
         &self,
         references: References,

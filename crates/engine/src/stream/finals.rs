@@ -10,8 +10,9 @@
 //! group keeps two sets ordered by time. A trim removes all entries before the first one of the stream, so their rows
 //! are the first ones of the pending list and need no set.
 //!
-//! After a change of the policy, the store examines the rows in steps, so that no client waits for it. Rows that a step has
-//! not reached are final only later. No reader gets them meanwhile, because reads test the limit themselves.
+//! After a change of the policy, a group *examines* its rows in steps, so that no client waits. The steps find the final
+//! rows, sort the released ones, and free the *outdated* sets, those of earlier rules. A final row that no step has reached
+//! is dead-lettered or removed later. No reader gets it meanwhile, because reads test the limit themselves.
 //!
 //! The sets follow from the other state and are not stored. The counters say what the policy has done since the start.
 
@@ -27,10 +28,10 @@ use crate::StreamId;
 use crate::pending::{Filter, PendingEntry, ReadyRule};
 use crate::policy::GroupRules;
 
-/// What a row takes in a set.
+/// Bytes that a row takes in a set.
 const ROW_BYTES: usize = size_of::<(u64, StreamId)>() * 3 / 2;
 
-/// What it costs to add or sort a row, compared with a look at it.
+/// Cost of adding a row to a set or sorting it, in the unit of the budget: rows that a step only looks at.
 const COST_OF_CHANGE: u64 = 20;
 
 /// A group without a delivery limit looks at least this often for rows whose entry was removed.
@@ -51,7 +52,7 @@ pub(super) struct FinalRows {
     counters: PolicyCounters,
 }
 
-/// Rows that were final under earlier rules. They are freed in steps.
+/// Sets of rows that were final under earlier rules.
 pub(super) type OutdatedRows = Vec<BTreeSet<(u64, StreamId)>>;
 
 /// Returns the time that orders a row: that of its delivery; 0 if it was released.
@@ -314,14 +315,14 @@ impl Group {
         self.finals = Some(finals);
     }
 
-    /// Returns whether the final rows and the released rows fit to the rules.
+    /// Returns whether the final rows and the released rows match the rules, and no outdated set is left.
     pub(super) fn is_examined(&self) -> bool {
         let are_final_known = self.finals.as_ref().is_none_or(|finals| finals.unexamined.is_none());
         are_final_known && self.pending.is_sorted() && self.outdated.is_empty()
     }
 
-    /// Does a part of what a change of the rules has left to do: looks for rows that are final, sorts the released rows by
-    /// the delivery limit, and frees what is outdated. Ends when the budget is spent.
+    /// Does a step of the work after a change of the rules: sorts released rows by the delivery limit, frees outdated sets,
+    /// and finds final rows. Ends when the budget is spent.
     pub(super) fn examine(&mut self, entries: &Entries, budget: &mut u64) {
         let sorted = self.pending.sort_released(budget.div_ceil(COST_OF_CHANGE));
         *budget = budget.saturating_sub(sorted * COST_OF_CHANGE);

@@ -17,7 +17,7 @@ use crate::{Refusal, ReleasedRow, StreamId};
 /// read can create a consumer in many streams. Recovery accepts longer names.
 pub const NAME_BYTES_MAX: usize = 1024;
 
-/// Maximum bytes that a consumer takes, without its name: as the first one of its group.
+/// Maximum bytes that a consumer takes without its name. The first one of a group takes most.
 const CONSUMER_BYTES: u64 = 512;
 
 /// Returns an error if the name is too long for a new group or a new consumer.

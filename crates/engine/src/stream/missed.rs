@@ -30,18 +30,17 @@ impl MissedEntries {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct TrimmedEntries {
     missed: MissedEntries,
-    /// No group that is not behind has a smaller position.
+    /// Lower bound of the positions of all groups that are not behind.
     ahead_from: StreamId,
 }
 
 impl TrimmedEntries {
-    /// Counts entries that a trim has removed.
     #[inline]
     pub(super) fn add(&mut self, count: u64, last: StreamId) {
         self.missed.add(count, last);
     }
 
-    /// Notes a group whose position was set. It is not behind.
+    /// Notes the position of a group that is not behind.
     pub(super) fn note_position(&mut self, group: &Group) {
         debug_assert!(group.behind_since.is_none());
         self.ahead_from = self.ahead_from.min(group.last_id);
@@ -97,8 +96,8 @@ impl Stream {
         }
     }
 
-    /// Notes that the next entries can have smaller ids than those that were removed, so that a group that is behind may
-    /// have a position after them.
+    /// Makes no group count as behind. Called when the next entries can have smaller ids than removed ones, because the
+    /// position of a group that is behind can be after them.
     pub(super) fn forget_behind(&mut self) {
         let groups = self.groups.values_mut().filter(|group| group.behind_since.is_some());
         groups.for_each(|group| self.trimmed_entries.catch_up(group));
@@ -117,9 +116,7 @@ impl Stream {
         };
         match holds {
             true => Ok(()),
-            false => {
-                Err(format!("the position {} does not fit to {:?}", group.last_id, self.trimmed_entries))
-            }
+            false => Err(format!("the position {} does not match {:?}", group.last_id, self.trimmed_entries)),
         }
     }
 }

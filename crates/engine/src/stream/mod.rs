@@ -92,7 +92,7 @@ pub struct Stream {
     history: Option<Box<ProducerHistory>>,
     /// What the operator set on the stream; `None` if nothing.
     policy: Option<Box<StreamPolicy>>,
-    /// Who moved or copied the stream to its key; `None` if nobody did, or the policies need not know.
+    /// The last [placement](owner); `None` if there was none, or the stream had neither groups nor a policy.
     placement: Option<Box<Placement>>,
     /// The name of the first group that may have pending entries to examine; `None` if there is none.
     unexamined_from: Option<Box<[u8]>>,

@@ -1,13 +1,13 @@
 //! The owners of policies: the users with whose rights policies act.
 //!
-//! The owner of a policy is the user who set it. Who moves or copies a stream to a key places all of its policies there,
-//! and is their owner from then on. So nobody gets rights by moving or copying a policy of somebody else. A policy without
-//! an owner acts with all rights.
+//! The owner of a policy is the user who set it. A user who moves or copies a stream to a key *places* it there, and owns
+//! all of its policies from then on. So nobody gets rights by moving or copying a policy of somebody else. A policy
+//! without an owner acts with all rights.
 //!
 //! A stream can have many groups with policies of their own, so placing a stream does not visit them: each policy remembers
 //! the last placement before it was set. Only policies that were set later have an owner of their own.
 //!
-//! This module knows only names. Which rights a user has is for others to know.
+//! This module knows only the names of users, not their rights.
 
 use super::{Group, Stream};
 use crate::policy::{Policy, PolicyField};

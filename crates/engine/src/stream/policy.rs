@@ -12,7 +12,7 @@ use crate::{Refusal, StreamId};
 /// How long a stream waits before it tries again what it could not do.
 const RETRY_MS: u64 = 1000;
 
-/// How many pending entries one step examines after a change of a policy. An entry that must be noted counts more.
+/// Maximum number of pending entries that one step examines. One that the step adds to a set or sorts counts more.
 const EXAMINATION_BUDGET: u64 = 20_000;
 
 /// The policy of a stream, and what it has done since the stream was loaded.
@@ -196,7 +196,7 @@ impl Stream {
     pub fn next_duty_of_new_group_ms(&self, name: &[u8], now_ms: u64, phase: u64) -> Option<u64> {
         let group = self.group(name)?;
         let since_ms = now_ms.saturating_add(1);
-        // The first group begins ACKEDAGE.
+        // ACKEDAGE begins to apply with the first group.
         let retention_ms =
             (self.groups.len() == 1).then(|| self.next_retention_ms(since_ms, phase)).flatten();
         let final_ms = group.rules().and_then(|rules| self.next_final_ms(group, rules, now_ms));

@@ -1,13 +1,13 @@
 //! Finds out, for many ids in one pass, which entries groups still need.
 //!
 //! A group refers to an entry if the group has not read it yet, or if the entry is pending in the group. Thousands of
-//! groups can have ten thousand pending entries each. So a view never visits them all:
+//! groups can have ten thousand pending entries each. So a [`ReferenceView`] never visits them all:
 //!
 //! 1. It asks one group after the other about all ids in question, and then only about those that no group needed so
 //!    far. In most streams the groups need the same entries, so the first group answers for all.
 //! 2. It begins with the group that needed the entries of the last trim.
 //!
-//! To create a view costs nothing. It looks at each group once if the first one does not need all ids. Then a group costs
+//! Creating a view costs nothing. It looks at each group once if the first one does not need all ids. Then a group costs
 //! at most one step per id in question and one step per pending entry between them.
 
 use std::cell::RefCell;
@@ -29,7 +29,7 @@ impl fmt::Debug for NeedingGroup {
 /// The references of groups to entries.
 pub(super) struct ReferenceView<'s> {
     stream: &'s Stream,
-    /// Its pending entries do not count, because they are about to be removed.
+    /// A group whose pending entries do not count, because they are about to be removed.
     without: Option<&'s Group>,
     /// The group that is asked first.
     hint: Option<(&'s [u8], &'s Group)>,
@@ -55,7 +55,7 @@ impl<'s> ReferenceView<'s> {
         ReferenceView { stream, without, hint, groups: None, questions: 0 }
     }
 
-    /// Returns an id after which no entry was read by all groups. It can be too great.
+    /// Returns an upper bound of the ids of entries that all groups have read.
     pub(super) fn read_through_at_most(&self) -> StreamId {
         let known = self.groups.as_ref().and_then(|groups| groups.read_through);
         known.or(self.hint.map(|(_, group)| group.last_id)).unwrap_or(StreamId::MAX)

@@ -17,7 +17,7 @@ use super::value;
 
 /// Maximum number of names that an error lists. The rest is only counted.
 const NAMES_MAX: usize = 10;
-/// A shorter name is not taken for a typing error.
+/// Minimum length of a stream's name that another name can mistype.
 const MISTYPED_MIN: usize = 4;
 
 /// Returns a stream that must exist.
@@ -48,13 +48,13 @@ async fn shown_names(backend: &dyn Admin) -> Result<Vec<String>, Failure> {
     Ok(names)
 }
 
-/// Returns the existing stream for which a name was probably meant that differs from its name by one character.
+/// Returns the existing stream that a mistyped name probably means: their names differ by one character.
 pub(crate) async fn similar_stream(backend: &dyn Admin, name: &str) -> Result<Option<String>, Failure> {
     Ok(shown_names(backend).await?.into_iter().find(|other| is_mistyped(name, other)))
 }
 
-/// Whether two names differ by one character that was left out, added, replaced or swapped with its neighbour. Names that differ by
-/// a digit are usually meant.
+/// Whether two names differ by one character that was left out, added, replaced or swapped with its neighbour. Names that differ
+/// by a digit are usually intended.
 fn is_mistyped(name: &str, other: &str) -> bool {
     let (mut a, mut b): (Vec<char>, Vec<char>) = (name.chars().collect(), other.chars().collect());
     let common = a.iter().zip(&b).take_while(|(a, b)| a == b).count();

@@ -110,7 +110,7 @@ impl Exporter {
         Ok(self.text(&look.streams, look.took))
     }
 
-    /// Collects the metrics for a process that ends then.
+    /// Collects the metrics for `--once`: no later request can show growth, so this looks twice.
     async fn collect_once(&self) -> Result<String, millstream_worker::Error> {
         let began = Instant::now();
         let mut streams = self.monitor.streams(&self.pattern).await?;

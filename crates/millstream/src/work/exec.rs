@@ -211,7 +211,7 @@ pub(super) fn not_started(error: &io::Error) -> Outcome {
     not_ready(format!("cannot start sh: {error}"))
 }
 
-/// Returns the outcome if no handler has begun with a message, because of something else than the message.
+/// Returns the outcome of a message that no handler has begun with, for a reason other than the message.
 pub(super) fn not_ready(error: String) -> Outcome {
     Outcome::NotStarted(Failure { error, error_type: "start".to_owned(), reason: Reason::Failed })
 }

@@ -215,7 +215,7 @@ impl Work {
             }
             Some(GaveUp::StoreRefuses(error)) => {
                 return Err(Failure::Unfinished(format!(
-                    "gave up, because the store refuses calls or does not answer: {error}\nthe messages are kept; free space or correct the store, and run the command again"
+                    "gave up, because the store refuses calls or does not answer: {error}\nthe messages are kept; correct what the error names, and run the command again"
                 )));
             }
             None => {}

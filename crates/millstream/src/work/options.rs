@@ -81,7 +81,7 @@ pub(super) struct WorkerOptions {
     #[arg(long, value_name = "DURATION", value_parser = parse_limit, help_heading = "Failures")]
     pub(super) timeout: Option<Duration>,
     /// Report a message that is handled for longer than this: lag, doctor, top, metrics and the dashboard then call the group
-    /// degraded [default: 1h, or ten times what 99 of 100 messages take if that is less than 10s]
+    /// degraded [default: 1h; if 99 of 100 messages take less than 10s, ten times what they take, at least 1m]
     #[arg(long, value_name = "DURATION", value_parser = parse_limit, help_heading = "Failures")]
     slow_after: Option<Duration>,
     /// Wait before a retry: FIRST for the first retry, growing up to LONGEST; the message waits in the store

@@ -209,8 +209,8 @@ impl Forwarder {
     }
 }
 
-/// A task that forwards the standard output of a process: a limited part of it, and it says how much it left out. Whole lines
-/// if there is a status line below them, otherwise the bytes as they are.
+/// A task that forwards the beginning of a process's standard output, and says how much it left out. It writes whole lines if
+/// there is a status line below them, otherwise the bytes as they are.
 struct OutputForwarder {
     task: JoinHandle<()>,
     /// Whether bytes are being written. The reader of our own standard output can be slow.

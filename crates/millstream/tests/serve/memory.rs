@@ -392,7 +392,7 @@ fn dead_letters_of_a_policy_stop_at_the_reserve_and_go_on_when_there_is_memory()
         client.call("XNACK s g FATAL IDS 1 1-1 FORCE", ":1\r\n");
         eventually("the letter is written or refused", || is_stuck(&mut client) || !is_pending(&mut client));
     }
-    // The limit and its reserve are 56 MiB. A letter exists twice while it is written.
+    // The limit and its reserve are 56 MiB. A dead letter exists twice while it is written.
     let peak = info(&mut client, "used_memory_peak");
     assert!(is_stuck(&mut client) && is_pending(&mut client) && peak < 64 * MIB, "{peak} bytes");
     let policy = client.ask(&["XPOLICY GET s GROUP g"]);

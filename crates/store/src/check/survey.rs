@@ -59,7 +59,7 @@ pub(super) struct Survey {
     pub(super) log: Salvage,
     /// Position at which the log ended when the store was closed, if the folder states it.
     closed_at: Option<u64>,
-    /// Why the start may not be the whole start, apart from damage.
+    /// Why the start of the data may be missing, apart from damage.
     pub(super) start_doubts: Vec<&'static str>,
     pub(super) contents: Contents,
     /// Keys with changes that did not fit.

@@ -159,7 +159,7 @@ impl DeadLetterWork {
             dead_at_ms: txn.now_ms(),
         };
         let bytes = failure.bytes(entry.as_ref());
-        // Before the letter is built: it can be as large as the memory that is left.
+        // Checked before the dead letter is built: it can be as large as the memory that is left.
         txn.store().check_memory(MemoryPurpose::Policies, bytes).map_err(refused)?;
         let fields = failure.fields(entry.as_ref());
         txn.store().check_writable(bytes).map_err(|error| error.to_string())?;

@@ -1,7 +1,7 @@
 //! Checks that the files of an open log are still in its folder: people remove, move and replace folders and files.
 //!
 //! The syncing thread checks twice a second. While a file is missing, the log refuses changes, because a restart would
-//! not find them. It does not end: memory may have the only copy of the data.
+//! not find them. The process goes on: memory may have the only copy of the data.
 
 use std::fmt;
 use std::io;
@@ -18,7 +18,7 @@ pub enum FolderLoss {
     Gone(DiskError),
     /// A file is missing, or shorter than it was. A snapshot makes the folder complete again.
     Missing(String),
-    /// Another file has the name of one of the log's. It may be precious, so nothing overwrites it.
+    /// Another file has the name of one of the log's files. It may be precious, so nothing overwrites it.
     Replaced(String),
 }
 
@@ -72,7 +72,7 @@ impl Log {
     }
 
     fn find_lost_manifest(&self) -> Option<FolderLoss> {
-        // While it is being replaced, that operation notices what is missing.
+        // While the manifest is being replaced, that operation notices what is missing.
         let current = self.manifest.try_lock()?;
         match Manifest::read(&*self.disk, manifest::NAME) {
             Ok(Ok(found)) if found == *current => {}
@@ -114,8 +114,7 @@ impl Log {
         None
     }
 
-    /// Returns the loss that this error of opening a file means. Other errors, such as a lack of file descriptors, mean
-    /// none.
+    /// Returns a loss if the file does not exist. Other errors, such as a lack of file descriptors, are none.
     fn missing(&self, name: &str, error: &DiskError) -> Option<FolderLoss> {
         (error.kind == io::ErrorKind::NotFound).then(|| FolderLoss::Missing(self.disk.path_of(name)))
     }

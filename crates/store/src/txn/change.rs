@@ -89,7 +89,7 @@ pub(super) enum Scheduled<'a> {
     DelayedEntries,
     /// The pending entries of this group.
     Group(&'a [u8]),
-    /// What the creation of this group adds.
+    /// What there is to do because this group was created.
     NewGroup(&'a [u8]),
     /// Any part. Finding the time takes longer if the stream has many groups.
     Stream,

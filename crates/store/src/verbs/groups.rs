@@ -254,7 +254,7 @@ impl<B: AsRef<[u8]>> Verb for Adopt<B> {
         }
         let Some(pending) = pending else { return Ok(0) };
         if pending > 0 && txn.existing_group(key, group)?.1.consumer(to).is_none() {
-            // The memory need not fit: one consumer takes the place of the other.
+            // No check of memory: one consumer takes the place of the other.
             check_name(to)?;
         }
         let at_ms = txn.now_ms();

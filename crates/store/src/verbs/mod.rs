@@ -355,7 +355,7 @@ impl Txn<'_> {
         Ok(true)
     }
 
-    /// Returns an error if no consumer may be created with this name, or memory has no room for so many.
+    /// Returns an error if no consumer may be created with this name, or memory has no room for `count` of them.
     fn check_new_consumers(&self, name: &[u8], count: u64) -> Result<(), Refusal> {
         check_name(name)?;
         let bytes = new_consumer_bytes(name).saturating_mul(count);

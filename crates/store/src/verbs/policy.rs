@@ -107,8 +107,8 @@ pub struct PolicyInfo {
     pub trimmed: u64,
     /// The groups of the stream whose policy in force names a dead-letter stream, each with that name; empty for a group.
     pub group_dead_letters: Vec<(Vec<u8>, Vec<u8>)>,
-    /// The user with whose rights the policy acts; for a group, its dead letters are added. `None`: with all rights, or
-    /// there is no policy.
+    /// The user with whose rights the policy acts; of a group, the one with whose rights dead letters are added. `None`: with
+    /// all rights, or there is no policy.
     pub owner: Option<Vec<u8>>,
     /// Whether the owner may not add the dead letters of the group.
     pub is_owner_denied: bool,

@@ -75,7 +75,7 @@ definitions! {
     PANICS "handler_panics_total" Counter Buckets::None, "Handler runs that panicked.";
     TIMEOUTS "handler_timeouts_total" Counter Buckets::None, "Handler runs that exceeded the timeout.";
     INFLIGHT "inflight" Gauge Buckets::None, "Handler calls that are running, each for one message or one batch.";
-    LONGEST_RUNNING "longest_running_seconds" Gauge Buckets::None, "Time in seconds for which the handler call has been running that has been running longest, 0 if none runs.";
+    LONGEST_RUNNING "longest_running_seconds" Gauge Buckets::None, "How long the longest-running handler call has been running, in seconds; 0 if none runs.";
     PREFETCHED "prefetched" Gauge Buckets::None, "Messages that the worker has read but no handler has started.";
     RETRYING "retrying" Gauge Buckets::None, "Messages of the group that have failed and are not done yet.";
     WORKERS "workers" Gauge Buckets::None, "Handler slots of the pool by state, busy or idle.";
@@ -91,7 +91,7 @@ definitions! {
     GROUP_STUCK "group_stuck_messages" Gauge Buckets::None, "Pending entries that were delivered many times or have been idle for a long time.";
     GROUP_WORKERS "group_workers" Gauge Buckets::None, "Workers of the group that send heartbeats.";
     GROUP_DEAD_WORKERS "group_dead_workers" Gauge Buckets::None, "Workers of the group that stopped sending heartbeats within the last hour and did not drain.";
-    GROUP_LONGEST_RUNNING "group_longest_running_seconds" Gauge Buckets::None, "Time in seconds for which the handler call of the group has been running that has been running longest, as its worker said in its last heartbeat; 0 if none runs.";
+    GROUP_LONGEST_RUNNING "group_longest_running_seconds" Gauge Buckets::None, "How long the longest-running handler call of the group has been running, in seconds, as its worker said in its last heartbeat; 0 if none runs.";
     GROUP_SLOW_WORKERS "group_slow_workers" Gauge Buckets::None, "Workers of the group with a handler call that runs for longer than --slow-after.";
     GROUP_BLOCKED_KEYS "group_blocked_keys" Gauge Buckets::None, "Keys with messages that wait for earlier messages of the key, if workers order messages.";
     GROUP_BLOCKED_MESSAGES "group_blocked_messages" Gauge Buckets::None, "Messages that wait for earlier messages of their keys, if workers order messages.";

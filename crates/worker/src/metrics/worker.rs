@@ -122,7 +122,7 @@ pub struct WorkerMetrics {
     pub blocked_keys: Arc<Gauge>,
     /// Keys whose first message has failed and is retried.
     pub failing_keys: Arc<Gauge>,
-    /// For how long the handler call has been running that has been running longest, in seconds.
+    /// How long the longest-running handler call has been running, in seconds.
     pub longest_running: Arc<Gauge>,
     /// Whether the window is full: 1 or 0.
     pub window_full: Arc<Gauge>,

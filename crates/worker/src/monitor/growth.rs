@@ -9,9 +9,9 @@ use super::snapshot::GroupSnapshot;
 const GROWING_MIN: u64 = 500;
 /// A number grows if it would double within this time.
 const DOUBLES_WITHIN: Duration = Duration::from_secs(600);
-/// A number must have grown for this long, as far as it was observed, ...
+/// A number counts as growing if it was observed for at least this long, ...
 const OBSERVED_MIN: Duration = Duration::from_secs(15);
-/// ... or the oldest unread entry must be this old: then it is no new burst either. For pending entries: idle for
+/// ... or if the oldest unread entry is at least this old: then it is no new burst. For pending entries: idle for
 /// `OBSERVED_MIN`.
 const BEHIND_MIN: Duration = Duration::from_secs(5);
 

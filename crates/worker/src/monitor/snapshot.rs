@@ -121,8 +121,8 @@ impl GroupSnapshot {
         self.workers.iter().filter(|worker| worker.is_alive())
     }
 
-    /// Returns for how long the handler call had been running that has been running longest, as the workers said in their last
-    /// heartbeats. `None` if none ran.
+    /// Returns how long the longest-running handler call had been running, as the workers said in their last heartbeats. `None`
+    /// if none ran.
     pub fn longest_running(&self) -> Option<Duration> {
         self.live_workers().filter_map(|worker| worker.heartbeat.running_for()).max()
     }

@@ -21,7 +21,7 @@ const LOOK_SHARE: u32 = 20;
 /// Time between two attempts while the store does not answer.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
-/// From this time on, the store counts as one that does not answer, although the look has not failed yet.
+/// A store that has not answered a look for this long counts as not answering, although the look has not failed yet.
 const LATE_AFTER_MIN: Duration = Duration::from_secs(2);
 /// The same, as a multiple of the time that a look usually takes.
 const LATE_AFTER_LOOKS: u32 = 4;
@@ -286,7 +286,7 @@ impl Shared {
         }
     }
 
-    /// Waits for the store. If its answer is late, says so meanwhile, unless it has never answered.
+    /// Waits for the store. If its answer is late, publishes that, unless the store has never answered.
     async fn unless_late<T>(&self, answer: impl Future<Output = T>) -> T {
         let mut answer = std::pin::pin!(answer);
         let (is_first, usual) = {

@@ -170,7 +170,7 @@ impl Known {
         self.points.push_back(point);
     }
 
-    /// Returns how a value has changed per second over the last time, from one point that is as old.
+    /// Returns how a value has changed per second over this window.
     fn rate(&self, window_ms: u64, value: fn(&Point) -> Option<u64>) -> Option<f64> {
         let newest_ms = self.points.back()?.at_ms;
         let is_older = |point: &Point| point.at_ms + window_ms <= newest_ms;
@@ -183,7 +183,7 @@ impl Known {
         Some((last as f64 - first as f64) / seconds)
     }
 
-    /// Returns the growth: that of the shorter window if it is less, so that what has ended does not count.
+    /// Returns the growth: the lesser one of both windows, so that growth that has ended does not count.
     fn growth(&self) -> Option<Growth> {
         let over_ms = self.points.back()?.at_ms - self.points.front()?.at_ms;
         let least = |value: fn(&Point) -> Option<u64>| {
@@ -243,7 +243,7 @@ impl Known {
     }
 }
 
-/// Returns when the group will have read everything. Never only if the verdict says so too: it falls behind, or nobody reads.
+/// Returns when the group will have read everything: never, only if the verdict says that it falls behind or nobody reads.
 fn eta(group: &GroupSnapshot, rates: &Rates, verdict: &GroupVerdict) -> Eta {
     if !group.lag.is_exact() {
         return Eta::Unknown;

@@ -240,7 +240,7 @@ impl<T> Lanes<T> {
         self.lanes.is_empty()
     }
 
-    /// Records how often the message of a lane has failed that is out.
+    /// Records how often the message of a lane that is out has failed.
     pub(crate) fn set_failed(&mut self, lane: LaneId, attempts: u64) {
         if let Some(state) = self.lanes.get_mut(&lane) {
             state.failed_attempts = attempts;

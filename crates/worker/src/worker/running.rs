@@ -39,7 +39,6 @@ impl Running {
     }
 }
 
-/// Guard of a running call.
 pub(crate) struct RunningCall<'a> {
     running: &'a Running,
     slot: usize,

@@ -51,7 +51,7 @@ pub(super) enum Reply {
     Answered(Outcome),
     /// The program ended, or broke the protocol and was stopped.
     Ended(Ending),
-    /// The same, before it had read the message: no handler has begun with it. The program has read another one before.
+    /// The program ended, or was stopped, after it had read another message, but not this one: no handler has begun with it.
     Unread,
     /// The program ended before it had read any message.
     NotReady(Ending),
@@ -61,7 +61,7 @@ pub(super) enum Reply {
 #[derive(Clone, Debug)]
 pub(super) struct Ending {
     pub(super) error: String,
-    /// The last line of its standard error, or what the program said is the reason.
+    /// The last line of its standard error, or the reason that the program gave.
     pub(super) stderr_line: Option<String>,
     /// Its exit status. `None` if it is unknown.
     pub(super) status: Option<ExitStatus>,
@@ -109,13 +109,12 @@ pub(super) struct Program {
 /// The messages in a program.
 #[derive(Debug)]
 struct Messages {
-    /// By id.
     in_flight: HashMap<String, InFlight>,
     /// Number of bytes queued for its standard input so far.
     queued: u64,
     /// The message that was sent last.
     last_id: Option<String>,
-    /// What the program said is the reason why it ends.
+    /// The reason that the program gave for its end.
     last_error: Option<String>,
     /// Set when the program gets no more messages.
     closed: bool,

@@ -44,9 +44,9 @@ struct Framing {
     string_bytes_left: u64,
     /// Values left in each array that has begun, the innermost last.
     values_left: Vec<u64>,
-    /// What the reply takes so far.
+    /// Memory that the reply takes so far.
     reply_bytes: u64,
-    /// Whether the bytes are no replies. The library then fails.
+    /// Whether the bytes are not a reply. The library then returns an error.
     is_malformed: bool,
 }
 

@@ -84,7 +84,6 @@ pub(super) fn count(value: Value) -> Result<u64, Error> {
     Ok(u64::try_from(integer(value)?).unwrap_or(0))
 }
 
-/// Adds up counts.
 pub(super) fn sum_of_counts(values: impl IntoIterator<Item = Value>) -> Result<u64, Error> {
     values.into_iter().try_fold(0, |sum: u64, value| Ok(sum.saturating_add(count(value)?)))
 }

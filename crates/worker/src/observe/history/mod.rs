@@ -86,7 +86,7 @@ pub struct HistorySeries {
 #[derive(Clone, Copy, Debug)]
 struct Point {
     at_ms: u64,
-    /// The begin of the gap after it, or of the future.
+    /// The start of the gap after it, or of the future.
     gap_ms: u64,
     values: Values,
 }
