@@ -32,10 +32,11 @@ fn values_seen_meanwhile(mut busy: Client, other: &mut Client, requests: String,
 fn a_connection_with_slow_commands_in_one_batch_is_interrupted() {
     let address = support::start();
     let (mut busy, mut other) = (Client::connect(address), Client::connect(address));
-    // KEYS compares the pattern with each part of the key. This takes longer than a batch may run.
-    busy.send(&format!("SET {} 1\r\nPING\r\n", "a".repeat(20_000)));
+    // KEYS searches the whole key. This takes longer than a batch may run. An inline command has at most 64 KB.
+    let key = "a".repeat(1_000_000);
+    busy.send(&format!("*3\r\n$3\r\nSET\r\n${}\r\n{key}\r\n$1\r\n1\r\nPING\r\n", key.len()));
     busy.until_pong();
-    let slow = format!("KEYS *{}b\r\nINCR n\r\n", "a".repeat(200));
+    let slow = format!("KEYS *{}b*\r\nINCR n\r\n", "a".repeat(200));
     let seen = values_seen_meanwhile(busy, &mut other, slow.repeat(20), 20);
     assert!(seen > 5, "{seen} values");
 }
