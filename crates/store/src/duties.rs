@@ -82,6 +82,7 @@ impl Store {
             is_due = false;
             // One stream of each shard after the other, so that one with many duties does not delay the others.
             for shard in 0..self.shard_count() {
+                is_due |= self.shard(shard).lock().schedule.free_some();
                 if let Some(due) = self.due_stream(shard) {
                     self.run_duties_of(due, pause);
                     is_due = true;

@@ -4,15 +4,30 @@
 //! looks at the stream, does what is due and asks the stream for the next time. So commands that make a duty later, or
 //! end it, need not touch the schedule.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use crate::dbkey::{DbKey, DbKeyMap, DbKeyRef};
+use hashbrown::HashMap;
 
-/// The streams of a shard that have duties, by time.
+use crate::dbkey::{DbKey, DbKeyRef};
+use crate::secret::SecretState;
+
+/// Number of streams of a cleared database that one step frees.
+const FREED_STREAMS: usize = 1000;
+
+/// The streams of a shard that have duties, by time. Those of each database are kept apart, so that a database is cleared or
+/// swapped without a visit to each stream.
 #[derive(Default)]
 pub(crate) struct Schedule {
-    by_time: BTreeSet<(u64, DbKey)>,
-    times: DbKeyMap<ScheduledTime>,
+    databases: BTreeMap<u32, Streams>,
+    /// The streams of databases that were cleared. The timekeeper frees them in steps.
+    cleared: Vec<Streams>,
+}
+
+/// The streams of a database that have duties.
+#[derive(Default)]
+struct Streams {
+    by_time: BTreeSet<(u64, Box<[u8]>)>,
+    times: HashMap<Box<[u8]>, ScheduledTime, SecretState>,
 }
 
 /// The times of a stream, in Unix milliseconds, and how far the timekeeper has come with its duties.
@@ -56,62 +71,69 @@ impl Schedule {
 
     /// Lets a stream that has more to do take its next turn at this time, in Unix milliseconds.
     pub(crate) fn set_next_turn(&mut self, db: u32, key: &[u8], at_ms: u64, search: GroupSearch) {
-        let place = DbKeyRef { db, key };
-        if let Some(since_ms) = self.times.get(&place).map(|before| before.since_ms) {
-            self.put(place, Some(ScheduledTime { at_ms, since_ms, search }));
+        let before = self.databases.get(&db).and_then(|streams| streams.times.get(key));
+        if let Some(since_ms) = before.map(|before| before.since_ms) {
+            self.put(DbKeyRef { db, key }, Some(ScheduledTime { at_ms, since_ms, search }));
         }
     }
 
-    fn put(&mut self, place: DbKeyRef<'_>, time: Option<ScheduledTime>) -> bool {
-        if self.times.get(&place) == time.as_ref() {
+    fn put(&mut self, DbKeyRef { db, key }: DbKeyRef<'_>, time: Option<ScheduledTime>) -> bool {
+        let earliest_ms = self.earliest_ms();
+        let streams = self.databases.entry(db).or_default();
+        if streams.times.get(key) == time.as_ref() {
             return false;
         }
-        let earliest_ms = self.earliest_ms();
-        if let Some((place, before)) = self.times.remove_entry(&place) {
-            self.by_time.remove(&(before.at_ms, place));
+        if let Some((key, before)) = streams.times.remove_entry(key) {
+            streams.by_time.remove(&(before.at_ms, key));
         }
         let Some(time) = time else { return false };
         let at_ms = time.at_ms;
-        self.by_time.insert((at_ms, place.into()));
-        self.times.insert(place.into(), time);
+        streams.by_time.insert((at_ms, key.into()));
+        streams.times.insert(key.into(), time);
         earliest_ms.is_none_or(|earliest_ms| at_ms < earliest_ms)
     }
 
     /// Returns when the timekeeper looks at a stream, in Unix milliseconds.
     pub(crate) fn time_of(&self, db: u32, key: &[u8]) -> Option<u64> {
-        self.times.get(&DbKeyRef { db, key }).map(|time| time.at_ms)
+        self.databases.get(&db)?.times.get(key).map(|time| time.at_ms)
     }
 
     /// Returns the earliest time of a stream, in Unix milliseconds.
     pub(crate) fn earliest_ms(&self) -> Option<u64> {
-        self.by_time.first().map(|(at_ms, _)| *at_ms)
+        self.databases.values().filter_map(|streams| Some(streams.by_time.first()?.0)).min()
     }
 
     /// Returns the stream with the earliest time, if that time has come.
     pub(crate) fn due(&self, now_ms: u64) -> Option<DueStream> {
-        let (_, place) = self.by_time.first().filter(|(at_ms, _)| *at_ms <= now_ms)?;
-        let ScheduledTime { since_ms, search, .. } = self.times.get(place)?.clone();
-        Some(DueStream { place: place.clone(), since_ms, search })
+        let firsts = self.databases.iter().filter_map(|(db, streams)| Some((streams.by_time.first()?, *db)));
+        let ((_, key), db) = firsts.min().filter(|((at_ms, _), _)| *at_ms <= now_ms)?;
+        let ScheduledTime { since_ms, search, .. } = self.databases.get(&db)?.times.get(key)?.clone();
+        Some(DueStream { place: DbKey { db, key: key.clone() }, since_ms, search })
     }
 
     /// Exchanges the streams of two databases.
     pub(crate) fn swap(&mut self, a: u32, b: u32) {
-        let swapped = |db| match db {
-            db if db == a => b,
-            db if db == b => a,
-            db => db,
-        };
-        let move_to = |place: DbKey| DbKey { db: swapped(place.db), ..place };
-        let by_time = std::mem::take(&mut self.by_time).into_iter();
-        self.by_time = by_time.map(|(at_ms, place)| (at_ms, move_to(place))).collect();
-        let times = std::mem::take(&mut self.times).into_iter();
-        self.times = times.map(|(place, time)| (move_to(place), time)).collect();
+        let [of_a, of_b] = [a, b].map(|db| self.databases.remove(&db));
+        self.databases.extend(of_a.map(|streams| (b, streams)));
+        self.databases.extend(of_b.map(|streams| (a, streams)));
     }
 
     /// Removes all streams of a database.
     pub(crate) fn clear(&mut self, db: u32) {
-        self.by_time.retain(|(_, place)| place.db != db);
-        self.times.retain(|place, _| place.db != db);
+        self.cleared.extend(self.databases.remove(&db));
+    }
+
+    /// Frees some of the streams of databases that were cleared. Returns whether there are more.
+    pub(crate) fn free_some(&mut self) -> bool {
+        let Some(streams) = self.cleared.last_mut() else { return false };
+        for _ in 0..FREED_STREAMS {
+            let Some((_, key)) = streams.by_time.pop_first() else {
+                self.cleared.pop();
+                break;
+            };
+            streams.times.remove(&key);
+        }
+        !self.cleared.is_empty()
     }
 }
 
@@ -141,7 +163,13 @@ mod tests {
         schedule.set(1, b"a", None);
         assert_eq!(due(&schedule, 10), Some((0, b"b".to_vec())));
         schedule.clear(0);
-        assert_eq!((schedule.earliest_ms(), schedule.times.len()), (None, 0));
+        let is_empty = schedule.databases.values().all(|streams| streams.times.is_empty());
+        assert_eq!((schedule.earliest_ms(), is_empty), (None, true));
+        while schedule.free_some() {}
+        assert!(schedule.cleared.is_empty());
+        (0..=FREED_STREAMS).for_each(|at| _ = schedule.set(0, at.to_string().as_bytes(), Some(7)));
+        schedule.clear(0);
+        assert_eq!([schedule.free_some(), schedule.free_some()], [true, false]);
     }
 
     #[test]

@@ -236,6 +236,8 @@ impl<'s> Txn<'s> {
             watched.iter().for_each(|(db, key)| self.shard(key).watched.touch(*db, key));
         }
         if consequences.may_free_large_value {
+            // The timekeeper frees what the schedule had of a cleared database.
+            self.store().work_at(self.now_ms);
             let drops =
                 self.locked.shards_mut().flat_map(|shard| shard.keys.for_change().take_deferred_drops());
             let drops: Vec<_> = drops.collect();

@@ -181,7 +181,8 @@ fn command(kind: ServerKind, port: u16, folder: &Path) -> Command {
             command.args(["--port", &port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]);
         }
         ServerKind::Millstream => {
-            command = Command::new(env!("CARGO_BIN_EXE_millstream"));
+            let built = env!("CARGO_BIN_EXE_millstream").into();
+            command = Command::new(std::env::var_os("MILLSTREAM_TEST_BINARY").unwrap_or(built));
             command.args(["serve", "--port", &port]);
         }
     }
