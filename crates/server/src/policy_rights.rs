@@ -10,6 +10,9 @@ use crate::event_log::EventKind;
 use crate::state::Server;
 use crate::table;
 
+/// Maximum bytes of a key in a line of the log.
+const SHOWN_KEY_BYTES: usize = 100;
+
 /// Makes policies act with the rights of their owners.
 pub(crate) fn begin(server: &Arc<Server>) {
     // A weak reference: the server owns the store.
@@ -26,8 +29,9 @@ impl PolicyRights for OwnerRights {
 
     fn note_denied(&self, owner: &[u8], stream: &[u8], dead_letters: &[u8]) {
         let Some(server) = self.0.upgrade() else { return };
-        // The first two words identify the event, so each stream has lines of its own.
-        let (stream, dead_letters) = (stream.escape_ascii(), dead_letters.escape_ascii());
+        // The first two words identify the event, so each stream has lines of its own. A key can have megabytes.
+        let shown = |key: &[u8]| key[..key.len().min(SHOWN_KEY_BYTES)].escape_ascii().to_string();
+        let (stream, dead_letters) = (shown(stream), shown(dead_letters));
         let what = format!("{stream}: may not add dead letters to {dead_letters}");
         server.audit(EventKind::PolicyDenied, "", Some(&String::from_utf8_lossy(owner)), &what);
     }

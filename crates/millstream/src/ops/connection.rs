@@ -20,9 +20,18 @@ const CACERT_VARIABLE: &str = "MILLSTREAM_CACERT";
 const CERT_VARIABLE: &str = "MILLSTREAM_CERT";
 const KEY_VARIABLE: &str = "MILLSTREAM_KEY";
 
+/// The path of this binary, for the packages in other languages.
+const BINARY_VARIABLE: &str = "MILLSTREAM_BIN";
+
 /// The environment variables of the tools that could be mistaken for misspelled settings of the server.
-pub(crate) const TOOL_VARIABLES: [&str; 5] =
-    [PASSWORD_VARIABLE, DASH_PASSWORD_VARIABLE, CACERT_VARIABLE, CERT_VARIABLE, KEY_VARIABLE];
+pub(crate) const TOOL_VARIABLES: [&str; 6] = [
+    PASSWORD_VARIABLE,
+    DASH_PASSWORD_VARIABLE,
+    CACERT_VARIABLE,
+    CERT_VARIABLE,
+    KEY_VARIABLE,
+    BINARY_VARIABLE,
+];
 
 /// The options common to all tools.
 #[derive(Args, Clone, Debug, Default)]

@@ -77,6 +77,9 @@ fn who_places_a_policy_owns_it() {
                 )),
                 "{line}"
             );
+            // Who changes something else does not lend rights.
+            admin.call(&format!("XPOLICY SET {stream} {group}LEASE 70000"), "+OK\r\n");
+            expect_denied(&mut mallory, stream, "mallory", "secretdlq");
             admin.call(&set(stream), "+OK\r\n");
             eventually("the dead letter is added", || admin.ask(&["XLEN secretdlq"]) == ":1\r\n");
         }

@@ -38,7 +38,7 @@ pub enum ValueType {
     /// server computes the number of bytes when the setting is set.
     MemoryLimit,
     /// A number of bytes, a percentage of `maxmemory`, such as `5%`, or `auto`. A percentage is stored as a negative number, and
-    /// `auto` as [`CLIENT_MEMORY_AUTO`].
+    /// `auto` as `CLIENT_MEMORY_AUTO`.
     ClientMemory,
     /// Permissions of a file as an octal number, at most 777.
     Permissions,

@@ -23,7 +23,8 @@ pub struct SetPolicy<B = Vec<u8>> {
     pub change: Policy,
     /// The fields to forget.
     pub unset: Vec<PolicyField>,
-    /// The user who sets the policy, with whose rights it acts from now on; `None`: it acts with all rights.
+    /// The user who sets the policy; `None`: the policy acts with all rights. This user becomes the owner, unless the change
+    /// leaves alone what the rights are needed for (see [`keeps_owner`](SetPolicy::keeps_owner)).
     pub owner: Option<B>,
 }
 
@@ -31,6 +32,17 @@ impl<B> SetPolicy<B> {
     /// Creates a verb that changes the fields that are set in `change`.
     pub fn new(key: B, group: Option<B>, change: Policy) -> SetPolicy<B> {
         SetPolicy { key, group, change, unset: Vec::new(), owner: None }
+    }
+
+    /// Returns whether the owner of the policy stays: the change names neither its dead-letter stream nor, if it has none, its
+    /// delivery limit. Otherwise somebody who changes another field would lend rights to a dead-letter stream that
+    /// the owner has chosen.
+    fn keeps_owner(&self, before: &Policy) -> bool {
+        let names = |field| self.change.get(field).is_some() || self.unset.contains(&field);
+        let has = |field| before.get(field).is_some();
+        !names(PolicyField::DeadLetters)
+            && (has(PolicyField::DeadLetters)
+                || has(PolicyField::MaxDeliver) && !names(PolicyField::MaxDeliver))
     }
 }
 
@@ -62,7 +74,16 @@ impl<B: AsRef<[u8]>> Verb for SetPolicy<B> {
             }
             txn.stream(dead_letters)?;
         }
-        apply(txn, key, group, &policy, self.owner.as_ref().map(AsRef::as_ref));
+        let stream = txn.stream(key)?.ok_or(Refusal::NoSuchKey)?;
+        let kept = match current(stream, group)? {
+            Some(before) if self.keeps_owner(before) => Some(owner(stream, group)?.map(<[u8]>::to_vec)),
+            _ => None,
+        };
+        let owner = match &kept {
+            Some(owner) => owner.as_deref(),
+            None => self.owner.as_ref().map(AsRef::as_ref),
+        };
+        apply(txn, key, group, &policy, owner);
         Ok(())
     }
 }
@@ -232,6 +253,13 @@ fn current<'s>(stream: &'s Stream, group: Option<&[u8]>) -> Result<Option<&'s Po
     match group {
         Some(name) => Ok(stream.group(name).ok_or(Refusal::NoGroup)?.own_policy()),
         None => Ok(stream.policy()),
+    }
+}
+
+fn owner<'s>(stream: &'s Stream, group: Option<&[u8]>) -> Result<Option<&'s [u8]>, Refusal> {
+    match group {
+        Some(name) => Ok(stream.group_policy_owner(stream.group(name).ok_or(Refusal::NoGroup)?)),
+        None => Ok(stream.policy_owner()),
     }
 }
 
