@@ -20,7 +20,7 @@ use axum::response::{IntoResponse, Response};
 
 use crate::access::{LoginError, LoginKind, Visitor};
 use crate::app::{App, Caller, login_required};
-use crate::options::{ANSWER_TIMEOUT, Options, PROBES, REQUESTS_MAX, SLOW_LOGIN_DELAY};
+use crate::options::{ANSWER_TIMEOUT, Options, PROBES, REQUESTS_MAX};
 use crate::problem::Problem;
 use crate::session::Cookie;
 use crate::throttle::Pace;
@@ -248,8 +248,12 @@ pub(crate) async fn log_in(
     let attempt = app.throttle.begin(address, user, password, now);
     match attempt.pace {
         Pace::Known | Pace::AtOnce => {}
-        Pace::Slow => tokio::time::sleep(SLOW_LOGIN_DELAY).await,
-        Pace::Never => return Err(too_many_logins("too many wrong passwords from this address")),
+        Pace::Slow(wait) => tokio::time::sleep(wait).await,
+        Pace::Never => {
+            return Err(too_many_logins(
+                "too many wrong passwords from this address, and too many logins wait",
+            ));
+        }
     }
     match app.access.login(user, password, address).await {
         Ok(visitor) => {
@@ -263,7 +267,7 @@ pub(crate) async fn log_in(
         Err(error @ LoginError::Refused) => {
             app.throttle.failed(&attempt);
             match attempt.pace {
-                Pace::Slow => Err(too_many_logins(format!("{error}, as were many before"))),
+                Pace::Slow(_) => Err(too_many_logins(format!("{error}, as were many before"))),
                 _ => Err(Problem::new(StatusCode::UNAUTHORIZED, "wrong_password", error.to_string())),
             }
         }

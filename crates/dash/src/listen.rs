@@ -11,7 +11,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
-use axum::http::Uri;
+use axum::http::{HeaderValue, Uri, header};
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
@@ -134,7 +134,10 @@ async fn serve_connection(
         request.extensions_mut().insert(PeerAddress(peer));
         let (router, in_progress) = (router.clone(), InProgress::begin(&of_requests));
         async move {
-            let answer: Response = router.oneshot(request.map(Body::new)).await?;
+            let mut answer: Response = router.oneshot(request.map(Body::new)).await?;
+            if in_progress.0.must_end() {
+                answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+            }
             Ok::<_, Infallible>(answer.map(|body| AnswerBody { body, _in_progress: in_progress }))
         }
     });
@@ -262,5 +265,53 @@ impl AsyncWrite for WriteTimeout {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.socket).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::routing::get;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::sync::Notify;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn while_others_wait_each_answer_ends_its_connection() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (socket, peer) = listener.accept().await.unwrap();
+        let (asked, release) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+        let of_handler = (Arc::clone(&asked), Arc::clone(&release));
+        let router = Router::new().route(
+            "/",
+            get(move || async move {
+                of_handler.0.notify_one();
+                of_handler.1.notified().await;
+                "ok"
+            }),
+        );
+        let mut connections = Connections::new(1);
+        connections
+            .add(|activity| serve_connection(socket, peer, router, CancellationToken::new(), activity));
+
+        let request = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n";
+        client.write_all(request).await.unwrap();
+        asked.notified().await;
+        release.notify_one();
+        let mut answer = vec![0; 1024];
+        let length = client.read(&mut answer).await.unwrap();
+        let kept = String::from_utf8_lossy(&answer[..length]).into_owned();
+        assert!(kept.ends_with("ok") && !kept.contains("connection: close"), "{kept}");
+
+        client.write_all(request).await.unwrap();
+        asked.notified().await;
+        let mut last = String::new();
+        let ((), read) = tokio::join!(connections.make_room(), async {
+            release.notify_one();
+            client.read_to_string(&mut last).await
+        });
+        read.unwrap();
+        assert!(last.ends_with("ok") && last.contains("connection: close"), "{last}");
     }
 }

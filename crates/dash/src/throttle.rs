@@ -1,8 +1,8 @@
 //! Limits how many passwords can be tried. Knows no HTTP.
 //!
 //! Many people can share an address, and a program with the right password must not suffer from somebody who types wrong
-//! ones. So wrong passwords of one user slow down only attempts with that user, all wrong passwords of an address together
-//! have a limit of their own, and neither applies to credentials that were right before.
+//! ones. So wrong passwords of one user slow down only attempts with that user, many wrong passwords of an address slow down
+//! all attempts of that address, and neither applies to credentials that were right before.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use ring::digest::{SHA256, digest};
 
-use crate::options::{ADDRESS_FAILURES_MAX, LOGIN_FAILURES_MAX};
+use crate::options::{ADDRESS_FAILURES_MAX, LOGIN_FAILURES_MAX, LOGINS_WAITING_MAX, SLOW_LOGIN_DELAY};
 
 /// The time in which failures are counted.
 const WINDOW: Duration = Duration::from_secs(60);
@@ -20,11 +20,16 @@ const WINDOW: Duration = Duration::from_secs(60);
 const COUNTED_MAX: usize = 4096;
 /// Maximum number of credentials that are remembered because they were right. If there are more, the oldest is forgotten.
 const KNOWN_MAX: usize = 1024;
+/// Maximum number of addresses of which attempts wait for a turn. All waiting attempts together take half of the requests that
+/// the dashboard handles at a time.
+const WAITING_ADDRESSES_MAX: usize = 4;
 
 /// The recent failures, and the credentials that were right.
 #[derive(Debug, Default)]
 pub(crate) struct Throttle {
     failures: Mutex<HashMap<Counted, Vec<Instant>>>,
+    /// The last turn that an attempt of an address with too many wrong passwords has got, while it lies ahead.
+    turns: Mutex<HashMap<IpAddr, Instant>>,
     /// When credentials were last right, by their digest.
     known: Mutex<HashMap<Digest, Instant>>,
 }
@@ -54,9 +59,9 @@ pub(crate) enum Pace {
     /// The credentials were right before: at once.
     Known,
     AtOnce,
-    /// The user has had too many wrong passwords from this address: after a wait.
-    Slow,
-    /// The address has had too many wrong passwords: not now.
+    /// The user or the address has had too many wrong passwords: after a wait.
+    Slow(Duration),
+    /// The address has had too many wrong passwords, and too many attempts wait already: not now.
     Never,
 }
 
@@ -69,29 +74,48 @@ impl Throttle {
         let credentials = digest_of(&[user, password]);
         let pace = match self.known.lock().contains_key(&credentials) {
             true => Pace::Known,
-            false => self.count(counted, now),
+            false => self.pace(address, counted, now),
         };
         Attempt { pace, counted, credentials, at: now }
     }
 
-    /// Counts a failure, unless there are too many.
-    fn count(&self, counted: [Counted; 2], now: Instant) -> Pace {
+    /// Decides when a password may be checked, and counts a failure if it may.
+    fn pace(&self, address: IpAddr, counted: [Counted; 2], now: Instant) -> Pace {
         let mut failures = self.failures.lock();
         let [of_address, of_user] = counted.map(|key| {
             let Some(recent) = failures.get_mut(&key) else { return 0 };
             recent.retain(|at| now.duration_since(*at) < WINDOW);
             recent.len()
         });
-        if of_address >= ADDRESS_FAILURES_MAX {
-            return Pace::Never;
+        let pace = if of_address >= ADDRESS_FAILURES_MAX {
+            self.take_turn(address, now).map_or(Pace::Never, Pace::Slow)
+        } else if of_user >= LOGIN_FAILURES_MAX {
+            Pace::Slow(SLOW_LOGIN_DELAY)
+        } else {
+            Pace::AtOnce
+        };
+        if pace != Pace::Never {
+            count(&mut failures, counted, now);
         }
-        for key in counted {
-            if failures.len() >= COUNTED_MAX && !failures.contains_key(&key) {
-                make_room(&mut failures, now);
-            }
-            failures.entry(key).or_default().push(now);
+        pace
+    }
+
+    /// Takes the next turn of an address and returns how long to wait for it. Returns `None` if too many wait already.
+    fn take_turn(&self, address: IpAddr, now: Instant) -> Option<Duration> {
+        let mut turns = self.turns.lock();
+        turns.retain(|_, turn| *turn > now);
+        let last = match turns.get(&address) {
+            Some(turn) => *turn,
+            None if turns.len() < WAITING_ADDRESSES_MAX => now,
+            None => return None,
+        };
+        let turn = last + SLOW_LOGIN_DELAY;
+        let wait = turn.duration_since(now);
+        if wait > SLOW_LOGIN_DELAY * LOGINS_WAITING_MAX {
+            return None;
         }
-        if of_user >= LOGIN_FAILURES_MAX { Pace::Slow } else { Pace::AtOnce }
+        turns.insert(address, turn);
+        Some(wait)
     }
 
     /// Ends an attempt whose password was right.
@@ -109,7 +133,7 @@ impl Throttle {
     pub(crate) fn failed(&self, attempt: &Attempt) {
         if attempt.pace == Pace::Known {
             self.known.lock().remove(&attempt.credentials);
-            self.count(attempt.counted, attempt.at);
+            count(&mut self.failures.lock(), attempt.counted, attempt.at);
         }
     }
 
@@ -118,12 +142,22 @@ impl Throttle {
         let mut failures = self.failures.lock();
         for key in attempt.counted {
             let Some(recent) = failures.get_mut(&key) else { continue };
-            if matches!(attempt.pace, Pace::AtOnce | Pace::Slow)
+            if matches!(attempt.pace, Pace::AtOnce | Pace::Slow(_))
                 && let Some(own) = recent.iter().position(|at| *at == attempt.at)
             {
                 recent.swap_remove(own);
             }
         }
+    }
+}
+
+/// Counts a failure.
+fn count(failures: &mut HashMap<Counted, Vec<Instant>>, counted: [Counted; 2], now: Instant) {
+    for key in counted {
+        if failures.len() >= COUNTED_MAX && !failures.contains_key(&key) {
+            make_room(failures, now);
+        }
+        failures.entry(key).or_default().push(now);
     }
 }
 
@@ -176,26 +210,46 @@ mod tests {
             assert_eq!(fail(&throttle, SHARED, "nobody", now), Pace::AtOnce);
         }
         let pace = |address, user, now| fail(&throttle, address, user, now);
-        assert_eq!(pace(SHARED, "nobody", now), Pace::Slow);
+        assert_eq!(pace(SHARED, "nobody", now), Pace::Slow(SLOW_LOGIN_DELAY));
         assert_eq!(pace(SHARED, "alice", now), Pace::AtOnce);
         assert_eq!(pace(IpAddr::from([10, 0, 0, 2]), "nobody", now), Pace::AtOnce);
         assert_eq!(pace(SHARED, "nobody", now + WINDOW), Pace::AtOnce);
     }
 
     #[test]
-    fn wrong_passwords_of_an_address_are_limited_but_not_for_credentials_that_were_right() {
+    fn wrong_passwords_of_an_address_slow_down_all_credentials_but_those_that_were_right() {
         let (throttle, now) = (Throttle::default(), Instant::now());
         let right = throttle.begin(SHARED, Some("alice"), "right", now);
         throttle.succeeded(&right, now);
         for number in 0..ADDRESS_FAILURES_MAX {
-            assert_ne!(fail(&throttle, SHARED, &number.to_string(), now), Pace::Never);
+            assert_eq!(fail(&throttle, SHARED, &number.to_string(), now), Pace::AtOnce);
+        }
+        // One attempt per second has its turn, whoever tries.
+        for turn in 1..=LOGINS_WAITING_MAX {
+            let pace = fail(&throttle, SHARED, &format!("waiting {turn}"), now);
+            assert_eq!(pace, Pace::Slow(SLOW_LOGIN_DELAY * turn));
         }
         assert_eq!(fail(&throttle, SHARED, "another", now), Pace::Never);
+        let later = throttle.begin(SHARED, Some("bob"), "right", now + SLOW_LOGIN_DELAY);
+        assert_eq!(later.pace, Pace::Slow(SLOW_LOGIN_DELAY * LOGINS_WAITING_MAX));
+        assert_eq!(fail(&throttle, IpAddr::from([10, 0, 0, 2]), "another", now), Pace::AtOnce);
         let again = throttle.begin(SHARED, Some("alice"), "right", now);
         assert_eq!(again.pace, Pace::Known);
         // The password has changed.
         throttle.failed(&again);
         assert_eq!(throttle.begin(SHARED, Some("alice"), "right", now).pace, Pace::Never);
+        assert_eq!(fail(&throttle, SHARED, "another", now + 2 * WINDOW), Pace::AtOnce);
+    }
+
+    #[test]
+    fn attempts_of_few_addresses_wait() {
+        let (throttle, now) = (Throttle::default(), Instant::now());
+        for last in 0..WAITING_ADDRESSES_MAX as u8 {
+            assert!(throttle.take_turn(IpAddr::from([10, 0, 0, last]), now).is_some());
+        }
+        let another = IpAddr::from([10, 0, 1, 0]);
+        assert_eq!(throttle.take_turn(another, now), None);
+        assert_eq!(throttle.take_turn(another, now + SLOW_LOGIN_DELAY), Some(SLOW_LOGIN_DELAY));
     }
 
     #[test]
@@ -214,7 +268,10 @@ mod tests {
         for last in 0..LOGIN_FAILURES_MAX {
             fail(&throttle, format!("2001:db8::{last}").parse().unwrap(), "x", now);
         }
-        assert_eq!(fail(&throttle, "2001:db8::ffff".parse().unwrap(), "x", now), Pace::Slow);
+        assert_eq!(
+            fail(&throttle, "2001:db8::ffff".parse().unwrap(), "x", now),
+            Pace::Slow(SLOW_LOGIN_DELAY)
+        );
         assert_eq!(fail(&throttle, "2001:db8:0:1::1".parse().unwrap(), "x", now), Pace::AtOnce);
     }
 

@@ -1,8 +1,10 @@
 //! Limits the open connections of an HTTP server. If there is no room for another one, the server closes one whose client
-//! sends nothing or does not read, so that such clients cannot keep out probes. Knows no HTTP.
+//! sends nothing or does not read, and lets each answer end its connection, so that no clients can keep out probes. Knows no
+//! HTTP.
 
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -21,11 +23,16 @@ pub struct Connections {
     tasks: JoinSet<()>,
     /// In the order in which they were accepted.
     open: Vec<(Arc<Activity>, AbortHandle)>,
+    /// Whether there is no room for another one.
+    is_full: Arc<AtomicBool>,
 }
 
 /// What a connection is doing. The task of the connection records it here.
 #[derive(Debug)]
-pub struct Activity(Mutex<Doing>);
+pub struct Activity {
+    doing: Mutex<Doing>,
+    is_set_full: Arc<AtomicBool>,
+}
 
 /// What a connection is doing, and since when.
 #[derive(Clone, Copy, Debug)]
@@ -39,18 +46,24 @@ enum Doing {
 }
 
 impl Activity {
-    fn new() -> Activity {
-        Activity(Mutex::new(Doing::Idle(Instant::now())))
+    fn new(is_set_full: Arc<AtomicBool>) -> Activity {
+        Activity { doing: Mutex::new(Doing::Idle(Instant::now())), is_set_full }
+    }
+
+    /// Returns whether the connection must end with the answer that is about to be sent. Otherwise a client that sends
+    /// requests in quick succession would be idle for too short a time ever to give way.
+    pub fn must_end(&self) -> bool {
+        self.is_set_full.load(Ordering::Relaxed)
     }
 
     /// Records that a request has arrived.
     pub fn begin_request(&self) {
-        *self.0.lock() = Doing::Busy;
+        *self.doing.lock() = Doing::Busy;
     }
 
     /// Records that nothing more is added to the answer.
     pub fn end_request(&self) {
-        let mut doing = self.0.lock();
+        let mut doing = self.doing.lock();
         *doing = match *doing {
             Doing::Stalled(since, _) => Doing::Stalled(since, false),
             Doing::Idle(_) | Doing::Busy => Doing::Idle(Instant::now()),
@@ -59,13 +72,13 @@ impl Activity {
 
     /// Records that the client does not read.
     pub fn begin_stall(&self) {
-        let mut doing = self.0.lock();
+        let mut doing = self.doing.lock();
         *doing = Doing::Stalled(Instant::now(), matches!(*doing, Doing::Busy));
     }
 
     /// Records that the client has read something.
     pub fn end_stall(&self) {
-        let mut doing = self.0.lock();
+        let mut doing = self.doing.lock();
         if let Doing::Stalled(_, is_busy) = *doing {
             *doing = if is_busy { Doing::Busy } else { Doing::Idle(Instant::now()) };
         }
@@ -73,7 +86,7 @@ impl Activity {
 
     /// Returns from when on another connection can take the place of this one.
     fn may_close_at(&self) -> Option<Instant> {
-        match *self.0.lock() {
+        match *self.doing.lock() {
             Doing::Idle(since) => Some(since + IDLE_TIME_MIN),
             Doing::Stalled(since, _) => Some(since + STALL_TIME_MIN),
             Doing::Busy => None,
@@ -84,15 +97,18 @@ impl Activity {
 impl Connections {
     /// Creates an empty set for at most `max` connections.
     pub fn new(max: usize) -> Connections {
-        Connections { max, tasks: JoinSet::new(), open: Vec::new() }
+        Connections { max, tasks: JoinSet::new(), open: Vec::new(), is_full: Arc::default() }
     }
 
     /// Waits until another connection may be opened. If necessary, closes the one that has done nothing for longest.
+    /// Meanwhile, each answer must [end its connection](Activity::must_end).
     pub async fn make_room(&mut self) {
         loop {
             while self.tasks.try_join_next().is_some() {}
             self.open.retain(|(_, task)| !task.is_finished());
-            if self.open.len() < self.max {
+            let is_full = self.open.len() >= self.max;
+            self.is_full.store(is_full, Ordering::Relaxed);
+            if !is_full {
                 return;
             }
             let times = self.open.iter().enumerate();
@@ -115,7 +131,7 @@ impl Connections {
 
     /// Starts the task of a connection.
     pub fn add<F: Future<Output = ()> + Send + 'static>(&mut self, serve: impl FnOnce(Arc<Activity>) -> F) {
-        let activity = Arc::new(Activity::new());
+        let activity = Arc::new(Activity::new(Arc::clone(&self.is_full)));
         let task = self.tasks.spawn(serve(Arc::clone(&activity)));
         self.open.push((activity, task));
     }
