@@ -11,14 +11,21 @@ use crate::StreamEffect;
 const FEW_BLOCKS_OR_GROUPS: usize = 64;
 /// The same limit for pending entries.
 const FEW_PENDING: u64 = 10_000;
+/// The same limit for the consumers of a group.
+const FEW_CONSUMERS: usize = 1_000;
+
+impl Group {
+    fn is_large(&self) -> bool {
+        self.pending.len() > FEW_PENDING || self.consumers().len() > FEW_CONSUMERS
+    }
+}
 
 impl Stream {
     /// Returns whether freeing this stream takes so long that it should be deferred.
     pub(crate) fn is_large(&self) -> bool {
-        let many_pending = |group: &Group| group.pending.len() > FEW_PENDING;
         self.entries.blocks.sealed_count() > FEW_BLOCKS_OR_GROUPS
             || self.groups.len() > FEW_BLOCKS_OR_GROUPS
-            || self.groups.values().any(many_pending)
+            || self.groups.values().any(Group::is_large)
             || self.delayed().is_some_and(DelayedSet::is_large)
     }
 
@@ -46,9 +53,7 @@ impl Stream {
                 self.entries.length -= gone;
                 deferred.entries.blocks = blocks;
             }
-            StreamEffect::GroupDestroy { group }
-                if self.groups.get(group).is_some_and(|group| group.pending.len() > FEW_PENDING) =>
-            {
+            StreamEffect::GroupDestroy { group } if self.groups.get(group).is_some_and(Group::is_large) => {
                 deferred.groups = self.groups.remove_entry(group).into_iter().collect::<BTreeMap<_, _>>();
             }
             _ => return None,
@@ -70,6 +75,22 @@ impl Stream {
 mod tests {
     use super::*;
     use crate::{BlockLimits, StreamId};
+
+    #[test]
+    fn a_group_with_many_consumers_is_freed_by_another_thread() {
+        for (consumers, is_large) in [(FEW_CONSUMERS, false), (FEW_CONSUMERS + 1, true)] {
+            let (mut stream, limits, group) = (Stream::new(), BlockLimits::default(), &b"g"[..]);
+            let last_id = StreamId::MIN;
+            stream.apply(&StreamEffect::GroupCreate { group, last_id, entries_read: None }, limits);
+            for name in 0..consumers {
+                let consumer = name.to_string();
+                let effect = StreamEffect::ConsumerCreate { group, consumer: consumer.as_bytes(), at_ms: 1 };
+                stream.apply(&effect, limits);
+            }
+            assert_eq!(stream.is_large(), is_large);
+            assert_eq!(stream.take_deferred(&StreamEffect::GroupDestroy { group }).is_some(), is_large);
+        }
+    }
 
     #[test]
     fn groups_count_what_they_miss_of_a_large_trim() {

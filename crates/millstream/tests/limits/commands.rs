@@ -346,6 +346,7 @@ pub(crate) const EXCEPTIONS: &[Exception] = &[
     slow("GET t"),
     slow("XTRIM s MAXLEN = 100 ACKED"),
     slow("MEMORY USAGE s"),
+    slow("XPENDING s g"),
     slow("SWAPDB"),
     slow("FLUSHDB"),
     slow("XPOLICY SET s LEASE"),
