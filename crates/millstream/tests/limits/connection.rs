@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::commands::Line;
@@ -15,6 +16,7 @@ const END: &[u8] = b"$11\r\nend-of-test\r\n";
 
 pub(crate) struct Connection {
     stream: TcpStream,
+    io_thread: PathBuf,
 }
 
 impl Connection {
@@ -22,7 +24,7 @@ impl Connection {
         let stream = TcpStream::connect(("127.0.0.1", server.port)).expect("connect");
         stream.set_nodelay(true).expect("send at once");
         stream.set_read_timeout(Some(Duration::from_secs(300))).expect("set a timeout");
-        Connection { stream }
+        Connection { stream, io_thread: io_thread(server) }
     }
 
     /// Sends a command without waiting for its reply.
@@ -71,34 +73,35 @@ impl Connection {
     }
 
     /// Runs a command and returns the CPU time that the server's I/O thread needs for it.
-    pub(crate) fn measure(&mut self, server: &Server, line: &Line) -> Duration {
-        let (before, batch) = (cpu_time(server), line.requests());
+    pub(crate) fn measure(&mut self, line: &Line) -> Duration {
+        let (before, batch) = (cpu_time(&self.io_thread), line.requests());
         let replies = self.run(&batch);
-        let time = cpu_time(server) - before;
+        let time = cpu_time(&self.io_thread) - before;
         let shown = replies[..replies.len().min(200)].escape_ascii();
         assert!(line.may_fail || !replies.starts_with(b"-"), "{}: {shown}", line.text);
         time
     }
 }
 
-/// Returns the CPU time of the server's only I/O thread so far. The system counts it when the thread sleeps.
-fn cpu_time(server: &Server) -> Duration {
-    let tasks = format!("/proc/{}/task", server.pid());
+/// Returns the folder of the server's only I/O thread.
+fn io_thread(server: &Server) -> PathBuf {
+    let tasks = fs::read_dir(format!("/proc/{}/task", server.pid())).expect("the threads of the server");
+    let mut tasks = tasks.map(|task| task.expect("a thread").path());
+    let is_io =
+        |task: &PathBuf| fs::read_to_string(task.join("comm")).is_ok_and(|name| name.starts_with("io-"));
+    tasks.find(is_io).expect("an I/O thread")
+}
+
+/// Returns the CPU time of a thread so far. The system counts it when the thread sleeps.
+fn cpu_time(thread: &Path) -> Duration {
     let began = Instant::now();
     loop {
-        for task in fs::read_dir(&tasks).expect("the threads of the server") {
-            let task = task.expect("a thread").path();
-            let read = |name: &str| fs::read_to_string(task.join(name)).unwrap_or_default();
-            if !read("comm").starts_with("io-") {
-                continue;
-            }
-            let state = read("stat");
-            if state.rsplit(") ").next().is_some_and(|rest| rest.starts_with('S')) {
-                let nanoseconds = read("schedstat").split(' ').next().and_then(|text| text.parse().ok());
-                return Duration::from_nanos(nanoseconds.expect("the CPU time of a thread"));
-            }
+        let read = |name: &str| fs::read_to_string(thread.join(name)).expect("the state of a thread");
+        if read("stat").rsplit(") ").next().is_some_and(|rest| rest.starts_with('S')) {
+            let nanoseconds = read("schedstat").split(' ').next().and_then(|text| text.parse().ok());
+            return Duration::from_nanos(nanoseconds.expect("the CPU time of a thread"));
         }
         assert!(began.elapsed() < Duration::from_secs(60), "the server's I/O thread does not sleep");
-        std::thread::sleep(Duration::from_micros(100));
+        std::thread::sleep(Duration::from_micros(20));
     }
 }

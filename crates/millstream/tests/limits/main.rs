@@ -95,10 +95,10 @@ fn measure_all(
             None if is_long() => LONG_MAX,
             None => Duration::MAX,
         };
-        let mut time = connection.measure(&server, line);
+        let mut time = connection.measure(line);
         for _ in 1..REPETITIONS {
             if time > limit && !line.changes {
-                time = time.min(connection.measure(&server, line));
+                time = time.min(connection.measure(line));
             }
         }
         if time > limit && !EXCEPTIONS.iter().any(|exception| exception.covers(line, is_long())) {
