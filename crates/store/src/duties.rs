@@ -109,13 +109,14 @@ impl Store {
         txn.expire(key);
         self.duties.note_late(since_ms, txn.now_ms());
         self.promote(&mut txn, key);
-        let has_unexamined = txn.stream(key).ok().flatten().is_some_and(Stream::has_unexamined);
-        if has_unexamined {
+        let examination_ms = txn.stream(key).ok().flatten().and_then(Stream::examination_ms);
+        let examines = examination_ms.is_some_and(|at_ms| at_ms <= txn.now_ms());
+        if examines {
             txn.examine(key);
         }
         let look = Look { since_ms, now_ms: txn.now_ms(), phase: phase_of(key) };
         let mut has_more =
-            has_unexamined | retention::step(&mut txn, key, look) | consumers::step(&mut txn, key, look);
+            examines | retention::step(&mut txn, key, look) | consumers::step(&mut txn, key, look);
         match DeadLetterWork::find(&txn, key, &mut search) {
             Found::Nothing => {}
             // There can be more groups.

@@ -327,11 +327,14 @@ impl Keyspace {
         Ok(stream.acknowledge(group, ids, now_ms))
     }
 
-    /// Examines some pending entries of the stream at `key`. See [`Stream::examine`].
-    pub fn examine(&mut self, db: u32, key: &[u8]) {
+    /// Examines some pending entries of the stream at `key`, with or without memory. See [`Stream::examine`].
+    pub fn examine(&mut self, db: u32, key: &[u8], has_memory: bool, now_ms: u64) {
         let at = self.find_including_expired(db, key);
         if let Some(stream) = at.and_then(|at| self.stream_at(at)) {
-            stream.examine();
+            match has_memory {
+                true => stream.examine(),
+                false => stream.examine_without_memory(now_ms),
+            }
         }
     }
 

@@ -322,8 +322,8 @@ impl Group {
     }
 
     /// Does a step of the work after a change of the rules: sorts released rows by the delivery limit, frees outdated sets,
-    /// and finds final rows. Ends when the budget is spent.
-    pub(super) fn examine(&mut self, entries: &Entries, budget: &mut u64) {
+    /// and finds final rows if it may grow. Ends when the budget is spent.
+    pub(super) fn examine(&mut self, entries: &Entries, budget: &mut u64, may_grow: bool) {
         let sorted = self.pending.sort_released(budget.div_ceil(COST_OF_CHANGE));
         *budget = budget.saturating_sub(sorted * COST_OF_CHANGE);
         while let Some(outdated) = self.outdated.last_mut()
@@ -335,7 +335,7 @@ impl Group {
             *budget = budget.saturating_sub(1);
         }
         let (Some(rules), Some(finals)) = (self.rules.as_deref(), &mut self.finals) else { return };
-        let Some(from) = finals.unexamined.take_if(|_| *budget > 0) else { return };
+        let Some(from) = finals.unexamined.take_if(|_| may_grow && *budget > 0) else { return };
         let (last_gone, mut near) = (entries.gone_through.min(entries.last_id), None);
         let FinalRows { at_limit, gone, unexamined, finds_gone, .. } = &mut **finals;
         self.pending.walk(from, Filter::default(), |row| {

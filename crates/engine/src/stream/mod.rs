@@ -72,6 +72,7 @@ pub use group::{Consumer, Group, NAME_BYTES_MAX, check_name, new_consumer_bytes}
 pub use idempotence::{HistoryCounters, HistoryItem, IdempotenceInfo, IdempotenceLimits};
 pub use missed::MissedEntries;
 pub use parts::{BlockParts, COUNT_MAX, Counters, InvalidPart, StreamBuilder};
+pub use policy::EXAMINATION_BYTES;
 pub use promotion::{Promotion, TICKET_NUMBER_MAX};
 pub use release::{ClaimSink, DELAY_MS_MAX, IdleClaim, NackOptions, OwnRelease, PriorDelivery};
 pub use retention::{Look, RetentionStep};
@@ -96,6 +97,8 @@ pub struct Stream {
     placement: Option<Box<Placement>>,
     /// The name of the first group that may have pending entries to examine; `None` if there is none.
     unexamined_from: Option<Box<[u8]>>,
+    /// When they are examined, in Unix milliseconds: 0, or later if there was no memory.
+    examine_at_ms: u64,
     /// `None` until an entry is delayed. Then it stays, because it has the number of the last ticket.
     delayed: Option<Box<DelayedSet>>,
 }

@@ -15,6 +15,9 @@ const RETRY_MS: u64 = 1000;
 /// Maximum number of pending entries that one step examines. One that the step adds to a set or sorts counts more.
 const EXAMINATION_BUDGET: u64 = 20_000;
 
+/// Memory that a step can take: that of 1000 rows, each of which can be in two sets.
+pub const EXAMINATION_BYTES: u64 = 100_000;
+
 /// The policy of a stream, and what it has done since the stream was loaded.
 #[derive(Clone, Debug)]
 pub(super) struct StreamPolicy {
@@ -106,8 +109,10 @@ impl Stream {
         let policy = (!policy.is_empty())
             .then(|| StreamPolicy { owned: OwnedPolicy::new(policy, owner, placement), trimmed });
         self.policy = policy.map(Box::new);
+        // If the last examination is not over, it may wait for memory.
+        let may_grow = !self.has_unexamined();
         self.refresh_all_rules();
-        self.examine();
+        self.examine_step(may_grow);
     }
 
     /// Computes the rules of all groups. Groups without a policy of their own share theirs.
@@ -130,10 +135,11 @@ impl Stream {
             let owned = || Box::new(OwnedPolicy::new(policy, owner, self.placement.as_deref()));
             group.own_policy = (!policy.is_empty()).then(owned);
             group.refresh_rules(self.policy.as_ref().map(|policy| policy.get()), &self.entries);
+            let may_grow = self.unexamined_from.is_none();
             if !group.is_examined() && self.unexamined_from.as_deref().is_none_or(|from| name < from) {
                 self.unexamined_from = Some(name.into());
             }
-            self.examine();
+            self.examine_step(may_grow);
         }
     }
 
@@ -149,19 +155,41 @@ impl Stream {
         self.unexamined_from.is_some()
     }
 
+    /// Returns when pending entries are to be [examined](Stream::examine), in Unix milliseconds; `None` if none are left.
+    pub fn examination_ms(&self) -> Option<u64> {
+        self.unexamined_from.as_ref().map(|_| self.examine_at_ms)
+    }
+
     /// Examines some pending entries, after a change of the policy of the stream or of a group. It finds those that are to
-    /// be dead-lettered, and makes released ones available to readers. Takes about 100 µs. This is not a change of data.
+    /// be dead-lettered, and makes released ones available to readers. Takes about 100 µs and up to [`EXAMINATION_BYTES`].
+    /// This is not a change of data.
     pub fn examine(&mut self) {
-        let Some(from) = self.unexamined_from.take() else { return };
+        self.examine_step(true);
+        self.examine_at_ms = 0;
+    }
+
+    /// Like [`examine`](Stream::examine), without memory: does what can free some. Then the rest waits for a second.
+    pub fn examine_without_memory(&mut self, now_ms: u64) {
+        let is_stopped = self.examine_step(false);
+        self.examine_at_ms = if is_stopped { now_ms.saturating_add(RETRY_MS) } else { 0 };
+    }
+
+    /// Does a step. Returns whether it could not go on because it may not grow.
+    fn examine_step(&mut self, may_grow: bool) -> bool {
+        let Some(from) = self.unexamined_from.take() else { return false };
         let mut budget = EXAMINATION_BUDGET;
         for (name, group) in self.groups.range_mut::<[u8], _>((Bound::Included(&*from), Bound::Unbounded)) {
-            budget = budget.saturating_sub(1);
-            group.examine(&self.entries, &mut budget);
+            // A step that may not grow passes groups that wait for memory, because later ones can free some.
+            budget = budget.saturating_sub(may_grow.into());
+            group.examine(&self.entries, &mut budget, may_grow);
             if !group.is_examined() || budget == 0 {
-                self.unexamined_from = Some(name.clone());
-                break;
+                self.unexamined_from.get_or_insert_with(|| name.clone());
+                if may_grow || budget == 0 {
+                    break;
+                }
             }
         }
+        self.has_unexamined() && budget > 0
     }
 
     /// Returns whether a read of the group would get new entries: there are some, and MAXPENDING is not reached.
@@ -179,7 +207,7 @@ impl Stream {
         let looks = [self.next_retention_ms(since_ms, phase), self.next_consumer_look_ms(since_ms, phase)];
         let next_final_ms = |group: &Group| self.next_final_ms(group, group.rules()?, now_ms);
         let finals = self.groups.values().filter_map(next_final_ms);
-        let examination_ms = self.has_unexamined().then_some(0);
+        let examination_ms = self.examination_ms();
         finals.chain(promotion_ms).chain(examination_ms).chain(looks.into_iter().flatten()).min()
     }
 

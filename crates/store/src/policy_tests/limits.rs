@@ -13,6 +13,7 @@ use crate::{SetExpiry, SetIf};
 use millstream_engine::stream::{EntryRef, IdRange, PriorDelivery};
 use millstream_engine::{Exactness, References, Trim, TrimBy, TrimLimit};
 use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 pub(super) const DEFAULT: &[u8] = b"{s}:dlq";
 
@@ -502,4 +503,40 @@ fn groups_that_are_made_later_have_the_limit_of_the_stream() {
     assert_eq!(fixture.read("a", 1, true).len(), 1);
     fixture.advance(200);
     assert_eq!(fixture.dead_letters(DEFAULT).len(), 1);
+}
+
+#[test]
+fn rows_that_a_policy_or_a_removed_consumer_makes_larger_wait_for_memory() {
+    const ROWS: usize = 2500;
+    let fixture = PolicyFixture::new(ROWS, lease(200));
+    let has_room = Arc::new(AtomicBool::new(true));
+    let room = Arc::clone(&has_room);
+    fixture.store.limit_memory(move |_, bytes| bytes == 0 || room.load(Ordering::Relaxed));
+    let set_room = |is_there| has_room.store(is_there, Ordering::Relaxed);
+    let has_unexamined = || fixture.txn().stream(KEY).unwrap().unwrap().has_unexamined();
+    assert_eq!(fixture.read("a", ROWS as u64, true).len(), ROWS);
+    for is_withdrawn in [true, false] {
+        set_room(true);
+        fixture.set(Some(GROUP), limit(200, 1)).unwrap();
+        set_room(false);
+        for _ in 0..3 {
+            // No spinning: the timekeeper's work ends.
+            assert_eq!((fixture.advance(1000), fixture.pending()), (vec![], ROWS as u64));
+            assert!(has_unexamined());
+        }
+        assert_eq!(fixture.set(Some(GROUP), limit(200, 2)), Err(Refusal::OutOfMemory));
+        let mut delete = ConsumerDelete(path("a"));
+        assert_eq!(delete.run(&mut fixture.txn()), Err(Refusal::OutOfMemory));
+        assert_eq!(delete.step(&mut fixture.txn(), StreamId::MIN), Err(Refusal::OutOfMemory));
+        assert_eq!(fixture.pending(), ROWS as u64);
+        if is_withdrawn {
+            ResetPolicy { key: KEY, group: Some(GROUP) }.run(&mut fixture.txn()).unwrap();
+            fixture.advance(0);
+            assert!(!has_unexamined(), "what frees memory needs none");
+        }
+    }
+    set_room(true);
+    fixture.advance(1000);
+    assert!(!has_unexamined());
+    assert_eq!((fixture.pending(), fixture.dead_letters(DEFAULT).len()), (0, ROWS));
 }

@@ -8,11 +8,14 @@
 use std::sync::atomic::Ordering;
 
 use millstream_engine::keyspace::SlotRef;
-use millstream_engine::stream::{Acknowledged, Delivery, EncodedValues, EntrySink, Recipient};
+use millstream_engine::stream::{
+    Acknowledged, Delivery, EXAMINATION_BYTES, EncodedValues, EntrySink, Recipient,
+};
 use millstream_engine::{Effect, KeyPlace, Rearrangement, Refusal, StreamEffect, StreamId};
 
 use super::Txn;
 use crate::record::Record;
+use crate::store::MemoryPurpose;
 
 /// The description of a change that was made.
 pub(super) enum Change<'a, 'k> {
@@ -239,10 +242,11 @@ impl Txn<'_> {
     }
 
     /// Examines some pending entries of a stream, after a change of a policy. This is not a change of data, but released
-    /// entries may become available to blocked readers.
+    /// entries may become available to blocked readers. While memory is full, most of it waits.
     pub(crate) fn examine(&mut self, key: &[u8]) {
-        let db = self.db;
-        self.locked.shard_mut(key).keys.for_change().examine(db, key);
+        let (db, now_ms) = (self.db, self.now_ms);
+        let has_memory = self.store().check_memory(MemoryPurpose::Policies, EXAMINATION_BYTES).is_ok();
+        self.locked.shard_mut(key).keys.for_change().examine(db, key, has_memory, now_ms);
         self.mark_ready(db, key);
     }
 

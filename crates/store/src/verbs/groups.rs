@@ -7,6 +7,7 @@ use millstream_engine::{GroupStart, Refusal, Stream, StreamEffect, StreamId};
 
 use super::lease::apply_release;
 use super::{ConsumerPath, Verb};
+use crate::store::MemoryPurpose;
 use crate::txn::Txn;
 
 /// Creates a group.
@@ -151,7 +152,8 @@ impl<B: AsRef<[u8]>> Verb for ConsumerCreate<B> {
 
 /// Removes a consumer and its pending entries. Returns the number of removed pending entries.
 ///
-/// In a group with a lease, the entries are released instead, so that other consumers get them.
+/// In a group with a lease, the entries are released instead, so that other consumers get them. Released entries take
+/// memory: if it is full, the consumer keeps those that are not released yet.
 #[derive(Clone, Copy, Debug)]
 pub struct ConsumerDelete<B = Vec<u8>>(pub ConsumerPath<B>);
 
@@ -167,6 +169,7 @@ impl<B: AsRef<[u8]>> Verb for ConsumerDelete<B> {
         let Some(pending) = pending_count(txn, self.0.borrowed())? else { return Ok(0) };
         let (_, found) = txn.existing_group(key, group)?;
         if found.rules().is_some() {
+            check_release(txn, pending)?;
             let rows = found.query_owned(consumer, StreamId::MIN, usize::MAX);
             apply_release(txn, key, group, &rows);
         }
@@ -174,6 +177,17 @@ impl<B: AsRef<[u8]>> Verb for ConsumerDelete<B> {
         Ok(pending)
     }
 }
+
+/// Returns an error if memory has no room for this many released entries.
+fn check_release(txn: &Txn<'_>, rows: u64) -> Result<(), Refusal> {
+    match rows {
+        0 => Ok(()),
+        _ => txn.store().check_memory(MemoryPurpose::Consumers, rows.saturating_mul(RELEASED_BYTES)),
+    }
+}
+
+/// Memory that a released entry takes at most, in its group and in the sets of released and final ones.
+const RELEASED_BYTES: u64 = 128;
 
 /// Maximum number of pending entries that one step of the removal of a consumer removes or releases.
 const STEP_PENDING: usize = if cfg!(test) { 3 } else { 1000 };
@@ -196,7 +210,10 @@ impl<B: AsRef<[u8]>> ConsumerDelete<B> {
         let rows = found.query_owned(consumer, from, STEP_PENDING);
         let next = rows.last().filter(|_| rows.len() == STEP_PENDING).and_then(|last| last.id.next());
         let count = match found.rules() {
-            Some(_) => apply_release(txn, key, group, &rows),
+            Some(_) => {
+                check_release(txn, rows.len() as u64)?;
+                apply_release(txn, key, group, &rows)
+            }
             None => {
                 let ids: Vec<StreamId> = rows.iter().map(|row| row.id).collect();
                 txn.acknowledge(key, group, &ids)?.count

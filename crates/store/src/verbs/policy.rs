@@ -4,7 +4,7 @@ use std::iter;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use millstream_engine::policy::{GroupRules, Policy, PolicyField};
-use millstream_engine::stream::{Group, PolicyCounters};
+use millstream_engine::stream::{EXAMINATION_BYTES, Group, PolicyCounters};
 use millstream_engine::{Refusal, Stream, StreamEffect};
 
 use super::Verb;
@@ -64,7 +64,7 @@ impl<B: AsRef<[u8]>> Verb for SetPolicy<B> {
         }
         // Each group has a copy of the rules. A policy of a stream applies to all of them.
         let groups = group.map_or(stream.groups().len(), |_| 1) as u64;
-        let bytes = self.change.rules_bytes() * groups;
+        let bytes = self.change.rules_bytes() * groups + examination_bytes(stream, group, &policy);
         if bytes > 0 {
             txn.store().check_memory(MemoryPurpose::Policies, bytes)?;
         }
@@ -109,6 +109,10 @@ impl<B: AsRef<[u8]>> Verb for ResetPolicy<B> {
         let stream = txn.stream(key)?.ok_or(Refusal::NoSuchKey)?;
         if current(stream, group)?.is_some() {
             stream.check_policy(group, &Policy::default())?;
+            let bytes = examination_bytes(stream, group, &Policy::default());
+            if bytes > 0 {
+                txn.store().check_memory(MemoryPurpose::Policies, bytes)?;
+            }
             apply(txn, key, group, &Policy::default(), None);
         }
         Ok(())
@@ -246,6 +250,18 @@ pub(crate) fn denied_owner<'t>(
     let rights = txn.store().policy_rights()?;
     let owner = txn.stream(key).ok().flatten()?.dead_letter_owner(group)?;
     (!rights.allow_dead_letters(owner, key, dead_letters)).then_some(owner)
+}
+
+/// Returns the memory that a new policy takes at once to find entries at the delivery limit. The timekeeper asks for that of
+/// later steps.
+fn examination_bytes(stream: &Stream, group: Option<&[u8]>, policy: &Policy) -> u64 {
+    type Field = fn(&Policy) -> Option<u64>;
+    let (lease, limit): (Field, Field) = (|policy| policy.lease_ms, |policy| policy.max_deliveries);
+    let (before, of_stream) = (current(stream, group).ok().flatten(), group.and(stream.policy()));
+    let changes = |field: Field| before.and_then(field) != field(policy);
+    let is_on = |field: Field| field(policy).or(of_stream.and_then(field)).is_some_and(|value| value > 0);
+    let examines = is_on(lease) && (changes(lease) || (changes(limit) && is_on(limit)));
+    if examines { EXAMINATION_BYTES } else { 0 }
 }
 
 /// Returns the policy that was set on the stream or on a group.
