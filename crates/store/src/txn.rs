@@ -374,6 +374,7 @@ impl<'s> Txn<'s> {
         let Some(Value::Stream(stream)) = self.shard(key).keys.get(db, key, now_ms) else { return };
         let next_ms = match part {
             Scheduled::Group(group) => stream.next_duty_of_group_ms(group, now_ms),
+            Scheduled::Examination => stream.examination_ms(),
             Scheduled::NewGroup(group) => stream.next_duty_of_new_group_ms(group, now_ms, phase_of(key)),
             _ => stream.next_promotion_duty_ms(now_ms),
         };

@@ -328,14 +328,12 @@ impl Keyspace {
     }
 
     /// Examines some pending entries of the stream at `key`, with or without memory. See [`Stream::examine`].
-    pub fn examine(&mut self, db: u32, key: &[u8], has_memory: bool, now_ms: u64) {
+    pub fn examine(&mut self, db: u32, key: &[u8], has_memory: bool, now_ms: u64) -> bool {
         let at = self.find_including_expired(db, key);
-        if let Some(stream) = at.and_then(|at| self.stream_at(at)) {
-            match has_memory {
-                true => stream.examine(),
-                false => stream.examine_without_memory(now_ms),
-            }
-        }
+        at.and_then(|at| self.stream_at(at)).is_some_and(|stream| match has_memory {
+            true => stream.examine(),
+            false => stream.examine_without_memory(now_ms),
+        })
     }
 
     /// Counts entries that retention has removed from the stream at `key`.

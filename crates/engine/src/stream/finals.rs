@@ -32,7 +32,7 @@ use crate::policy::GroupRules;
 const ROW_BYTES: usize = size_of::<(u64, StreamId)>() * 3 / 2;
 
 /// Cost of adding a row to a set or sorting it, in the unit of the budget: rows that a step only looks at.
-const COST_OF_CHANGE: u64 = 20;
+pub(super) const COST_OF_CHANGE: u64 = 20;
 
 /// A group without a delivery limit looks at least this often for rows whose entry was removed.
 const GONE_CHECK_MS: u64 = 1000;
@@ -42,9 +42,9 @@ const GONE_CHECK_MS: u64 = 1000;
 pub(super) struct FinalRows {
     /// Rows at the delivery limit, by [`time`](time_of) and id.
     at_limit: BTreeSet<(u64, StreamId)>,
-    /// Rows whose entry was removed although an earlier entry exists, by time and id. Not all of them: if XSETID allows
-    /// the id of a removed entry again, its row is left to claims.
-    gone: BTreeSet<(u64, StreamId)>,
+    /// Rows whose entry was removed although an earlier entry exists, by time and id. Not all of them: some
+    /// may be [marked](super::gone) later, and if XSETID allows the id of a removed entry again, its row is left to claims.
+    pub(super) gone: BTreeSet<(u64, StreamId)>,
     /// The rows from this id on are not in `at_limit` yet, unless they changed; `None` if none is left.
     unexamined: Option<StreamId>,
     /// Whether the examination also looks for rows whose entry was removed.
@@ -56,7 +56,7 @@ pub(super) struct FinalRows {
 pub(super) type OutdatedRows = Vec<BTreeSet<(u64, StreamId)>>;
 
 /// Returns the time that orders a row: that of its delivery; 0 if it was released.
-fn time_of(row: &PendingEntry) -> (u64, StreamId) {
+pub(super) fn time_of(row: &PendingEntry) -> (u64, StreamId) {
     (row.delivered_at_ms, row.id)
 }
 
@@ -151,7 +151,7 @@ impl fmt::Debug for PolicyCounters {
 
 impl Entries {
     /// All entries with smaller ids were removed.
-    fn gone_below(&self) -> StreamId {
+    pub(super) fn gone_below(&self) -> StreamId {
         if self.length == 0 { StreamId::MAX } else { self.first_id }
     }
 }
@@ -215,23 +215,6 @@ impl Stream {
             next_ms = next_ms.min(oldest_ms.unwrap_or(soon_ms));
         }
         Some(next_ms.max(finals.counters.retry_at_ms.load(Ordering::Relaxed)))
-    }
-
-    /// Notes that these entries were removed, for groups in which they are pending.
-    pub(super) fn mark_gone(&mut self, ids: &[StreamId]) {
-        let below = self.entries.gone_below();
-        for group in self.groups.values_mut() {
-            let Some(finals) = &mut group.finals else { continue };
-            let rows = ids.iter().filter(|id| **id >= below).filter_map(|id| group.pending.get(*id));
-            finals.gone.extend(rows.map(|row| time_of(&row)));
-        }
-    }
-
-    /// Notes that ids after this one can be used again, even those of removed entries.
-    pub(super) fn unmark_gone_after(&mut self, last_id: StreamId) {
-        for finals in self.groups.values_mut().filter_map(|group| group.finals.as_mut()) {
-            finals.gone.retain(|(_, id)| *id <= last_id);
-        }
     }
 
     /// Verifies that the final rows of a group follow from its pending entries.

@@ -29,6 +29,7 @@ mod entry;
 mod finals;
 mod fingerprint;
 mod frozen_range;
+mod gone;
 mod group;
 mod idempotence;
 mod lag;
@@ -51,6 +52,7 @@ use std::ops::Bound;
 
 use crate::StreamId;
 use entries::Entries;
+use gone::Unmarked;
 use idempotence::ProducerHistory;
 use missed::TrimmedEntries;
 use owner::Placement;
@@ -99,6 +101,8 @@ pub struct Stream {
     unexamined_from: Option<Box<[u8]>>,
     /// When they are examined, in Unix milliseconds: 0, or later if there was no memory.
     examine_at_ms: u64,
+    /// Ids of removed entries that may be pending in groups with a lease, to be [marked](gone) there.
+    unmarked: Unmarked,
     /// `None` until an entry is delayed. Then it stays, because it has the number of the last ticket.
     delayed: Option<Box<DelayedSet>>,
 }
@@ -186,6 +190,7 @@ impl Stream {
         let policy = self.policy.as_ref().map_or(0, |policy| policy.memory_bytes());
         let policy = policy + self.placement.as_ref().map_or(0, |placement| placement.memory_bytes());
         let delayed = self.delayed.as_ref().map_or(0, |delayed| delayed.memory_bytes());
+        let groups = groups + self.unmarked_memory_bytes();
         size_of::<Stream>() + self.entries.blocks.memory_bytes() + groups + history + policy + delayed
     }
 

@@ -13,7 +13,7 @@ use crate::{Refusal, StreamId};
 const RETRY_MS: u64 = 1000;
 
 /// Maximum number of pending entries that one step examines. One that the step adds to a set or sorts counts more.
-const EXAMINATION_BUDGET: u64 = 20_000;
+pub(super) const EXAMINATION_BUDGET: u64 = 20_000;
 
 /// Memory that a step can take: that of 1000 rows, each of which can be in two sets.
 pub const EXAMINATION_BYTES: u64 = 100_000;
@@ -110,9 +110,9 @@ impl Stream {
             .then(|| StreamPolicy { owned: OwnedPolicy::new(policy, owner, placement), trimmed });
         self.policy = policy.map(Box::new);
         // If the last examination is not over, it may wait for memory.
-        let may_grow = !self.has_unexamined();
+        let may_grow = self.unexamined_from.is_none();
         self.refresh_all_rules();
-        self.examine_step(may_grow);
+        self.examine_step(&mut { EXAMINATION_BUDGET }, may_grow);
     }
 
     /// Computes the rules of all groups. Groups without a policy of their own share theirs.
@@ -139,7 +139,7 @@ impl Stream {
             if !group.is_examined() && self.unexamined_from.as_deref().is_none_or(|from| name < from) {
                 self.unexamined_from = Some(name.into());
             }
-            self.examine_step(may_grow);
+            self.examine_step(&mut { EXAMINATION_BUDGET }, may_grow);
         }
     }
 
@@ -152,44 +152,53 @@ impl Stream {
 
     /// Returns whether pending entries are left to [examine](Stream::examine).
     pub fn has_unexamined(&self) -> bool {
-        self.unexamined_from.is_some()
+        self.unexamined_from.is_some() || !self.unmarked.is_empty()
     }
 
     /// Returns when pending entries are to be [examined](Stream::examine), in Unix milliseconds; `None` if none are left.
     pub fn examination_ms(&self) -> Option<u64> {
-        self.unexamined_from.as_ref().map(|_| self.examine_at_ms)
+        match self.unmarked.is_empty() {
+            true => self.unexamined_from.as_ref().map(|_| self.examine_at_ms),
+            false => Some(0),
+        }
     }
 
     /// Examines some pending entries, after a change of the policy of the stream or of a group. It finds those that are to
-    /// be dead-lettered, and makes released ones available to readers. Takes about 100 µs and up to [`EXAMINATION_BYTES`].
-    /// This is not a change of data.
-    pub fn examine(&mut self) {
-        self.examine_step(true);
+    /// be dead-lettered, and makes released ones available to readers: then it returns true. After a removal of many entries, it
+    /// [marks](super::gone) some of those that are pending. Takes about 100 µs and up to [`EXAMINATION_BYTES`]. This is not a
+    /// change of data.
+    pub fn examine(&mut self) -> bool {
+        let (has_unexamined, mut budget) = (self.unexamined_from.is_some(), EXAMINATION_BUDGET);
+        self.examine_step(&mut budget, true);
         self.examine_at_ms = 0;
+        self.mark_more_gone(&mut budget);
+        has_unexamined
     }
 
     /// Like [`examine`](Stream::examine), without memory: does what can free some. Then the rest waits for a second.
-    pub fn examine_without_memory(&mut self, now_ms: u64) {
-        let is_stopped = self.examine_step(false);
+    pub fn examine_without_memory(&mut self, now_ms: u64) -> bool {
+        let (has_unexamined, mut budget) = (self.unexamined_from.is_some(), EXAMINATION_BUDGET);
+        let is_stopped = self.examine_step(&mut budget, false);
         self.examine_at_ms = if is_stopped { now_ms.saturating_add(RETRY_MS) } else { 0 };
+        self.mark_more_gone(&mut budget);
+        has_unexamined
     }
 
     /// Does a step. Returns whether it could not go on because it may not grow.
-    fn examine_step(&mut self, may_grow: bool) -> bool {
+    fn examine_step(&mut self, budget: &mut u64, may_grow: bool) -> bool {
         let Some(from) = self.unexamined_from.take() else { return false };
-        let mut budget = EXAMINATION_BUDGET;
         for (name, group) in self.groups.range_mut::<[u8], _>((Bound::Included(&*from), Bound::Unbounded)) {
             // A step that may not grow passes groups that wait for memory, because later ones can free some.
-            budget = budget.saturating_sub(may_grow.into());
-            group.examine(&self.entries, &mut budget, may_grow);
-            if !group.is_examined() || budget == 0 {
+            *budget = budget.saturating_sub(may_grow.into());
+            group.examine(&self.entries, budget, may_grow);
+            if !group.is_examined() || *budget == 0 {
                 self.unexamined_from.get_or_insert_with(|| name.clone());
-                if may_grow || budget == 0 {
+                if may_grow || *budget == 0 {
                     break;
                 }
             }
         }
-        self.has_unexamined() && budget > 0
+        self.unexamined_from.is_some() && *budget > 0
     }
 
     /// Returns whether a read of the group would get new entries: there are some, and MAXPENDING is not reached.

@@ -90,6 +90,8 @@ pub(super) enum Scheduled<'a> {
     Nothing,
     /// Its delayed entries.
     DelayedEntries,
+    /// The examination of pending entries, if there is one.
+    Examination,
     /// The pending entries of this group.
     Group(&'a [u8]),
     /// What there is to do because this group was created.
@@ -154,10 +156,10 @@ impl<'a> Consequences<'a> {
             | StreamEffect::Promote { .. }
             | StreamEffect::PromoteTickets { .. } => Consequences { wakes_readers: true, ..Self::CONTENT },
             StreamEffect::TrimThrough { .. } => Consequences { may_free_large_value: true, ..Self::CONTENT },
-            StreamEffect::Create
-            | StreamEffect::TrimEntries { .. }
-            | StreamEffect::DeleteEntries { .. }
-            | StreamEffect::Undelay { .. } => Self::CONTENT,
+            StreamEffect::TrimEntries { .. } | StreamEffect::DeleteEntries { .. } => {
+                Consequences { schedules: Scheduled::Examination, ..Self::CONTENT }
+            }
+            StreamEffect::Create | StreamEffect::Undelay { .. } => Self::CONTENT,
             StreamEffect::Delay { .. } => {
                 Consequences { schedules: Scheduled::DelayedEntries, ..Self::CONTENT }
             }
@@ -241,13 +243,15 @@ impl Txn<'_> {
         self.store().duties.trimmed.fetch_add(count, Ordering::Relaxed);
     }
 
-    /// Examines some pending entries of a stream, after a change of a policy. This is not a change of data, but released
-    /// entries may become available to blocked readers. While memory is full, most of it waits.
+    /// Examines some pending entries of a stream, after a change of a policy or a removal of many entries. This is not a change
+    /// of data, but after a change of a policy, released entries may become available to blocked readers. While memory is full,
+    /// most of it waits.
     pub(crate) fn examine(&mut self, key: &[u8]) {
         let (db, now_ms) = (self.db, self.now_ms);
         let has_memory = self.store().check_memory(MemoryPurpose::Policies, EXAMINATION_BYTES).is_ok();
-        self.locked.shard_mut(key).keys.for_change().examine(db, key, has_memory, now_ms);
-        self.mark_ready(db, key);
+        if self.locked.shard_mut(key).keys.for_change().examine(db, key, has_memory, now_ms) {
+            self.mark_ready(db, key);
+        }
     }
 
     /// Acknowledges entries and returns how many of them were pending; 0 if the key or the group does not exist.
