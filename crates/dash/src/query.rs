@@ -108,13 +108,13 @@ impl OverviewQuery {
     /// Returns the query of the sampler. Without a sort order, the worst rows are first.
     pub(crate) fn parse(self) -> Result<Query, Problem> {
         let invalid = |what, word: &str| Problem::bad_request(format!("invalid {what} '{}'", clip(word)));
-        let health = match &self.health {
-            None => None,
-            Some(word) => Some(
-                rows::health(word)
-                    .ok_or_else(|| invalid("health", word).way_out("use ok, degraded or critical"))?,
-            ),
-        };
+        let health =
+            match &self.health {
+                None => None,
+                Some(word) => Some(rows::health(word).ok_or_else(|| {
+                    invalid("health", word).way_out("use ok, unknown, degraded or critical")
+                })?),
+            };
         let sort = match &self.sort {
             None => None,
             Some(word) => Some(Sort::named(word).ok_or_else(|| {

@@ -122,6 +122,7 @@ pub(crate) fn totals(totals: &Totals) -> Value {
         "out": totals.acknowledged,
         "critical": totals.critical,
         "degraded": totals.degraded,
+        "unknown": totals.unknown,
         "ok": totals.ok,
         "workers": totals.workers,
     })
@@ -171,5 +172,6 @@ pub(crate) fn of_stream(look: &Look, stream: &str) -> Value {
 
 /// Parses the word for a health.
 pub(crate) fn health(word: &str) -> Option<Health> {
-    [Health::Ok, Health::Degraded, Health::Critical].into_iter().find(|health| health.to_string() == word)
+    let all = [Health::Ok, Health::Unknown, Health::Degraded, Health::Critical];
+    all.into_iter().find(|health| health.to_string() == word)
 }

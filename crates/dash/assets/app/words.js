@@ -26,7 +26,7 @@ export const words = {
     noAnswer: (/** @type {string} */ since) => `No answer from the dashboard for ${since}, trying again.`,
     trouble: (/** @type {string} */ since) => `No answer from the store for ${since}, trying again.`,
   },
-  health: { critical: 'critical', degraded: 'degraded', ok: 'ok', none: 'no group' },
+  health: { critical: 'critical', degraded: 'degraded', unknown: 'not looked at yet', ok: 'ok', none: 'no group' },
   parts: {
     emptyName: '(empty)', emptyNameTitle: 'The name has no characters.', blankName: '(blank)', blankNameTitle: (/** @type {number} */ n) => `The name has only spaces: ${n}`,
     unknown: 'The store does not know this value.', rateUnknown: 'A rate is known after two looks at the store.',
@@ -102,8 +102,8 @@ export const words = {
     pendingHint: 'Entries that consumers have read and not acknowledged', stuckHint: 'Pending entries that have been idle for a long time or were delivered many times',
     etaHint: 'When the group will have read everything, if the rates stay as they are', deadHint: 'Entries in the dead-letter stream',
     well: 'Everything is well.', empty: 'The store has no streams.', nothing: 'No stream or group matches.',
-    counts: (/** @type {number} */ critical, /** @type {number} */ degraded, /** @type {number} */ ok) =>
-      [[critical, 'critical'], [degraded, 'degraded'], [ok, 'ok']].filter(([n]) => Number(n) > 0)
+    counts: (/** @type {number} */ critical, /** @type {number} */ degraded, /** @type {number} */ unknown, /** @type {number} */ ok) =>
+      [[critical, 'critical'], [degraded, 'degraded'], [unknown, 'not looked at yet'], [ok, 'ok']].filter(([n]) => Number(n) > 0)
         .map(([n, word], at) => `${n.toLocaleString()} ${at === 0 ? `${noun(Number(n), 'group is', 'groups are')} ` : ''}${word}`).join(', '),
     more: (/** @type {number} */ more) => `and ${more.toLocaleString()} more`,
     noGroup: 'no group', export: 'Export JSON', notOpenable: 'The name is not UTF-8. The dashboard lists the stream, and cannot open it.',
@@ -119,6 +119,7 @@ export const words = {
     glossary: /** @type {[string, string][]} */ ([
       ['! critical', 'Somebody has to act: for example, nobody reads, or entries are stuck.'],
       ['~ degraded', 'It works worse than it should, or will soon stop working.'],
+      ['? not looked at yet', 'The dashboard has not read the details of the group yet. Large stores take several looks.'],
       ['Lag', 'Entries of the stream that the group has not read yet. ≥ means at least, because the store could not count them all.'],
       ['Oldest unread', 'Age of the oldest entry that the group has not read. ≤ means at most.'],
       ['Pending', 'Entries that a consumer has read and not acknowledged yet.'],

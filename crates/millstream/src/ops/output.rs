@@ -28,6 +28,7 @@ pub(crate) const BAD: Style = AnsiColor::Red.on_default().bold();
 pub(crate) fn health_style(health: Health) -> Style {
     match health {
         Health::Ok => GOOD,
+        Health::Unknown => Style::new(),
         Health::Degraded => WARN,
         Health::Critical => BAD,
     }

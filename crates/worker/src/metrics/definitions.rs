@@ -96,9 +96,9 @@ definitions! {
     GROUP_BLOCKED_KEYS "group_blocked_keys" Gauge Buckets::None, "Keys with messages that wait for earlier messages of the key, if workers order messages.";
     GROUP_BLOCKED_MESSAGES "group_blocked_messages" Gauge Buckets::None, "Messages that wait for earlier messages of their keys, if workers order messages.";
     GROUP_FAILING_KEYS "group_failing_keys" Gauge Buckets::None, "Keys whose first message has failed and is retried, if workers order messages.";
-    GROUP_HEALTH "group_health" Gauge Buckets::None, "Health of the group: 0 ok, 1 degraded, 2 critical.";
+    GROUP_HEALTH "group_health" Gauge Buckets::None, "Health of the group: 0 ok, 1 degraded, 2 critical; absent while it is unknown.";
     STORE_STREAMS "store_streams" Gauge Buckets::None, "Streams of the store.";
-    STORE_GROUPS "store_groups" Gauge Buckets::None, "Groups of the store by health: ok, degraded or critical.";
+    STORE_GROUPS "store_groups" Gauge Buckets::None, "Groups of the store by health: ok, unknown (details not read yet), degraded or critical.";
     STORE_ENTRIES "store_entries" Gauge Buckets::None, "Entries in all streams.";
     STORE_UNREAD "store_unread_entries" Gauge Buckets::None, "Entries that groups have not read yet, the sum over all groups.";
     STORE_MISSED "store_missed_entries" Gauge Buckets::None, "Entries that were trimmed or deleted before a group read them, the sum over all groups.";

@@ -139,7 +139,7 @@ fn streams_of<'a>(exported: &[JudgedGroup<'_>], streams: &[&'a StreamSnapshot]) 
 
 fn write_totals(text: &mut PrometheusText, streams: &[&StreamSnapshot], groups: &[JudgedGroup<'_>]) {
     text.family(STORE_GROUPS.name, STORE_GROUPS.help, STORE_GROUPS.kind);
-    for one in [Health::Ok, Health::Degraded, Health::Critical] {
+    for one in [Health::Ok, Health::Unknown, Health::Degraded, Health::Critical] {
         let count = groups.iter().filter(|(_, health)| *health == one).count();
         text.sample(STORE_GROUPS.name, &[("health", one.to_string())], count);
     }
@@ -293,7 +293,12 @@ fn write_health(
     detail(&GROUP_BLOCKED_KEYS, |group| group.lanes().blocked_keys as f64);
     detail(&GROUP_BLOCKED_MESSAGES, |group| group.lanes().blocked_messages as f64);
     detail(&GROUP_FAILING_KEYS, |group| group.lanes().failing_keys as f64);
-    write_family(text, heading(&GROUP_HEALTH), groups, &labels, |(_, health)| Some(*health as u8));
+    write_family(text, heading(&GROUP_HEALTH), groups, &labels, |(_, health)| match health {
+        Health::Ok => Some(0),
+        Health::Unknown => None,
+        Health::Degraded => Some(1),
+        Health::Critical => Some(2),
+    });
     let labels: Vec<String> = streams.iter().map(|stream| render_labels(&stream_labels(stream))).collect();
     write_family(text, heading(&DLQ_LENGTH), streams, &labels, |stream| Some(stream.dead_letters_length));
     let added = |stream: &&StreamSnapshot| {

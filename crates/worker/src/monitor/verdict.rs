@@ -14,6 +14,8 @@ use crate::wording::{age, counted};
 pub enum Health {
     /// No action needed.
     Ok,
+    /// Not known: the details of the group were never read, and its cheap properties show no problem. No finding has this health.
+    Unknown,
     /// An operator should investigate.
     Degraded,
     /// An operator must act now.
@@ -24,6 +26,7 @@ impl fmt::Display for Health {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Health::Ok => "ok",
+            Health::Unknown => "unknown",
             Health::Degraded => "degraded",
             Health::Critical => "critical",
         })
@@ -127,7 +130,7 @@ type Severity = (Health, u128);
 /// The health of a group, and the findings that led to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupVerdict {
-    /// The worst health among the findings.
+    /// The worst health among the findings. At least [`Health::Unknown`] if the details of the group were never read.
     pub health: Health,
     /// The findings, worst first.
     pub findings: Vec<Finding>,
@@ -170,7 +173,11 @@ impl GroupSnapshot {
         findings.extend(self.live_workers().filter_map(running_too_long));
         findings.extend(self.lanes_findings(limits));
         findings.retain(|finding| finding.health > Health::Ok || finding.code != "no_reader");
-        GroupVerdict::of(findings)
+        let mut verdict = GroupVerdict::of(findings);
+        if self.detail_at.is_none() {
+            verdict.health = verdict.health.max(Health::Unknown);
+        }
+        verdict
     }
 
     /// Returns the group of the partition that needs attention first: the least healthy one, then the one that is furthest

@@ -155,7 +155,7 @@ pub struct GroupRow {
     /// The group. Its consumers, workers, oldest entries, scan of pending entries and dead letters are as old as
     /// [`GroupSnapshot::detail_at`] says.
     pub snapshot: GroupSnapshot,
-    /// The worst health among the findings.
+    /// The worst health among the findings. At least [`Health::Unknown`] if the details of the group were never read.
     pub health: Health,
     /// The problems of the group and remarks about it, worst first.
     pub findings: Vec<ObservedFinding>,
@@ -304,6 +304,8 @@ pub struct Totals {
     pub acknowledged: f64,
     /// Number of groups without a problem.
     pub ok: usize,
+    /// Number of groups whose health is not known yet, see [`Health::Unknown`].
+    pub unknown: usize,
     /// Number of degraded groups.
     pub degraded: usize,
     /// Number of critical groups.
@@ -353,6 +355,7 @@ impl Totals {
         self.workers += snapshot.workers.iter().filter(|worker| worker.is_alive()).count();
         *match group.health {
             Health::Ok => &mut self.ok,
+            Health::Unknown => &mut self.unknown,
             Health::Degraded => &mut self.degraded,
             Health::Critical => &mut self.critical,
         } += 1;

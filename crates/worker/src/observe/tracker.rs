@@ -442,6 +442,25 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn without_details_a_group_is_not_said_to_be_ok() {
+        let mut streams = streams().await;
+        let groups = streams.iter_mut().flat_map(|stream| &mut stream.groups);
+        groups.filter(|group| group.name == "audit").for_each(|group| group.detail_at = None);
+        let shown = |streams: &[StreamSnapshot]| {
+            let look = Tracker::default().update(streams.to_vec(), streams[0].at, Duration::ZERO);
+            let found = look.page(&Query::default(), |_| true).rows.into_iter().map(|row| row.health());
+            (found.collect::<Vec<_>>(), [look.totals.ok, look.totals.unknown, look.totals.degraded])
+        };
+        // With details, audit is degraded: it has no consumer.
+        let (unknown, ok) = (Some(Health::Unknown), Some(Health::Ok));
+        assert_eq!(shown(&streams), (vec![unknown, ok, None], [1, 1, 0]));
+        // What is known without them can be a problem.
+        let groups = streams.iter_mut().flat_map(|stream| &mut stream.groups);
+        groups.filter(|group| group.name == "audit").for_each(|group| group.lag.count = 10_000);
+        assert_eq!(shown(&streams), (vec![Some(Health::Degraded), ok, None], [1, 0, 1]));
+    }
+
+    #[tokio::test]
     async fn rows_are_filtered_and_sorted() {
         let streams = streams().await;
         let look = Tracker::default().update(streams.clone(), streams[0].at, Duration::ZERO);

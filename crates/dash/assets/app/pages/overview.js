@@ -30,7 +30,7 @@ const pendingOfRow = (row, filter = {}) => (row.partition_count > 0 ? pageOfRow(
 
 /** The columns of a row of groups. The overview and the page of a stream show them. @type {import('../ui/table.js').Column<any>[]} */
 export const GROUP_COLUMNS = [
-  { key: 'health', label: text.health, sorts: true, value: (row) => ['ok', 'degraded', 'critical'].indexOf(row.health), class: 'narrow', cell: (row) => html`<${Health} health=${row.health} brief=${true} />` },
+  { key: 'health', label: text.health, sorts: true, value: (row) => ['ok', 'unknown', 'degraded', 'critical'].indexOf(row.health), class: 'narrow', cell: (row) => html`<${Health} health=${row.health} brief=${true} />` },
   { key: 'name', label: text.stream, sorts: true, main: true, cell: (row) => (row.openable === false ? html`<span title=${text.notOpenable}><${Name} name=${row.stream} max=${48} /></span>` : html`<${Link} page="stream" query=${{ s: row.stream }}><${Name} name=${row.stream} max=${48} /><//>${row.partition_count > 0 && html` <span class="soft">${words.partitions.title(row.partition_count)}</span>`}`) },
   { key: 'group', label: text.group, main: true, value: (row) => row.group, cell: (row) => (row.group === null ? html`<span class="unknown">${text.noGroup}</span>` : row.openable === false ? html`<${Name} name=${row.group} max=${48} />` : html`<${Link} page="group" query=${{ s: row.stream, g: row.group }} data-main=${true} class="strong"><${Name} name=${row.group} max=${48} /><//>`) },
   { key: 'lag', label: text.lag, sorts: true, value: (row) => row.lag, align: 'number', hint: text.lagHint, cell: (row) => (row.group === null ? '' : html`<${Count} value=${row.lag} exact=${row.lag_exact} short=${row.lag > 9_999_999} why=${text.lagUnknown} />`) },
@@ -98,7 +98,7 @@ export function Overview({ query }) {
     ${totals && html`<${Answer} totals=${totals} /><${Totals} totals=${totals} />`}
     <${Panel} class="table-panel">
       <${FilterBar} value=${q} onInput=${(/** @type {string} */ value) => { setOpening(null); setQuery({ q: value, offset: null }, { replace: true }); }} onEnter=${openFirst} matched=${state?.matched} total=${totals && !q && !health ? state?.matched : null}>
-        <${Choices} label=${text.health} value=${health} choices=${[['', text.all], ['critical', words.health.critical], ['degraded', words.health.degraded], ['ok', words.health.ok]]}
+        <${Choices} label=${text.health} value=${health} choices=${[['', text.all], ['critical', words.health.critical], ['degraded', words.health.degraded], ...(totals?.unknown > 0 || health === 'unknown' ? [['unknown', words.health.unknown]] : []), ['ok', words.health.ok]]}
           onChange=${(/** @type {string} */ value) => setQuery({ health: value, offset: null })} />
         <a class="button small" href=${apiUrl('/overview', { ...asked, count: null })} download="overview.json">${text.export}</a>
       <//>
@@ -123,10 +123,10 @@ function fromAnswer(watch, answer) {
 function Answer({ totals }) {
   const unwell = totals.critical + totals.degraded;
   const worst = useGet(unwell > 0 ? '/overview' : null, { sort: 'health', desc: true, count: REASONS + 1 }, { every_ms: 5000 });
-  const sentence = unwell === 0 ? text.well : `${text.counts(totals.critical, totals.degraded, totals.ok)}.`;
+  const sentence = unwell + totals.unknown === 0 ? text.well : `${text.counts(totals.critical, totals.degraded, totals.unknown, totals.ok)}.`;
   useEffect(() => announce(text.announce(sentence)), [totals.critical, totals.degraded]);
-  const tone = totals.critical > 0 ? 'critical' : totals.degraded > 0 ? 'degraded' : 'ok';
-  const rows = (worst.data?.rows ?? []).slice(0, unwell === REASONS + 1 ? unwell : REASONS).filter((/** @type {any} */ row) => row.health !== 'ok' && row.findings?.length > 0);
+  const tone = totals.critical > 0 ? 'critical' : totals.degraded > 0 ? 'degraded' : totals.unknown > 0 ? 'unknown' : 'ok';
+  const rows = (worst.data?.rows ?? []).slice(0, unwell === REASONS + 1 ? unwell : REASONS).filter((/** @type {any} */ row) => ['critical', 'degraded'].includes(row.health) && row.findings?.length > 0);
   return html`<section class=${`answer ${tone}`}>
     <p class="verdict"><${Health} health=${tone} brief=${true} /> ${sentence}</p>
     ${unwell > 0 && rows.length > 0 && html`<ul class="reasons">${rows.map((/** @type {any} */ row) => html`<li key=${row.key}><${Health} health=${row.health} brief=${true} />

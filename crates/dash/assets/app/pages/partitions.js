@@ -20,7 +20,7 @@ export function PartitionOf({ data, group }) {
 export function GroupPartitions({ rows, group, worst }) {
   /** @type {import('../ui/table.js').Column<any>[]} */
   const columns = [
-    { key: 'health', label: words.overview.health, class: 'narrow', value: (row) => ['ok', 'degraded', 'critical'].indexOf(row.health), cell: (row) => html`<${Health} health=${row.health} brief=${true} />` },
+    { key: 'health', label: words.overview.health, class: 'narrow', value: (row) => ['ok', 'unknown', 'degraded', 'critical'].indexOf(row.health), cell: (row) => html`<${Health} health=${row.health} brief=${true} />` },
     { key: 'number', label: text.number, main: true, align: 'number', value: (row) => row.partition, cell: (row) => html`<${Link} page="group" query=${{ s: row.stream, g: group }} data-main=${true} class=${row.partition === worst ? 'strong' : undefined} title=${row.partition === worst ? text.worst : row.stream}>${row.partition}<//>` },
     { key: 'owner', label: text.owner, hint: text.ownerHint, value: (row) => row.consumer ?? row.owner, cell: (row) => (row.owner === null ? html`<span class="unknown" title=${text.noOwner}>-</span>` : html`<${Name} name=${row.consumer ?? row.owner} max=${40} />`) },
     { key: 'fence', label: text.fence, hint: text.fenceHint, align: 'number', value: (row) => row.fence, cell: (row) => (row.fence === null ? html`<span class="unknown" title=${text.noOwner}>-</span>` : String(row.fence)) },

@@ -86,7 +86,7 @@ export function useNow() {
 /** Number of points of a trend: ten seconds each. */
 const TREND_POINTS = 30;
 
-const SIGNS = /** @type {Record<string, string>} */ ({ critical: '!', degraded: '~', ok: '✓' });
+const SIGNS = /** @type {Record<string, string>} */ ({ critical: '!', degraded: '~', unknown: '?', ok: '✓' });
 
 /** Shows a health: a sign, a colour and, unless `brief`, the word. @param {{ health: string | null | undefined, brief?: boolean }} props */
 export function Health({ health, brief }) {

@@ -103,7 +103,7 @@ pub(super) fn plain(state: &State) -> Vec<String> {
     lines.extend(overview::lines(state, &palette, usize::MAX).iter().map(ToString::to_string));
     let rows = state.shown();
     let problems = rows.iter().filter_map(|row| Some((row.shown_key(), row.group.as_ref()?.verdict())));
-    let mut problems = problems.filter(|(_, verdict)| verdict.health > Health::Ok).peekable();
+    let mut problems = problems.filter(|(_, verdict)| verdict.health > Health::Unknown).peekable();
     if problems.peek().is_some() {
         lines.push(String::new());
     }

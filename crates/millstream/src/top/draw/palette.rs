@@ -52,6 +52,7 @@ impl Palette {
     pub(super) fn health(&self, health: Health) -> Style {
         match health {
             Health::Ok => self.good,
+            Health::Unknown => self.dim,
             Health::Degraded => self.warn,
             Health::Critical => self.bad,
         }
