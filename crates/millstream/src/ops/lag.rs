@@ -31,7 +31,7 @@ Examples:
   millstream lag orders --partitions
 
 Exit code 5 means that a group has more unread entries than --fail-lag, or an unread or pending entry older than \
---fail-age.";
+--fail-age. Exit code 4 means that nothing could be checked: STREAM and GROUP match no group.";
 
 /// Show how far behind groups are, and fail above a limit
 #[derive(Args, Debug)]
@@ -100,6 +100,12 @@ impl LagCommand {
             } else {
                 "no groups".to_owned()
             };
+            if self.stream.is_some() && (self.fail_lag.is_some() || self.fail_age.is_some()) {
+                let groups = suggest("lag", &[], "");
+                return Err(Failure::NotFound(format!(
+                    "{what}, so nothing was checked\nlist all groups with: {groups}"
+                )));
+            }
             note(&format!("{what}; create one with: {create}"));
         }
         monitor.observe_growth(&mut groups).await?;

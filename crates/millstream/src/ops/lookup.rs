@@ -1,6 +1,7 @@
 //! Looks up streams, groups and consumers named on the command line. If one does not exist, the error lists those
 //! that do.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use millstream_worker::Admin;
@@ -34,18 +35,17 @@ pub(crate) async fn stream(backend: &dyn Admin, name: &str) -> Result<StreamInfo
     ))
 }
 
-/// Returns the names of all streams as people use them: a logical stream instead of its partitions and their dead letters, and
-/// no control stream.
+/// Returns the names of all streams as people use them: a logical stream instead of its partitions, and
+/// no control stream and no dead-letter stream of another one.
 async fn shown_names(backend: &dyn Admin) -> Result<Vec<String>, Failure> {
     let names = backend.streams("*").await?.into_iter().filter(|name| !is_control_stream(name));
     let shown = |name: String| match logical_name(origin_of(&name).unwrap_or(&name)) {
         Some(logical) => logical.to_owned(),
         None => name,
     };
-    let mut names: Vec<String> = names.map(shown).collect();
-    names.sort_unstable();
-    names.dedup();
-    Ok(names)
+    let names: BTreeSet<String> = names.map(shown).collect();
+    let is_of_another = |name: &&String| origin_of(name).is_some_and(|origin| names.contains(origin));
+    Ok(names.iter().filter(|name| !is_of_another(name)).cloned().collect())
 }
 
 /// Returns the existing stream that a mistyped name probably means: their names differ by one character.

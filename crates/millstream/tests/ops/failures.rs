@@ -105,7 +105,7 @@ fn an_unknown_stream_or_group_exits_with_4_and_lists_the_existing_ones() {
             &["group", "ls", "nowhere"],
         ] {
             let missing = store.run(command).exits(4).stderr_contains("stream nowhere does not exist");
-            missing.stderr_contains("existing streams: orders, {orders}:dlq");
+            missing.stderr_contains("existing streams: orders\n");
         }
         for command in [
             &["group", "describe", "orders", "nobody"][..],

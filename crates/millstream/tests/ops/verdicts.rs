@@ -90,6 +90,9 @@ fn lag_takes_a_pattern() {
         assert_eq!(names(&["*", "billing"]).len(), 3);
         let none = store.run(&["lag", "shipments:*"]).ok();
         none.stderr_contains("no groups of streams that match shipments:*");
+        let unchecked = store.run(&["lag", "shipments:*", "--fail-lag", "5"]).exits(4);
+        unchecked.stderr_contains("no groups of streams that match shipments:*, so nothing was checked");
+        store.run(&["lag", "orders:*", "nobody", "--fail-age", "5m"]).exits(4);
     }
 }
 

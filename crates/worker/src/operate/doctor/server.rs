@@ -150,20 +150,36 @@ impl ServerFacts {
         }
         let failed = ["rdb_last_bgsave_status", "aof_last_write_status"];
         for name in failed.into_iter().filter(|name| self.fact(name) == Some("err")) {
+            // Only Millstream has it.
+            let error = self.fact("log_error").filter(|error| name.starts_with("aof") && !error.is_empty());
+            let (what, way_out) = error.map_or((None, None), split_remedy);
             report(
                 Health::Critical,
                 "write_failed",
-                &format!("the last write to disk failed ({name} is err)"),
-                "check the server's log and the free space on its disk",
+                &match what {
+                    Some(what) => format!("the server cannot write to disk: {what}"),
+                    None => format!("the last write to disk failed ({name} is err)"),
+                },
+                way_out.unwrap_or("check the server's log and the free space on its disk"),
             );
         }
         findings
     }
 }
 
+/// Splits an error of the log into what happened and, if it says so, what to do.
+fn split_remedy(error: &str) -> (Option<&str>, Option<&str>) {
+    let remedies = ["move the ", "the command SAVE ", "free disk space "];
+    match remedies.into_iter().filter_map(|remedy| error.rfind(remedy)).max() {
+        Some(at) => (Some(error[..at].trim_end_matches([':', ';', ' '])), Some(&error[at..])),
+        None => (Some(error), None),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::operate::command::WayOut;
 
     fn server(settings: &[(&str, &str)]) -> ServerFacts {
         let settings =
@@ -183,6 +199,40 @@ mod tests {
         assert_eq!(codes(&[("appendonly", "yes"), ("appendfsync", "always")]), [""; 0]);
         assert_eq!(codes(&[("maxmemory-policy", "allkeys-lru")]), ["evicts_streams"]);
         assert_eq!(codes(&[]), [""; 0], "unknown settings are no problem");
+    }
+
+    #[test]
+    fn a_failed_write_is_reported_with_the_error_of_the_log_and_its_remedy() {
+        let finding = |error: &str| {
+            let facts = [("aof_last_write_status", "err"), ("log_error", error)];
+            let facts = facts.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+            let found = ServerFacts(Some(ServerInfo { facts, ..ServerInfo::default() })).findings().remove(0);
+            (found.text, found.way_out)
+        };
+        let cases = [
+            ("/d was moved or removed. Changes are refused: move the folder back", "move the folder back"),
+            (
+                "/d/1.log was removed. Changes are refused: the command SAVE writes it",
+                "the command SAVE writes it",
+            ),
+            (
+                "no space left: x; free disk space to allow writes again",
+                "free disk space to allow writes again",
+            ),
+        ];
+        for (error, way_out) in cases {
+            let what = error.strip_suffix(way_out).unwrap().trim_end_matches([' ', ':', ';']);
+            assert_eq!(
+                finding(error),
+                (format!("the server cannot write to disk: {what}"), WayOut::from(way_out))
+            );
+        }
+        assert_eq!(finding("sync: EIO").0, "the server cannot write to disk: sync: EIO");
+        assert_eq!(
+            finding("").0,
+            "the last write to disk failed (aof_last_write_status is err)",
+            "as Redis says"
+        );
     }
 
     #[test]
