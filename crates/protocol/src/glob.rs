@@ -8,7 +8,7 @@
 //!
 //! A set without its closing bracket extends to the end of the pattern.
 //!
-//! Clients choose the pattern and the names that it is matched with. A name can have many megabytes. So [`matches`], which
+//! Clients choose the pattern and the names that it is matched with. A name can have many megabytes. So [`matches()`], which
 //! goes back to the last `*` whenever a byte does not match, is only for short texts. For others, a [`Glob`] searches the
 //! *parts* of the pattern between stars one after the other, and each search takes time in proportion to the text:
 //!

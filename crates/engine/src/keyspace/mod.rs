@@ -267,7 +267,7 @@ impl Keyspace {
     }
 
     /// Appends an entry to the stream in a slot, as [`apply_at`](Keyspace::apply_at) does with
-    /// [`StreamEffect::Append`](crate::StreamEffect::Append). Returns the values as the block encodes them,
+    /// [`StreamEffect::Append`]. Returns the values as the block encodes them,
     /// if the entry shares its field names with the block.
     #[inline]
     pub fn append_at(
@@ -281,7 +281,7 @@ impl Keyspace {
     }
 
     /// Delivers entries of the stream in a slot, as [`apply_at`](Keyspace::apply_at) does with the
-    /// [`StreamEffect::Deliver`](crate::StreamEffect::Deliver) that the returned delivery describes. See
+    /// [`StreamEffect::Deliver`] that the returned delivery describes. See
     /// [`Stream::deliver`].
     #[inline]
     pub fn deliver_at(
@@ -309,7 +309,7 @@ impl Keyspace {
     }
 
     /// Acknowledges entries, as [`apply`](Keyspace::apply) does with
-    /// [`StreamEffect::Ack`](crate::StreamEffect::Ack). Acknowledges nothing if the key or the group does not exist.
+    /// [`StreamEffect::Ack`]. Acknowledges nothing if the key or the group does not exist.
     #[inline]
     pub fn acknowledge(
         &mut self,

@@ -152,7 +152,7 @@ impl Stream {
     /// entry.
     ///
     /// The cost is proportional to the number of groups plus the number of questions. See
-    /// [`references`](super::references) for how many these are.
+    /// `references.rs` for how many these are.
     pub fn decide_trim_referenced(
         &self,
         trim: &Trim,

@@ -165,7 +165,7 @@ impl Stream {
 
     /// Examines some pending entries, after a change of the policy of the stream or of a group. It finds those that are to
     /// be dead-lettered, and makes released ones available to readers: then it returns true. After a removal of many entries, it
-    /// [marks](super::gone) some of those that are pending. Takes about 100 µs and up to [`EXAMINATION_BYTES`]. This is not a
+    /// marks some of those that are pending. Takes about 100 µs and up to [`EXAMINATION_BYTES`]. This is not a
     /// change of data.
     pub fn examine(&mut self) -> bool {
         let (has_unexamined, mut budget) = (self.unexamined_from.is_some(), EXAMINATION_BUDGET);

@@ -24,7 +24,7 @@ pub struct SetPolicy<B = Vec<u8>> {
     /// The fields to forget.
     pub unset: Vec<PolicyField>,
     /// The user who sets the policy; `None`: the policy acts with all rights. This user becomes the owner, unless the change
-    /// leaves alone what the rights are needed for (see [`keeps_owner`](SetPolicy::keeps_owner)).
+    /// leaves alone what the rights are needed for (see `keeps_owner`).
     pub owner: Option<B>,
 }
 
