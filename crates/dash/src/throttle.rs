@@ -161,7 +161,7 @@ fn count(failures: &mut HashMap<Counted, Vec<Instant>>, counted: [Counted; 2], n
     }
 }
 
-/// Forgets who has no recent failure, or else who failed longest ago.
+/// Removes the counts without a recent failure. If that makes no room, removes the count whose last failure is oldest.
 fn make_room(failures: &mut HashMap<Counted, Vec<Instant>>, now: Instant) {
     failures.retain(|_, recent| recent.last().is_some_and(|at| now.duration_since(*at) < WINDOW));
     if failures.len() >= COUNTED_MAX {
@@ -224,7 +224,7 @@ mod tests {
         for number in 0..ADDRESS_FAILURES_MAX {
             assert_eq!(fail(&throttle, SHARED, &number.to_string(), now), Pace::AtOnce);
         }
-        // One attempt per second has its turn, whoever tries.
+        // The address has one attempt per second, with any user.
         for turn in 1..=LOGINS_WAITING_MAX {
             let pace = fail(&throttle, SHARED, &format!("waiting {turn}"), now);
             assert_eq!(pace, Pace::Slow(SLOW_LOGIN_DELAY * turn));

@@ -1,8 +1,8 @@
 //! Marks the pending entries whose entry was removed from the stream, so that the store finds them when they are
 //! [final](super::finals).
 //!
-//! A command can remove thousands of entries that are pending in thousands of groups. So a removal looks only so many
-//! of them up, and keeps its ids for the groups that are left. The store marks those in steps. A row that no step has reached is
+//! A command can remove thousands of entries that are pending in thousands of groups. So a removal looks up
+//! only a limited number of them, and keeps its ids for the groups that are left. The store marks those in steps. A row that no step has reached is
 //! removed later. No reader gets it meanwhile, because reads find no entry.
 //!
 //! Ids that are left to mark follow from the other state, as the rows do: neither the log nor snapshots have them.

@@ -193,7 +193,7 @@ const RELEASED_BYTES: u64 = 128;
 const STEP_PENDING: usize = if cfg!(test) { 3 } else { 1000 };
 
 impl<B: AsRef<[u8]>> ConsumerDelete<B> {
-    /// Returns whether the consumer has so many pending entries that it is removed in [steps](ConsumerDelete::step).
+    /// Returns whether one [step](ConsumerDelete::step) cannot remove all pending entries of the consumer.
     pub fn needs_steps(&self, txn: &Txn<'_>) -> Result<bool, Refusal> {
         Ok(pending_count(txn, self.0.borrowed())?.is_some_and(|pending| pending > STEP_PENDING as u64))
     }
