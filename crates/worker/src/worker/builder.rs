@@ -9,15 +9,6 @@ use std::time::Duration;
 use tower::{Layer, Service};
 
 use super::Worker;
-use super::breaker::BreakerPolicy;
-use super::core::{Core, Settings, WINDOW};
-use super::order_policy::OnFailure;
-use super::pattern::Pattern;
-use super::queue::{Process, Queue};
-use super::span::SpanHook;
-use super::subscription::Subscription;
-use super::subscriptions::Subscriptions;
-use super::suspects::Suspects;
 use crate::autoscale::Autoscale;
 use crate::backend::{Backend, Start};
 use crate::backoff::Backoff;
@@ -31,6 +22,11 @@ use crate::message::Message;
 use crate::metrics::{Registry, WorkerMetrics};
 use crate::names::WorkerName;
 use crate::outcome::{BoxError, IntoOutcome, Outcome};
+use crate::worker::core::{Core, OnFailure, Settings, SpanHook, WINDOW};
+use crate::worker::queue::breaker::BreakerPolicy;
+use crate::worker::queue::suspects::Suspects;
+use crate::worker::queue::{Process, Queue};
+use crate::worker::stream::{Pattern, Subscription, Subscriptions};
 
 /// Builds a [`Worker`]. Streams, group and handler are required; everything else has a default.
 pub struct WorkerBuilder {

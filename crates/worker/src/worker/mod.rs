@@ -1,71 +1,29 @@
 //! The worker: reads a group's messages, runs a handler for each, and settles them in the store.
 
-mod admission;
-mod autoscaler;
-mod backlog;
-mod breaker;
 mod builder;
-mod consumer_name;
 mod core;
-mod delayed;
-mod delayed_task;
-mod delete_done;
-mod discovery;
-mod failure_log;
-mod fetcher;
-mod heartbeat;
-mod heartbeat_task;
-mod in_flight;
-mod isolation;
-mod job;
-mod joining;
-mod lanes;
-mod lease;
-mod leaving;
-mod next_due;
-mod order;
-mod order_policy;
-mod outage;
-mod outbox;
-mod owned_fetcher;
-mod owned_stream;
-mod ownership;
-mod pattern;
-mod pattern_fetcher;
-mod policy;
-mod policy_task;
-mod pool;
-mod probing;
+mod lifecycle;
+mod message;
+mod own;
 mod queue;
-mod read_plan;
-mod records;
-mod recovery;
-mod renewal;
-mod report;
+mod read;
 mod run;
-mod running;
-mod settlement;
-mod settler;
-mod span;
-mod status;
-mod subscription;
-mod subscription_id;
-mod subscriptions;
-mod suspects;
-mod tenure;
+mod settle;
+mod stream;
+mod watch;
 
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 
-pub use breaker::{BreakerPolicy, OpenBreaker};
-pub use builder::{BuildError, WorkerBuilder};
-pub use order_policy::OnFailure;
-pub use outage::Refusal;
-pub use report::Report;
+pub use self::builder::{BuildError, WorkerBuilder};
+pub use self::core::{OnFailure, Report};
+pub use self::queue::breaker::{BreakerPolicy, OpenBreaker};
+pub use self::stream::Refusal;
 
 use self::core::Core;
-use self::outage::Outage;
+use self::stream::Outage;
+use self::watch::{heartbeat, status};
 use crate::autoscale::Decision;
 use crate::backend::{Backend, Error};
 use crate::handler::HandlerService;
@@ -133,7 +91,7 @@ impl Worker {
     /// Returns an error at the start if the worker cannot listen on its address or the store refuses to create the
     /// group. Later it returns an error only if this process closed the store or a task of the worker panicked.
     pub async fn run_until(self, shutdown: impl Future<Output = ()>) -> Result<Report, Error> {
-        run::run(self.core, self.handler, self.listen.as_deref(), shutdown).await
+        lifecycle::run(self.core, self.handler, self.listen.as_deref(), shutdown).await
     }
 }
 

@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep_until};
 use super::process::Membership;
 use super::slots::Work;
 use super::{Queue, QueueMode, QueueState};
-use crate::worker::job::Job;
+use crate::worker::message::Job;
 
 impl QueueState {
     pub(super) fn alone_is_running(&self) -> bool {

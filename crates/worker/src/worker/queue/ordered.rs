@@ -3,11 +3,12 @@
 //! A queue with lanes keeps its messages at a pause and while the circuit breaker is open: if it returned them, later
 //! messages of their keys could begin first. Only when it is closed does it return them.
 
+use super::lanes::Lanes;
 use super::probe::Probe;
 use super::{Queue, QueueMode, QueueState};
 use crate::heartbeat::LanesInfo;
-use crate::worker::job::{AtHead, Job, Place, SubscriptionId};
-use crate::worker::lanes::{LaneId, Lanes};
+
+use crate::worker::message::{AtHead, Job, LaneId, Place, SubscriptionId};
 
 /// The lanes of a queue.
 #[derive(Debug)]

@@ -2,7 +2,7 @@
 
 use super::slots::Work;
 use super::{Queue, QueueMode, QueueState};
-use crate::worker::job::Job;
+use crate::worker::message::Job;
 
 /// The message that probes whether handlers succeed again.
 #[derive(Debug)]

@@ -11,8 +11,8 @@ use super::prefetch::MEASURE_TIME_MIN;
 use super::process::Membership;
 use super::*;
 use crate::backend::StreamId;
-use crate::worker::in_flight::InFlight;
-use crate::worker::job::{AtHead, Origin, Place};
+use crate::worker::message::InFlight;
+use crate::worker::message::{AtHead, Origin, Place};
 
 #[tokio::test]
 async fn surplus_slots_end_and_start_again() {
