@@ -1,136 +1,69 @@
-//! The fuzzer: runs one target for some time, or replays inputs. `scripts/fuzz` builds and starts it.
+//! Runs the inputs that libFuzzer makes, and fails on panics, excessive memory and excessive time.
 //!
-//! ```text
-//! millstream-fuzz list                                       the names of all targets
-//! millstream-fuzz TARGET --seconds 10 --seed 1 --dir DIR     replay corpus and crashers, then fuzz
-//! millstream-fuzz TARGET --replay FILE                       run the inputs of a file
-//! millstream-fuzz TARGET … --bless                           write the smallest corpus that reaches everything
-//! millstream-fuzz TARGET … --result FILE                     add the result to a file, as a line of JSON
-//! ```
+//! `scripts/fuzz` builds and starts this program. The environment variable `MILLSTREAM_FUZZ_TARGET` names the target;
+//! the arguments are those of libFuzzer. A panic on any thread ends the process, and libFuzzer keeps the input.
 
-mod campaign;
-mod corpus;
-mod coverage;
-mod instruments;
-mod mutate;
-mod oracle;
-mod random;
+#![no_main]
+
+mod allocations;
 mod targets;
-mod watchdog;
 
-use std::fs::OpenOptions;
-use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use campaign::Campaign;
 use targets::{TARGETS, Target};
 
-/// Maximum size of the stored corpus of a target, in bytes.
-const CORPUS_BYTES_MAX: usize = 40 << 10;
+/// An input may allocate this many bytes for each of its bytes, and the fixed bytes of its target.
+const BYTES_PER_BYTE: usize = 64;
+/// Time above which an input is measured again, because another process may have had the processor. The goal for every
+/// input is 50 ms.
+const SLOW: Duration = Duration::from_millis(5);
+/// Time above which an input fails. Far above [`SLOW`], because the machine may be busy.
+const TOO_SLOW: Duration = Duration::from_secs(1);
+/// Maximum number of times that an input runs. The shortest time counts.
+const RUNS_MAX: usize = 3;
 
-/// The command line.
-struct Options {
-    target: &'static Target,
-    time: Duration,
-    seed: u64,
-    dir: PathBuf,
-    replay: Option<PathBuf>,
-    bless: bool,
-    result: Option<PathBuf>,
-}
+static TARGET: LazyLock<&Target> = LazyLock::new(|| {
+    let name = std::env::var("MILLSTREAM_FUZZ_TARGET").unwrap_or_default();
+    let found = TARGETS.iter().find(|target| target.name == name);
+    found.unwrap_or_else(|| panic!("MILLSTREAM_FUZZ_TARGET={name}: there is no such target"))
+});
 
-fn main() -> ExitCode {
-    let args: Vec<String> = std::env::args().skip(1).collect();
-    if args.first().is_some_and(|arg| arg == "list") {
-        TARGETS.iter().for_each(|target| println!("{}", target.name));
-        return ExitCode::SUCCESS;
-    }
-    match parse(&args).and_then(|options| run(&options)) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(message) => {
-            eprintln!("{message}");
-            ExitCode::FAILURE
+libfuzzer_sys::fuzz_target!(
+    init: {
+        // Initializes what the program initializes only once; no input pays for that.
+        (TARGET.run)(&[]);
+    },
+    |input: &[u8]| check(&TARGET, input)
+);
+
+/// Runs an input, and panics if it breaks a limit.
+fn check(target: &Target, input: &[u8]) {
+    let (mut shortest, mut most_bytes) = (Duration::MAX, 0);
+    for _ in 0..RUNS_MAX {
+        let (before, begin) = (allocations::reset_peak(), Instant::now());
+        let generated_bytes = (target.run)(input);
+        shortest = shortest.min(begin.elapsed());
+        let bytes = allocations::peak() - before;
+        let limit = target.fixed_bytes + BYTES_PER_BYTE * generated_bytes.max(input.len());
+        assert!(bytes <= limit, "the input made the program allocate {bytes} bytes; the limit is {limit}");
+        most_bytes = most_bytes.max(bytes);
+        if shortest < SLOW {
+            break;
         }
     }
+    assert!(shortest < TOO_SLOW, "the input took {} ms, {RUNS_MAX} times", shortest.as_millis());
+    note_largest(shortest.as_micros() as u64, most_bytes as u64 >> 10);
 }
 
-fn parse(args: &[String]) -> Result<Options, String> {
-    let names = || TARGETS.iter().map(|target| target.name).collect::<Vec<_>>().join(", ");
-    let mut args = args.iter();
-    let name = args.next().ok_or_else(|| format!("expected a target: {}", names()))?;
-    let target = TARGETS.iter().find(|target| target.name == *name);
-    let target = target.ok_or_else(|| format!("unknown target {name}; the targets are {}", names()))?;
-    let mut options = Options {
-        target,
-        time: Duration::ZERO,
-        seed: 1,
-        dir: PathBuf::from("target/fuzz/failures"),
-        replay: None,
-        bless: false,
-        result: None,
-    };
-    while let Some(option) = args.next() {
-        let mut value = || args.next().ok_or_else(|| format!("{option} needs a value"));
-        let number = |text: &String| text.parse().map_err(|_| format!("{option} {text}: expected a number"));
-        match option.as_str() {
-            "--seconds" => options.time = Duration::from_secs(number(value()?)?),
-            "--seed" => options.seed = number(value()?)?,
-            "--dir" => options.dir = PathBuf::from(value()?),
-            "--replay" => options.replay = Some(PathBuf::from(value()?)),
-            "--bless" => options.bless = true,
-            "--result" => options.result = Some(PathBuf::from(value()?)),
-            _ => return Err(format!("unknown option {option}")),
-        }
+/// Prints the longest time and the largest allocation so far when one of them grows. `scripts/fuzz` reads the last line.
+fn note_largest(us: u64, kib: u64) {
+    static LONGEST_US: AtomicU64 = AtomicU64::new(0);
+    static LARGEST_KIB: AtomicU64 = AtomicU64::new(0);
+    let longest_us = LONGEST_US.fetch_max(us, Ordering::Relaxed);
+    let largest_kib = LARGEST_KIB.fetch_max(kib, Ordering::Relaxed);
+    if us > longest_us || kib > largest_kib {
+        eprintln!("longest {} us, largest allocation {} KiB", us.max(longest_us), kib.max(largest_kib));
     }
-    Ok(options)
-}
-
-fn run(options: &Options) -> Result<(), String> {
-    let target = options.target;
-    oracle::install_panic_hook();
-    watchdog::start(target.name);
-    let begin = Instant::now();
-    let mut campaign = Campaign::new(target, options.seed, &options.dir)?;
-    if let Some(path) = &options.replay {
-        let inputs = corpus::read(path)?;
-        campaign.replay(&inputs)?;
-        println!("{}: {} inputs of {} pass", target.name, inputs.len(), path.display());
-        return Ok(());
-    }
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let corpus_path = folder.join("corpus").join(format!("{}.txt", target.name));
-    campaign.replay(&corpus::read_folder(&folder.join("crashers").join(target.name))?)?;
-    campaign.replay(&corpus::read(&corpus_path)?)?;
-    campaign.fuzz(options.time)?;
-    report(options, &campaign, begin.elapsed())?;
-    if options.bless {
-        let kept = campaign.smallest_corpus(CORPUS_BYTES_MAX)?;
-        corpus::write(&corpus_path, &kept)?;
-        println!("{}: {} inputs in {}", target.name, kept.len(), corpus_path.display());
-    }
-    Ok(())
-}
-
-/// Prints the result, and adds it to the file of results.
-fn report(options: &Options, campaign: &Campaign, took: Duration) -> Result<(), String> {
-    let (name, seed, executions) = (options.target.name, options.seed, campaign.executions);
-    let (reached, counters) = campaign.counters();
-    let (seconds, longest_ms) = (took.as_secs_f64(), campaign.longest.as_secs_f64() * 1e3);
-    let largest_kib = campaign.largest_bytes >> 10;
-    println!(
-        "{name}: seed {seed}, {executions} executions in {seconds:.1} s ({:.0}/s), {reached} of {counters} counters, \
-         {} inputs kept, longest {longest_ms:.1} ms, largest allocation {largest_kib} KiB",
-        executions as f64 / seconds,
-        campaign.input_count(),
-    );
-    let Some(path) = &options.result else { return Ok(()) };
-    let line = format!(
-        "{{\"target\": \"{name}\", \"seed\": {seed}, \"executions\": {executions}, \"seconds\": {seconds:.1}, \
-         \"counters\": {reached}, \"longest_ms\": {longest_ms:.1}, \"largest_kib\": {largest_kib}}}\n"
-    );
-    let file = OpenOptions::new().create(true).append(true).open(path);
-    let written = file.and_then(|mut file| file.write_all(line.as_bytes()));
-    written.map_err(|error| format!("cannot write {}: {error}", path.display()))
 }

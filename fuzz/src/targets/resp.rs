@@ -7,21 +7,6 @@ use millstream_server::fuzzing::Choices;
 /// Input up to this length is cut at every byte.
 const CUT_EVERYWHERE_MAX: usize = 64;
 
-pub(crate) const WORDS: &[&[u8]] = &[
-    b"*1\r\n$4\r\nPING\r\n",
-    b"\r\n",
-    b"*",
-    b"$",
-    b"$0\r\n\r\n",
-    b"*-1\r\n",
-    b"*33\r\n",
-    b"$999\r\n",
-    b"$1000\r\n",
-    b"\"\\x41\"",
-    b"'it\\'s'",
-    b"\xff\xf4\xff\xfd\x06",
-];
-
 /// The decoded requests, the error, and the number of bytes used.
 type Decoded = (Vec<Vec<Vec<u8>>>, Option<ProtocolError>, usize);
 
