@@ -15,7 +15,7 @@ use crate::session::AfterReply;
 use crate::stats::Event;
 use crate::turns;
 
-/// Maximum bytes read for one turn, unless the socket needs a larger buffer.
+/// Maximum bytes read for one turn.
 const READ_BYTES: usize = 4 << 10;
 /// A turn ends when the replies have at least this many bytes.
 pub(super) const REPLY_BYTES_PER_TURN: usize = 1 << 10;
@@ -38,12 +38,12 @@ impl Connection {
     }
 
     /// Reads some bytes and keeps them. Returns false if the connection must be closed.
-    fn poll_input<S: Socket>(&mut self, cx: &mut Context<'_>, stream: &mut S) -> Poll<bool> {
+    fn poll_input(&mut self, cx: &mut Context<'_>, stream: &mut impl Socket) -> Poll<bool> {
         if self.session.client.is_killed() {
             return Poll::Ready(false);
         }
         with_buffers(self.session.resp3, |Buffers { input, .. }| {
-            match ready!(self.poll_read(cx, stream, &mut input[..READ_BYTES.max(S::READ_BYTES_MIN)])) {
+            match ready!(self.poll_read(cx, stream, &mut input[..READ_BYTES])) {
                 Ok(0) | Err(_) => Poll::Ready(false),
                 Ok(count) => {
                     self.input.bytes.extend_from_slice(&input[..count]);

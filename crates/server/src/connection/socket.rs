@@ -22,9 +22,6 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 ///
 /// A connection is compiled once per kind of socket, so the methods that only TLS needs cost the others nothing.
 pub(crate) trait Socket: AsyncRead + AsyncWrite + Unpin {
-    /// Minimum size of a buffer to read into.
-    const READ_BYTES_MIN: usize = 1;
-
     /// Writes as much as the socket takes without blocking; fails with `WouldBlock` if it takes no bytes.
     fn write_now(&mut self, bytes: &[u8]) -> io::Result<usize>;
 
@@ -55,8 +52,6 @@ impl Socket for UnixStream {
 }
 
 impl Socket for TlsStream {
-    const READ_BYTES_MIN: usize = TlsStream::READ_BYTES_MIN;
-
     fn write_now(&mut self, bytes: &[u8]) -> io::Result<usize> {
         TlsStream::write_now(self, bytes)
     }

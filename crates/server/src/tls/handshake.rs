@@ -5,23 +5,17 @@
 //! however many handshakes there are.
 
 use std::fmt;
+use std::future::poll_fn;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, mpsc};
 use std::thread;
 
-use rustls::ServerConfig;
-use rustls::server::UnbufferedServerConnection;
+use rustls::{ServerConfig, ServerConnection};
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 
-use super::records;
-use super::stream::{TlsStream, send};
-
-/// Maximum bytes per read during a handshake.
-const READ_BYTES: usize = 4 * 1024;
-/// Maximum bytes of unfinished messages that are kept for a client during the handshake.
-const KEPT_BYTES_MAX: usize = 128 * 1024;
+use super::stream::{TlsStream, poll_receive, send};
 
 /// The thread that computes handshakes. It ends when this handle is dropped.
 pub(super) struct HandshakeThread {
@@ -63,32 +57,6 @@ impl From<rustls::Error> for HandshakeError {
     }
 }
 
-/// An unfinished handshake.
-struct Handshake {
-    session: Box<UnbufferedServerConnection>,
-    incoming: Vec<u8>,
-    outgoing: Vec<u8>,
-    /// Requests that the client sent together with its last message.
-    early: Vec<u8>,
-    is_closed: bool,
-    result: Result<(), rustls::Error>,
-}
-
-impl Handshake {
-    /// Processes what has arrived.
-    fn advance(mut self) -> Handshake {
-        let early = &mut self.early;
-        let received =
-            records::receive(&mut self.session, &mut self.incoming, &mut self.outgoing, |plaintext| {
-                early.extend_from_slice(plaintext)
-            });
-        self.incoming.drain(..received.used);
-        self.is_closed = received.is_closed;
-        self.result = received.result;
-        self
-    }
-}
-
 impl HandshakeThread {
     pub(super) fn start() -> io::Result<HandshakeThread> {
         let (jobs, queue) = mpsc::channel::<Box<dyn FnOnce() + Send>>();
@@ -102,79 +70,45 @@ impl HandshakeThread {
         Ok(HandshakeThread { jobs })
     }
 
-    /// Advances a handshake on the thread. If the connection ends before its turn, nothing is computed.
-    async fn advance(&self, handshake: Handshake) -> Result<Handshake, HandshakeError> {
+    /// Processes what has arrived, on the thread. If the connection ends before its turn, nothing is computed.
+    async fn advance(
+        &self,
+        mut session: Box<ServerConnection>,
+    ) -> io::Result<(Box<ServerConnection>, Result<(), rustls::Error>)> {
         let (sender, receiver) = oneshot::channel();
         let job = move || {
             if !sender.is_closed() {
-                let _ = sender.send(handshake.advance());
+                let result = session.process_new_packets().map(drop);
+                let _ = sender.send((session, result));
             }
         };
         let ended = || io::Error::other("the handshake panicked");
         self.jobs.send(Box::new(job)).map_err(|_| ended())?;
-        receiver.await.map_err(|_| ended().into())
+        receiver.await.map_err(|_| ended())
     }
 
     /// Does the handshake with a client.
     pub(super) async fn run(
         &self,
         config: Arc<ServerConfig>,
-        socket: TcpStream,
+        mut socket: TcpStream,
     ) -> Result<TlsStream, HandshakeError> {
-        let mut handshake = Handshake {
-            session: Box::new(UnbufferedServerConnection::new(config)?),
-            incoming: Vec::new(),
-            outgoing: Vec::new(),
-            early: Vec::new(),
-            is_closed: false,
-            result: Ok(()),
-        };
+        let mut session = Box::new(ServerConnection::new(config)?);
         let mut has_begun = false;
-        while handshake.session.is_handshaking() {
-            match receive(&socket, &mut handshake.incoming).await {
-                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof && !has_begun => {
-                    return Err(HandshakeError::NotBegun);
-                }
-                received => received?,
+        while session.is_handshaking() {
+            match poll_fn(|cx| poll_receive(&mut socket, &mut session, cx)).await? {
+                0 if has_begun => return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
+                0 => return Err(HandshakeError::NotBegun),
+                _ => has_begun = true,
             }
-            has_begun = true;
-            handshake = self.advance(handshake).await?;
-            send_all(&socket, &handshake.outgoing).await?;
-            handshake.outgoing.clear();
-            handshake.result.clone()?;
-            if handshake.incoming.len() > KEPT_BYTES_MAX {
-                return Err(io::Error::other("the client's messages are too long").into());
+            let result;
+            (session, result) = self.advance(session).await?;
+            // If rustls rejects the message, this is an alert.
+            while !send(&socket, &mut session)? {
+                socket.writable().await?;
             }
+            result?;
         }
-        let Handshake { session, incoming, early, is_closed, .. } = handshake;
-        Ok(TlsStream::new(socket, session, early, incoming, is_closed))
-    }
-}
-
-/// Waits for bytes and appends them.
-async fn receive(socket: &TcpStream, incoming: &mut Vec<u8>) -> io::Result<()> {
-    loop {
-        socket.readable().await?;
-        let begin = incoming.len();
-        incoming.resize(begin + READ_BYTES, 0);
-        let result = socket.try_read(&mut incoming[begin..]);
-        incoming.truncate(begin + *result.as_ref().unwrap_or(&0));
-        match result {
-            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(_) => return Ok(()),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(error) => return Err(error),
-        }
-    }
-}
-
-async fn send_all(socket: &TcpStream, bytes: &[u8]) -> io::Result<()> {
-    let mut sent = 0;
-    loop {
-        sent += send(socket, &bytes[sent..])?;
-        if sent == bytes.len() {
-            return Ok(());
-        }
-        socket.writable().await?;
+        Ok(TlsStream::new(socket, session))
     }
 }

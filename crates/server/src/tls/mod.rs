@@ -5,7 +5,6 @@
 
 mod config;
 mod handshake;
-mod records;
 mod sessions;
 mod stream;
 

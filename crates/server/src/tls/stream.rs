@@ -1,102 +1,52 @@
 //! A client's socket after the TLS handshake.
-//!
-//! Records are decrypted and encrypted in one buffer per thread. A connection itself keeps only the beginning of a record
-//! that has not arrived completely, and records that the socket did not take.
 
-use std::cell::RefCell;
-use std::io;
+use std::io::{self, IoSlice, Read, Write};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use rustls::server::UnbufferedServerConnection;
+use rustls::ServerConnection;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-use super::records;
-
-/// Maximum bytes of plaintext that are encrypted before the socket must take their records.
-const ENCRYPTED_BYTES: usize = 64 * 1024;
-/// Size of the thread's buffer. Encryption adds up to 30 bytes to every 16 KiB, and the session's own records.
-const BUFFER_BYTES: usize = ENCRYPTED_BYTES + 4 * 1024;
-/// Maximum length of a record: a header, 16 KiB of plaintext, and what encryption may add.
-const RECORD_BYTES_MAX: usize = 5 + (16 << 10) + 2048;
-/// Approximate memory of an idle session: keys, hashes and the client's certificate.
-const SESSION_BYTES: usize = 9 * 1024;
-
-thread_local! {
-    static BUFFER: RefCell<Box<[u8]>> = RefCell::new(vec![0; BUFFER_BYTES].into());
-}
+/// Approximate memory of an idle session: keys, hashes, the client's certificate, and rustls' buffer of 4 KiB.
+const SESSION_BYTES: usize = 13 * 1024;
 
 /// A socket whose client has completed the TLS handshake.
 pub(crate) struct TlsStream {
     socket: TcpStream,
-    session: Box<UnbufferedServerConnection>,
-    /// Plaintext that arrived with the last message of the handshake.
-    early: Vec<u8>,
-    /// Received bytes that the session has not used: the beginning of a record.
-    incoming: Vec<u8>,
-    /// Records that the socket did not take. `sent` bytes of them are sent.
-    outgoing: Vec<u8>,
-    sent: usize,
+    session: Box<ServerConnection>,
     /// Bytes of records that the last read has received.
     received: usize,
-    /// Whether the client sends no more data.
-    is_closed: bool,
-    /// Whether the session has failed. rustls panics if a failed session is used again.
-    has_failed: bool,
+    /// Maximum number of received bytes that the session keeps: plaintext, and the beginning of a record.
+    kept: usize,
+    /// Bytes of records that the socket did not take.
+    unsent: usize,
 }
 
 impl TlsStream {
-    /// Minimum size of a buffer to read into: the plaintext of a whole record must fit.
-    pub(crate) const READ_BYTES_MIN: usize = RECORD_BYTES_MAX + 1;
-
-    pub(super) fn new(
-        socket: TcpStream,
-        session: Box<UnbufferedServerConnection>,
-        mut early: Vec<u8>,
-        mut incoming: Vec<u8>,
-        is_closed: bool,
-    ) -> TlsStream {
-        early.shrink_to_fit();
-        incoming.shrink_to_fit();
-        TlsStream {
-            socket,
-            session,
-            early,
-            incoming,
-            outgoing: Vec::new(),
-            sent: 0,
-            received: 0,
-            is_closed,
-            has_failed: false,
-        }
+    pub(super) fn new(socket: TcpStream, session: Box<ServerConnection>) -> TlsStream {
+        TlsStream { socket, session, received: 0, kept: 0, unsent: 0 }
     }
 
-    /// Encrypts and sends as much as the socket takes without blocking. Up to [`ENCRYPTED_BYTES`] that the socket does not
-    /// take are kept, count as written, and are sent by the next call or by `poll_flush`.
+    /// Encrypts and sends as much as the socket takes without blocking. Up to 64 KiB that the socket does not take (rustls'
+    /// limit) are kept, count as written, and are sent by the next call or by `poll_flush`.
     pub(crate) fn write_now(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if !self.send_kept()? {
-            return Err(io::ErrorKind::WouldBlock.into());
-        }
         let mut written = 0;
-        BUFFER.with_borrow_mut(|buffer| {
-            while written < bytes.len() && self.unsent_bytes() == 0 {
-                let end = bytes.len().min(written + ENCRYPTED_BYTES);
-                let plaintext = &bytes[written..end];
-                let length = records::encrypt(&mut self.session, &mut self.incoming, plaintext, buffer)
-                    .inspect_err(|_| self.has_failed = true)
-                    .map_err(io::Error::other)?;
-                let sent = send(&self.socket, &buffer[..length])?;
-                self.outgoing.extend_from_slice(&buffer[sent..length]);
-                written = end;
+        while self.send_kept()? && written < bytes.len() {
+            match self.session.writer().write(&bytes[written..])? {
+                0 => return Err(io::ErrorKind::WriteZero.into()),
+                count => written += count,
             }
-            Ok(written)
-        })
+        }
+        match written {
+            0 => Err(io::ErrorKind::WouldBlock.into()),
+            written => Ok(written),
+        }
     }
 
     /// Bytes of records that the socket did not take.
     pub(crate) fn unsent_bytes(&self) -> usize {
-        self.outgoing.len() - self.sent
+        self.unsent
     }
 
     /// Bytes of records that the last read has received. Tiny records have many times as many bytes as their plaintext.
@@ -106,81 +56,107 @@ impl TlsStream {
 
     /// Approximate memory of the session and its buffers.
     pub(crate) fn memory_bytes(&self) -> usize {
-        SESSION_BYTES + self.early.capacity() + self.incoming.capacity() + self.outgoing.capacity()
+        SESSION_BYTES + self.kept + self.unsent
     }
 
     /// Sends records that the socket did not take before. Returns whether all are sent.
     fn send_kept(&mut self) -> io::Result<bool> {
-        self.sent += send(&self.socket, &self.outgoing[self.sent..])?;
-        let is_all = self.sent == self.outgoing.len();
-        if is_all && self.sent > 0 {
-            (self.outgoing, self.sent) = (Vec::new(), 0);
-        }
+        let is_all = send(&self.socket, &mut self.session)?;
+        self.unsent = match is_all {
+            true => 0,
+            false => self.session.process_new_packets().map_err(io::Error::other)?.tls_bytes_to_write(),
+        };
         Ok(is_all)
-    }
-
-    /// Reads records and decrypts them into `into`, which must have room for as much plaintext as the buffer has records.
-    fn poll_decrypt(&mut self, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        BUFFER.with_borrow_mut(|buffer| {
-            while into.filled().is_empty() && !self.is_closed {
-                let kept = self.incoming.len();
-                let end = buffer.len().min(into.remaining());
-                if kept >= end {
-                    return Poll::Ready(Err(io::Error::other("the client sent a record that is too long")));
-                }
-                let mut fresh = ReadBuf::new(&mut buffer[kept..end]);
-                ready!(Pin::new(&mut self.socket).poll_read(cx, &mut fresh))?;
-                let end = kept + fresh.filled().len();
-                self.received += end - kept;
-                if end == kept {
-                    self.is_closed = true;
-                    break;
-                }
-                buffer[..kept].copy_from_slice(&self.incoming);
-                let (records, outgoing) = (&mut buffer[..end], &mut self.outgoing);
-                let received = records::receive(&mut self.session, records, outgoing, |plaintext| {
-                    into.put_slice(plaintext)
-                });
-                self.incoming = records[received.used..].to_vec();
-                self.is_closed = received.is_closed;
-                self.has_failed = received.result.is_err();
-                // The session's own records, such as an alert. A client that makes the server send many must read them.
-                self.send_kept()?;
-                if self.unsent_bytes() > ENCRYPTED_BYTES {
-                    return Poll::Ready(Err(io::Error::other("the client does not read")));
-                }
-                received.result.map_err(io::Error::other)?;
-            }
-            Poll::Ready(Ok(()))
-        })
     }
 }
 
-/// Sends until the socket takes no more. Returns the number of bytes it took.
-pub(super) fn send(socket: &TcpStream, bytes: &[u8]) -> io::Result<usize> {
-    let mut sent = 0;
-    while sent < bytes.len() {
-        match socket.try_write(&bytes[sent..]) {
+/// Receives some bytes of records. Returns 0 if the client sends no more.
+pub(super) fn poll_receive(
+    socket: &mut TcpStream,
+    session: &mut ServerConnection,
+    cx: &mut Context<'_>,
+) -> Poll<io::Result<usize>> {
+    match session.read_tls(&mut Receiver(socket, cx)) {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Poll::Pending,
+        received => Poll::Ready(received),
+    }
+}
+
+/// Sends until the socket takes no more. Returns whether all records are sent.
+pub(super) fn send(socket: &TcpStream, session: &mut ServerConnection) -> io::Result<bool> {
+    while session.wants_write() {
+        match session.write_tls(&mut Sender(socket)) {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-            Ok(count) => sent += count,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
             Err(error) => return Err(error),
         }
     }
-    Ok(sent)
+    Ok(true)
+}
+
+/// Reads without blocking, and wakes the task when there is more.
+struct Receiver<'a, 'b>(&'a mut TcpStream, &'a mut Context<'b>);
+
+impl Read for Receiver<'_, '_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let mut into = ReadBuf::new(into);
+        match Pin::new(&mut *self.0).poll_read(self.1, &mut into) {
+            Poll::Ready(result) => result.map(|()| into.filled().len()),
+            Poll::Pending => Err(io::ErrorKind::WouldBlock.into()),
+        }
+    }
+}
+
+/// Writes without blocking.
+struct Sender<'a>(&'a TcpStream);
+
+impl Write for Sender<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.try_write(bytes)
+    }
+
+    fn write_vectored(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.0.try_write_vectored(pieces)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 impl AsyncRead for TlsStream {
+    /// Reads until the socket has no more, or `into` is full: rustls receives at most 4 KiB at a time.
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         this.received = 0;
-        if !this.early.is_empty() {
-            let count = this.early.len().min(into.remaining());
-            into.put_slice(&this.early[..count]);
-            this.early.drain(..count);
-            return Poll::Ready(Ok(()));
+        while into.remaining() > 0 {
+            // Not if there is plaintext, or if the client has announced the end.
+            let count = match this.session.wants_read() {
+                true => match poll_receive(&mut this.socket, &mut this.session, cx) {
+                    Poll::Ready(Ok(0)) => break,
+                    Poll::Ready(Ok(count)) => count,
+                    _ if !into.filled().is_empty() => break,
+                    received => ready!(received)?,
+                },
+                false => 0,
+            };
+            this.received += count;
+            this.kept += count;
+            let state = this.session.process_new_packets();
+            // Also if that has failed: rustls tells the client why.
+            let sent = this.send_kept();
+            let plaintext = state.map_err(io::Error::other)?.plaintext_bytes_to_read();
+            sent?;
+            if plaintext > 0 {
+                let read = this.session.reader().read(into.initialize_unfilled())?;
+                into.advance(read);
+                this.kept = plaintext - read + count;
+            } else if count == 0 {
+                break;
+            }
         }
-        this.poll_decrypt(cx, into)
+        Poll::Ready(Ok(()))
     }
 }
 
@@ -208,13 +184,9 @@ impl Drop for TlsStream {
     /// Tells the client that the connection ends here, and was not cut. Does not wait if the socket is full. After a panic,
     /// the session could panic again, and that would end the server.
     fn drop(&mut self) {
-        let mut record = [0; 256];
-        if !self.has_failed
-            && !std::thread::panicking()
-            && self.unsent_bytes() == 0
-            && let Ok(length) = records::close_notify(&mut self.session, &mut self.incoming, &mut record)
-        {
-            let _ = self.socket.try_write(&record[..length]);
+        if !std::thread::panicking() && !self.session.wants_write() {
+            self.session.send_close_notify();
+            let _ = send(&self.socket, &mut self.session);
         }
     }
 }
