@@ -1,19 +1,13 @@
-//! An hour of history of every group in little memory.
+//! An hour of history of every group.
 //!
-//! All groups share one clock: the times of the points. Each has six columns: entries added, entries read, lag, pending entries,
-//! the oldest unread entry and dead letters. [`encoding`] packs them: a group in which nothing changes takes no bytes per point,
-//! a busy one about ten. If the memory is used up, the older half of the history that was viewed least loses every second point.
+//! A group has a ring of points: one when its values change, none while they stay. The gaps, when nobody looked, are those of the
+//! whole history. If the memory is used up, the older half of the history that was viewed least loses every second point.
 //!
 //! It knows neither the store nor how looks come about.
 
-mod encoding;
-mod series;
-
+use std::cmp::Reverse;
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
-
-use encoding::Values;
-use series::Packed;
 
 use super::row::{GroupRow, Look, RowKey};
 
@@ -23,41 +17,68 @@ const STEP_MS: u64 = 1_900;
 const INTERVAL_MIN: Duration = Duration::from_secs(2);
 /// Time that the history covers.
 const KEPT_MS: u64 = 60 * 60 * 1000;
-/// Number of points of a block.
-const BLOCK_POINTS: u64 = 60;
 /// Maximum number of points of each group: an hour at two seconds.
 pub(super) const POINTS_MAX: u64 = KEPT_MS / 2_000;
 /// A value stays valid for this many times the time until the next point was due. Then the history has a gap.
 const GAP_FACTOR: f64 = 2.5;
-/// Memory of a group in addition to its packed points: its entry in the table and its names.
-const GROUP_BYTES: usize = size_of::<(RowKey, Packed)>() + 8;
+/// While other groups have more points, a group with this number of points loses none.
+const POINTS_KEPT: usize = 60;
 
 /// The history of all groups.
 #[derive(Debug)]
 pub struct History {
     limit_bytes: usize,
-    clock: Clock,
-    groups: HashMap<RowKey, Packed>,
+    groups: HashMap<RowKey, Ring>,
+    /// The times of the first and of the last look, in milliseconds since 1970.
+    looks: Option<(u64, u64)>,
+    /// When the values of the last look are no longer valid.
+    valid_until_ms: u64,
+    /// The times at which no values were valid, each from its begin to the next look.
+    gaps: Vec<(u64, u64)>,
     /// Counts the views of groups.
     views: u64,
     bytes: usize,
 }
 
-/// The times of the points.
-#[derive(Debug, Default)]
-struct Clock {
-    /// The number of the first point, a multiple of [`BLOCK_POINTS`].
-    first: u64,
-    times: VecDeque<Tick>,
+/// The points of a group.
+#[derive(Debug)]
+struct Ring {
+    points: VecDeque<Point>,
+    /// The values of the last look.
+    last: Values,
+    last_at_ms: u64,
+    /// When the group was viewed, as a count of views. 0 if never.
+    viewed: u64,
 }
 
-/// The time of a point.
-#[derive(Clone, Copy, Debug)]
-struct Tick {
-    /// In milliseconds since 1970.
+/// The state of a group from a look on, until the next point.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Point {
     at_ms: u64,
-    /// How long its values stay valid if no point follows.
-    reach_ms: u32,
+    /// The time from this look to the last one with the same values.
+    same_for_ms: u32,
+    lag: u32,
+    /// When the oldest unread entry was added. 0 if no entry was unread.
+    oldest_unread_at_ms: u64,
+    pending: u32,
+    dead_letters: u32,
+    added: Rate,
+    acknowledged: Rate,
+}
+
+/// Entries per second since the look before. Negative if unknown.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Rate(f32);
+
+/// What a look says about a group.
+#[derive(Clone, Copy, Debug, Default)]
+struct Values {
+    added: Option<u64>,
+    read: Option<u64>,
+    lag: u64,
+    pending: u64,
+    oldest_unread_at_ms: Option<u64>,
+    dead_letters: u64,
 }
 
 /// The history of a group, in steps of equal length. `None` where nothing was recorded, as for a group that is new or unknown.
@@ -82,30 +103,21 @@ pub struct HistorySeries {
     pub dead_letters: Vec<Option<u64>>,
 }
 
-/// A point of a group.
-#[derive(Clone, Copy, Debug)]
-struct Point {
-    at_ms: u64,
-    /// The start of the gap after it, or of the future.
-    gap_ms: u64,
-    values: Values,
-}
-
 impl History {
     /// Creates a history that takes at most about this much memory.
     pub fn new(limit_bytes: usize) -> History {
-        let (clock, groups) = (Clock::default(), HashMap::new());
-        History { limit_bytes, clock, groups, views: 0, bytes: 0 }
+        let (groups, gaps) = (HashMap::new(), Vec::new());
+        History { limit_bytes, groups, looks: None, valid_until_ms: 0, gaps, views: 0, bytes: 0 }
     }
 
     /// Returns the memory that it takes, in bytes.
     pub fn bytes(&self) -> usize {
-        self.bytes + self.clock.times.len() * size_of::<Tick>()
+        self.bytes
     }
 
     /// Returns the time of the first point, in milliseconds since 1970. `None` if there is none yet.
     pub fn since_ms(&self) -> Option<u64> {
-        self.clock.times.front().map(|tick| tick.at_ms)
+        self.looks.map(|(first_ms, last_ms)| first_ms.max(last_ms.saturating_sub(KEPT_MS)))
     }
 
     /// Adds the groups of a look, unless the last point is less than two seconds old. Forgets groups that are gone. `interval` is the
@@ -124,62 +136,55 @@ impl History {
         groups: impl Iterator<Item = (&'a RowKey, Values)>,
     ) {
         let reach = interval.max(INTERVAL_MIN).mul_f64(GAP_FACTOR).as_millis();
-        let reach_ms = u32::try_from(reach).unwrap_or(u32::MAX);
-        if let Some(last) = self.clock.times.back_mut().filter(|last| at_ms < last.at_ms + STEP_MS) {
-            last.reach_ms = last.reach_ms.max(reach_ms);
+        let valid_until_ms = at_ms.saturating_add(u64::try_from(reach).unwrap_or(u64::MAX));
+        if self.looks.is_some_and(|(_, last_ms)| at_ms < last_ms + STEP_MS) {
+            self.valid_until_ms = self.valid_until_ms.max(valid_until_ms);
             return;
         }
-        let number = self.clock.add(Tick { at_ms, reach_ms });
+        let has_gap = self.looks.is_some() && self.valid_until_ms < at_ms;
+        if has_gap {
+            self.gaps.push((self.valid_until_ms, at_ms));
+        }
+        self.valid_until_ms = valid_until_ms;
+        self.looks = Some((self.looks.map_or(at_ms, |(first_ms, _)| first_ms), at_ms));
         for (key, values) in groups {
             match self.groups.get_mut(key) {
-                Some(group) => group.add(number, &values),
+                Some(ring) => ring.add(at_ms, values, has_gap),
                 None => {
-                    self.groups.insert(key.clone(), Packed::new(number, &values));
+                    self.groups.insert(key.clone(), Ring::new(at_ms, values));
                 }
             }
         }
-        self.groups.retain(|_, group| group.last_number() == number);
-        if (number + 1).is_multiple_of(BLOCK_POINTS) {
-            self.forget_old(at_ms);
-        }
-        self.bytes = self.groups.iter().map(|(key, group)| bytes_of(key, group)).sum();
+        self.groups.retain(|_, ring| ring.last_at_ms == at_ms);
+        let from_ms = at_ms.saturating_sub(KEPT_MS);
+        self.groups.values_mut().for_each(|ring| ring.forget_before(from_ms));
+        self.gaps.retain(|(_, end_ms)| *end_ms > from_ms);
+        self.bytes = self.groups.iter().map(|(key, ring)| bytes_of(key, ring)).sum();
         if self.bytes > self.limit_bytes {
             self.shrink();
         }
     }
 
-    /// Forgets blocks whose points are all too old.
-    fn forget_old(&mut self, now_ms: u64) {
-        let block = usize::try_from(BLOCK_POINTS).unwrap_or(usize::MAX);
-        while self.clock.times.get(block).is_some_and(|next| next.at_ms + KEPT_MS <= now_ms) {
-            self.clock.times.drain(..block);
-            self.clock.first += BLOCK_POINTS;
-            self.groups.values_mut().for_each(|group| group.forget_before(self.clock.first));
-        }
-    }
-
-    /// Thins out the groups that were viewed least, until a tenth of the memory is free. If that does not help, forgets the oldest
-    /// points of all groups.
+    /// Thins out the groups that were viewed least, those with most points first, until a tenth of the memory is free.
     fn shrink(&mut self) {
         let target = self.limit_bytes / 10 * 9;
-        let mut keys: Vec<(u64, RowKey)> =
-            self.groups.iter().map(|(key, group)| (group.viewed, key.clone())).collect();
-        keys.sort();
-        for (_, key) in keys {
-            if self.bytes <= target {
-                return;
+        for points_kept in [POINTS_KEPT, 2] {
+            let mut is_done = false;
+            while !is_done {
+                is_done = true;
+                let mut rings: Vec<(&RowKey, &mut Ring)> =
+                    self.groups.iter_mut().filter(|(_, ring)| ring.points.len() > points_kept).collect();
+                rings.sort_by_key(|(_, ring)| (ring.viewed, Reverse(ring.points.len())));
+                for (key, ring) in rings {
+                    if self.bytes <= target {
+                        return;
+                    }
+                    self.bytes -= bytes_of(key, ring);
+                    ring.thin_out();
+                    self.bytes += bytes_of(key, ring);
+                    is_done = false;
+                }
             }
-            if let Some(group) = self.groups.get_mut(&key) {
-                let before = bytes_of(&key, group);
-                group.thin_out();
-                self.bytes = (self.bytes + bytes_of(&key, group)).saturating_sub(before);
-            }
-        }
-        while self.bytes > self.limit_bytes && self.clock.times.len() as u64 > BLOCK_POINTS {
-            self.clock.times.drain(..BLOCK_POINTS as usize);
-            self.clock.first += BLOCK_POINTS;
-            self.groups.values_mut().for_each(|group| group.forget_before(self.clock.first));
-            self.bytes = self.groups.iter().map(|(key, group)| bytes_of(key, group)).sum();
         }
     }
 
@@ -187,54 +192,93 @@ impl History {
     ///
     /// For a stream with groups, without the name of a group, returns that of its first group: all have the same `added`.
     pub fn series(&mut self, key: &RowKey, from_ms: u64, to_ms: u64, points: usize) -> HistorySeries {
-        HistorySeries::of(&self.points_of(key), from_ms, to_ms, points)
-    }
-
-    fn points_of(&mut self, key: &RowKey) -> Vec<Point> {
+        let mut series = HistorySeries::empty(from_ms, to_ms, points);
         let first = || self.groups.keys().filter(|known| known.stream == key.stream).min().cloned();
         let key = if key.group.is_some() { Some(key.clone()) } else { first() };
-        let Some(group) = key.and_then(|key| self.groups.get_mut(&key)) else { return Vec::new() };
-        self.views += 1;
-        group.viewed = self.views;
-        let (clock, gaps) = (&self.clock, self.clock.gaps());
-        let mut found = Vec::new();
-        group.visit(|number, values| {
-            if let Some(at) = clock.index(number) {
-                let (at_ms, gap_ms) = (clock.times[at].at_ms, gaps[at]);
-                found.push(Point { at_ms, gap_ms, values: *values });
+        if let Some(ring) = key.and_then(|key| self.groups.get_mut(&key)) {
+            self.views += 1;
+            ring.viewed = self.views;
+            let ends = ring.points.iter().skip(1).map(|next| next.at_ms).chain([self.valid_until_ms]);
+            for (point, end_ms) in ring.points.iter().zip(ends) {
+                series.raise(point, end_ms.min(to_ms), &self.gaps);
             }
-        });
-        found
-    }
-}
-
-fn bytes_of(key: &RowKey, group: &Packed) -> usize {
-    GROUP_BYTES + key.stream.len() + key.group.as_ref().map_or(0, String::len) + group.heap_bytes()
-}
-
-impl Clock {
-    /// Adds a point and returns its number.
-    fn add(&mut self, tick: Tick) -> u64 {
-        self.times.push_back(tick);
-        self.first + self.times.len() as u64 - 1
-    }
-
-    /// Returns the place of a point in `times`.
-    fn index(&self, number: u64) -> Option<usize> {
-        let at = usize::try_from(number.checked_sub(self.first)?).ok()?;
-        (at < self.times.len()).then_some(at)
-    }
-
-    /// Returns, for each point, when the next gap begins.
-    fn gaps(&self) -> Vec<u64> {
-        let mut gaps = vec![0; self.times.len()];
-        let mut next: Option<(u64, u64)> = None;
-        for (gap, tick) in gaps.iter_mut().zip(&self.times).rev() {
-            let until_ms = tick.at_ms.saturating_add(u64::from(tick.reach_ms));
-            *gap = next.filter(|(at_ms, _)| *at_ms <= until_ms).map_or(until_ms, |(_, gap_ms)| gap_ms);
-            next = Some((tick.at_ms, *gap));
         }
-        gaps
+        series
+    }
+}
+
+fn bytes_of(key: &RowKey, ring: &Ring) -> usize {
+    let names = key.stream.len() + key.group.as_ref().map_or(0, String::len);
+    size_of::<(RowKey, Ring)>() + 8 + names + ring.points.capacity() * size_of::<Point>()
+}
+
+impl Ring {
+    fn new(at_ms: u64, values: Values) -> Ring {
+        let points = VecDeque::from([Point::new(at_ms, &values, None)]);
+        Ring { points, last: values, last_at_ms: at_ms, viewed: 0 }
+    }
+
+    fn add(&mut self, at_ms: u64, values: Values, has_gap: bool) {
+        let before = (!has_gap).then_some((&self.last, self.last_at_ms));
+        let point = Point::new(at_ms, &values, before);
+        match self.points.back_mut() {
+            Some(last) if point == (Point { at_ms, same_for_ms: 0, ..*last }) => {
+                last.same_for_ms = u32::try_from(at_ms - last.at_ms).unwrap_or(u32::MAX);
+            }
+            _ => self.points.push_back(point),
+        }
+        (self.last, self.last_at_ms) = (values, at_ms);
+    }
+
+    /// Forgets points that ended before a time.
+    fn forget_before(&mut self, from_ms: u64) {
+        while self.points.get(1).is_some_and(|next| next.at_ms <= from_ms) {
+            self.points.pop_front();
+        }
+    }
+
+    /// Drops every second point of the older half.
+    fn thin_out(&mut self) {
+        let (mut at, half) = (0, self.points.len().div_ceil(2));
+        self.points.retain(|_| {
+            at += 1;
+            at > half || at % 2 == 1
+        });
+        self.points.shrink_to_fit();
+    }
+}
+
+impl Point {
+    /// `before` are the values of the look before, and its time.
+    fn new(at_ms: u64, values: &Values, before: Option<(&Values, u64)>) -> Point {
+        let per_second =
+            |count: f64| before.map(|(_, before_ms)| count * 1000.0 / (at_ms - before_ms) as f64);
+        let growth = |of: fn(&Values) -> Option<u64>| Some(of(values)?.checked_sub(of(before?.0)?)? as f64);
+        let acknowledged = growth(|values| values.read)
+            .zip(before)
+            .map(|(read, (before, _))| read - (values.pending as f64 - before.pending as f64));
+        let rate =
+            |count: Option<f64>| Rate(count.and_then(per_second).map_or(-1.0, |rate| rate.max(0.0)) as f32);
+        let count = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
+        Point {
+            at_ms,
+            same_for_ms: 0,
+            lag: count(values.lag),
+            oldest_unread_at_ms: values.oldest_unread_at_ms.unwrap_or(0),
+            pending: count(values.pending),
+            dead_letters: count(values.dead_letters),
+            added: rate(growth(|values| values.added)),
+            acknowledged: rate(acknowledged),
+        }
+    }
+
+    /// Returns the age of the oldest unread entry at the last look before a time.
+    fn oldest_unread_ms(&self, end_ms: u64) -> u64 {
+        let at_ms = end_ms.min(self.at_ms + u64::from(self.same_for_ms)).max(self.at_ms);
+        match self.oldest_unread_at_ms {
+            0 => 0,
+            oldest_ms => at_ms.saturating_sub(oldest_ms),
+        }
     }
 }
 
@@ -259,11 +303,11 @@ impl HistorySeries {
         self.lag.iter().all(Option::is_none)
     }
 
-    fn of(found: &[Point], from_ms: u64, to_ms: u64, points: usize) -> HistorySeries {
+    fn empty(from_ms: u64, to_ms: u64, points: usize) -> HistorySeries {
         let span_ms = to_ms.saturating_sub(from_ms).max(1);
         let step_ms = span_ms.div_ceil(points.max(1) as u64).max(1);
         let steps = usize::try_from(span_ms.div_ceil(step_ms)).unwrap_or(0);
-        let mut series = HistorySeries {
+        HistorySeries {
             from_ms,
             step_ms,
             added: vec![None; steps],
@@ -272,49 +316,38 @@ impl HistorySeries {
             pending: vec![None; steps],
             oldest_unread_ms: vec![None; steps],
             dead_letters: vec![None; steps],
-        };
-        for (at, point) in found.iter().enumerate() {
-            let next_ms = found.get(at + 1).map_or(u64::MAX, |next| next.at_ms);
-            let until_ms = next_ms.min(point.gap_ms).min(to_ms);
-            let before = at.checked_sub(1).map(|at| &found[at]);
-            let before = before.filter(|before| point.at_ms <= before.gap_ms);
-            if until_ms > from_ms && point.at_ms < to_ms {
-                let first = usize::try_from(point.at_ms.saturating_sub(from_ms) / step_ms).unwrap_or(steps);
-                let last = usize::try_from((until_ms - 1).saturating_sub(from_ms) / step_ms).unwrap_or(steps);
-                for step in first..=last.max(first).min(steps.saturating_sub(1)) {
-                    series.raise(step, point, before);
-                }
-            }
         }
-        series
     }
 
-    /// Raises the values of a step to those of a point.
-    fn raise(&mut self, step: usize, point: &Point, before: Option<&Point>) {
-        let (values, at_ms) = (&point.values, point.at_ms);
-        let age_ms = values.oldest_unread_at_ms.map_or(0, |oldest_ms| at_ms.saturating_sub(oldest_ms));
-        for (column, value) in [
-            (&mut self.lag, values.lag),
-            (&mut self.pending, values.pending),
-            (&mut self.oldest_unread_ms, age_ms),
-            (&mut self.dead_letters, values.dead_letters),
-        ] {
-            column[step] = column[step].max(Some(value));
+    /// Raises the values of all steps until `end_ms` to those of a point, except steps in a gap.
+    fn raise(&mut self, point: &Point, end_ms: u64, gaps: &[(u64, u64)]) {
+        if end_ms <= self.from_ms.max(point.at_ms) {
+            return;
         }
-        let Some(before) = before else { return };
-        let seconds = (at_ms - before.at_ms) as f64 / 1000.0;
-        let rate = |from: Option<u64>, to: Option<u64>| Some(to?.checked_sub(from?)? as f64 / seconds);
-        let read = rate(before.values.read, values.read);
-        let pending = (values.pending as f64 - before.values.pending as f64) / seconds;
-        let rates = [
-            (&mut self.added, rate(before.values.added, values.added)),
-            (&mut self.acknowledged, read.map(|read| (read - pending).max(0.0))),
-        ];
-        for (column, rate) in rates {
-            column[step] = match (column[step], rate) {
-                (Some(known), Some(rate)) => Some(rate.max(known)),
-                (known, rate) => known.or(rate),
-            };
+        let step_of = |at_ms: u64| usize::try_from(at_ms.saturating_sub(self.from_ms) / self.step_ms);
+        let (Ok(first), Ok(last)) = (step_of(point.at_ms), step_of(end_ms - 1)) else { return };
+        for step in first..=last.min(self.lag.len().saturating_sub(1)) {
+            let begin_ms = self.from_ms + step as u64 * self.step_ms;
+            let end_ms = end_ms.min(begin_ms.saturating_add(self.step_ms));
+            let begin_ms = begin_ms.max(point.at_ms);
+            if gaps.iter().any(|(gap_ms, next_ms)| *gap_ms <= begin_ms && end_ms <= *next_ms) {
+                continue;
+            }
+            for (column, value) in [
+                (&mut self.lag, point.lag.into()),
+                (&mut self.pending, point.pending.into()),
+                (&mut self.oldest_unread_ms, point.oldest_unread_ms(end_ms)),
+                (&mut self.dead_letters, point.dead_letters.into()),
+            ] {
+                column[step] = column[step].max(Some(value));
+            }
+            for (column, Rate(rate)) in
+                [(&mut self.added, point.added), (&mut self.acknowledged, point.acknowledged)]
+            {
+                if rate >= 0.0 {
+                    column[step] = Some(column[step].unwrap_or(0.0).max(rate.into()));
+                }
+            }
         }
     }
 }
