@@ -1,46 +1,27 @@
 //! Floating-point arithmetic for INCRBYFLOAT and HINCRBYFLOAT, with the precision of Redis.
 //!
-//! Redis adds in the 80-bit format of x86 and prints 17 decimals, so that 0.1 plus 0.2 is 0.3. To give the
-//! same results on every machine, this file does the same arithmetic with integers: a 64-bit mantissa,
-//! rounded to nearest, ties to even. There are three steps: text to number, sum, number to text. Each is
-//! exact except for one rounding.
+//! Redis adds in the 80-bit format of x86 and prints 17 decimals, so that 0.1 plus 0.2 is 0.3. `rustc_apfloat` does the same
+//! arithmetic on every machine.
 
 use std::fmt;
 
-use super::big_uint::BigUint;
+use rustc_apfloat::ieee::X87DoubleExtended;
+use rustc_apfloat::{Float, Round, Status};
 
-/// Greatest exponent of the leading bit.
-const EXPONENT_MAX: i32 = 16383;
-/// A number whose leading bit has a smaller exponent is rounded to zero.
-const EXPONENT_MIN: i32 = -16446;
 /// Text of this length or longer is rejected.
 const TEXT_BYTES_MAX: usize = 5 * 1024;
 /// Number of decimals written, before trailing zeros are removed.
 const DECIMALS: u32 = 17;
-/// A decimal exponent greater than that of any number in range.
-const DECIMAL_EXPONENT_BOUND: i64 = 20_000;
+/// The exponent field of a number whose mantissa, taken as an integer, is its value.
+const EXPONENT_OF_INTEGER: u32 = 16383 + 63;
 
 /// A floating-point number with a 64-bit mantissa.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Float80 {
-    negative: bool,
-    magnitude: Magnitude,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Magnitude {
-    Zero,
-    /// `mantissa * 2^exponent`. The top bit of the mantissa is set.
-    Finite {
-        mantissa: u64,
-        exponent: i32,
-    },
-    Infinite,
-}
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Float80(X87DoubleExtended);
 
 impl Float80 {
     /// Zero.
-    pub const ZERO: Float80 = Float80 { negative: false, magnitude: Magnitude::Zero };
+    pub const ZERO: Float80 = Float80(X87DoubleExtended::ZERO);
 
     /// Parses a number as C does: decimal or hexadecimal, with an optional exponent, or `inf`. Rejects
     /// surrounding spaces, `nan`, and numbers out of range.
@@ -48,235 +29,87 @@ impl Float80 {
         if text.len() >= TEXT_BYTES_MAX {
             return None;
         }
-        let (negative, digits) = match text {
-            [b'-', rest @ ..] => (true, rest),
-            [b'+', rest @ ..] => (false, rest),
-            rest => (false, rest),
-        };
-        let magnitude = match digits {
-            [b'0', b'x' | b'X', hex @ ..] => parse_hexadecimal(hex)?,
-            [b'i' | b'I', ..] => parse_infinity(digits)?,
-            decimal => parse_decimal(decimal)?,
-        };
-        Some(Float80 { negative, magnitude })
+        let mut text = std::str::from_utf8(text).ok()?.to_ascii_lowercase();
+        let digits = text.strip_prefix(['-', '+']).unwrap_or(&text);
+        if matches!(digits, "inf" | "infinity") {
+            let infinity = X87DoubleExtended::INFINITY;
+            return Some(Float80(if text.starts_with('-') { -infinity } else { infinity }));
+        }
+        if !digits.starts_with(|first: char| first.is_ascii_digit() || first == '.') {
+            return None;
+        }
+        let is_hexadecimal = digits.starts_with("0x");
+        match digits.split_once(if is_hexadecimal { 'p' } else { 'e' }) {
+            Some((_, exponent)) if !exponent.ends_with(|last: char| last.is_ascii_digit()) => return None,
+            // C needs no exponent, `rustc_apfloat` does.
+            None if is_hexadecimal => text.push_str("p0"),
+            _ => {}
+        }
+        let parsed = X87DoubleExtended::from_str_r(&text, Round::NearestTiesToEven).ok()?;
+        let number = parsed.value;
+        let is_in_range = number.is_finite() && (!number.is_zero() || parsed.status == Status::OK);
+        is_in_range.then_some(Float80(number))
     }
 
     /// Returns whether this is not an infinity.
     pub fn is_finite(self) -> bool {
-        self.magnitude != Magnitude::Infinite
+        self.0.is_finite()
     }
 
     /// Returns the sum, or `None` if it is not finite.
     pub fn plus(self, other: Float80) -> Option<Float80> {
-        match (self.magnitude, other.magnitude) {
-            (Magnitude::Infinite, _) | (_, Magnitude::Infinite) => None,
-            (Magnitude::Zero, _) => Some(other),
-            (_, Magnitude::Zero) => Some(self),
-            (Magnitude::Finite { exponent: a, .. }, Magnitude::Finite { exponent: b, .. }) if a < b => {
-                other.plus_smaller(self)
-            }
-            _ => self.plus_smaller(other),
-        }
-    }
-
-    /// Adds a finite number with an exponent that is not greater.
-    fn plus_smaller(self, smaller: Float80) -> Option<Float80> {
-        let (Magnitude::Finite { mantissa: a, exponent }, Magnitude::Finite { mantissa: b, exponent: low }) =
-            (self.magnitude, smaller.magnitude)
-        else {
-            return None;
-        };
-        // The guard bits below the mantissa receive the bits that are shifted out. There is still a bit above
-        // it for the carry.
-        const GUARD: u32 = 62;
-        let a = u128::from(a) << GUARD;
-        let b = shift_right_sticky(u128::from(b) << GUARD, (exponent - low) as u32);
-        let (negative, sum) = match (self.negative == smaller.negative, a >= b) {
-            (true, _) => (self.negative, a + b),
-            (false, true) => (self.negative, a - b),
-            (false, false) => (smaller.negative, b - a),
-        };
-        match round(sum, exponent - GUARD as i32) {
-            Magnitude::Infinite => None,
-            magnitude => Some(Float80 { negative, magnitude }),
-        }
+        let sum = (self.0 + other.0).value;
+        sum.is_finite().then_some(Float80(sum))
     }
 }
 
 impl fmt::Display for Float80 {
     /// Writes plain decimal text with at most 17 decimals and no trailing zeros.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let digits = match self.magnitude {
-            Magnitude::Zero => "0".to_owned(),
-            Magnitude::Infinite => "inf".to_owned(),
-            Magnitude::Finite { mantissa, exponent } if exponent >= 0 => {
-                let mut whole = BigUint::from(mantissa);
-                whole.shift_left(exponent as u32);
-                whole.into_decimal()
-            }
-            Magnitude::Finite { mantissa, exponent } => decimals(mantissa, exponent.unsigned_abs()),
+        let number = self.0.abs();
+        let bits = number.to_bits();
+        let exponent = (bits >> 64) as u32;
+        let digits = if !number.is_finite() {
+            "inf".to_owned()
+        } else if exponent >= EXPONENT_OF_INTEGER {
+            whole(bits as u64, exponent - EXPONENT_OF_INTEGER)
+        } else {
+            decimals(bits as u64, EXPONENT_OF_INTEGER - exponent.max(1))
         };
-        let sign = if self.negative && digits != "0" { "-" } else { "" };
+        let sign = if self.0.is_negative() && digits != "0" { "-" } else { "" };
         write!(f, "{sign}{digits}")
     }
+}
+
+/// Returns the decimal text of `mantissa * 2^shift`. `rustc_apfloat` would take milliseconds for a large number.
+fn whole(mantissa: u64, mut shift: u32) -> String {
+    const GROUP: u64 = 1_000_000_000;
+    // Groups of nine digits, the last ones first. A shift by 29 bits carries less than a group.
+    let mut groups = vec![mantissa % GROUP, mantissa / GROUP % GROUP, mantissa / GROUP / GROUP];
+    while shift > 0 {
+        let (step, mut carry) = (shift.min(29), 0);
+        for group in &mut groups {
+            let shifted = (*group << step) + carry;
+            (*group, carry) = (shifted % GROUP, shifted / GROUP);
+        }
+        groups.push(carry);
+        shift -= step;
+    }
+    let text: String = groups.iter().rev().map(|group| format!("{group:09}")).collect();
+    text.trim_start_matches('0').to_owned()
 }
 
 /// Returns the decimal text of `mantissa / 2^shift`.
 fn decimals(mantissa: u64, shift: u32) -> String {
     const SCALE: u128 = 10u128.pow(DECIMALS);
-    let scaled = round_half_even(u128::from(mantissa) * SCALE, shift);
-    let (whole, fraction) = (scaled / SCALE, scaled % SCALE);
-    let text = format!("{whole}.{fraction:017}");
+    let exact = u128::from(mantissa) * SCALE;
+    let whole = exact.checked_shr(shift).unwrap_or(0);
+    let rest = exact - whole.checked_shl(shift).unwrap_or(0);
+    // Rounds to nearest, ties to even. The number has at most 121 bits, so half of it is known to be less if the shift is large.
+    let half = 1u128.checked_shl(shift - 1).unwrap_or(u128::MAX);
+    let scaled = whole + u128::from(rest > half || (rest == half && whole & 1 == 1));
+    let text = format!("{}.{:017}", scaled / SCALE, scaled % SCALE);
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
-}
-
-fn parse_infinity(text: &[u8]) -> Option<Magnitude> {
-    let known = text.eq_ignore_ascii_case(b"inf") || text.eq_ignore_ascii_case(b"infinity");
-    known.then_some(Magnitude::Infinite)
-}
-
-fn parse_decimal(text: &[u8]) -> Option<Magnitude> {
-    let NumberParts { mut digits, fraction_digits, significant, exponent } = parse_parts(text, 10)?;
-    let exponent = exponent - i64::from(fraction_digits);
-    if digits.is_zero() {
-        return Some(Magnitude::Zero);
-    }
-    // Rejected early: the exact computation would take long, and the result would be out of range.
-    if (exponent + i64::from(significant)).abs() > DECIMAL_EXPONENT_BOUND / 2 {
-        return None;
-    }
-    let power = exponent.unsigned_abs() as u32;
-    if exponent >= 0 {
-        digits.multiply_by_ten_to(power);
-        return in_range(round_big(&digits, 0, false));
-    }
-    // Shifts left so far that the quotient has more bits than a mantissa, to have bits to round by.
-    let divisor_bits = power * 10 / 3 + 1;
-    let shift = (divisor_bits + 66).saturating_sub(digits.bits());
-    digits.shift_left(shift);
-    let inexact = digits.divide_by_ten_to(power);
-    in_range(round_big(&digits, -(shift as i32), inexact))
-}
-
-fn parse_hexadecimal(text: &[u8]) -> Option<Magnitude> {
-    let NumberParts { digits, fraction_digits, exponent, .. } = parse_parts(text, 16)?;
-    if digits.is_zero() {
-        return Some(Magnitude::Zero);
-    }
-    let exponent = exponent - 4 * i64::from(fraction_digits);
-    in_range(round_big(&digits, exponent.clamp(-100_000, 100_000) as i32, false))
-}
-
-/// Returns `None` for a number out of range.
-fn in_range(magnitude: Magnitude) -> Option<Magnitude> {
-    matches!(magnitude, Magnitude::Finite { .. }).then_some(magnitude)
-}
-
-/// The parsed parts of a number's text.
-struct NumberParts {
-    digits: BigUint,
-    /// Number of digits after the point.
-    fraction_digits: u32,
-    /// Number of digits without leading zeros.
-    significant: u32,
-    exponent: i64,
-}
-
-/// Parses digits with an optional point among them, and an optional exponent.
-fn parse_parts(text: &[u8], base: u32) -> Option<NumberParts> {
-    let mut parts =
-        NumberParts { digits: BigUint::default(), fraction_digits: 0, significant: 0, exponent: 0 };
-    let (mut seen_point, mut seen_digit) = (false, false);
-    let mut rest = text;
-    while let [byte, after @ ..] = rest {
-        if *byte == b'.' && !seen_point {
-            seen_point = true;
-        } else if let Some(digit) = char::from(*byte).to_digit(base) {
-            seen_digit = true;
-            parts.digits.multiply_add(base, digit);
-            parts.fraction_digits += u32::from(seen_point);
-            parts.significant += u32::from(!parts.digits.is_zero());
-        } else {
-            break;
-        }
-        rest = after;
-    }
-    let marker = if base == 16 { b'p' } else { b'e' };
-    match rest {
-        [] => {}
-        [mark, exponent @ ..] if mark.eq_ignore_ascii_case(&marker) => {
-            parts.exponent = parse_exponent(exponent)?
-        }
-        _ => return None,
-    }
-    seen_digit.then_some(parts)
-}
-
-fn parse_exponent(text: &[u8]) -> Option<i64> {
-    let (sign, digits) = match text {
-        [b'-', rest @ ..] => (-1, rest),
-        [b'+', rest @ ..] => (1, rest),
-        rest => (1, rest),
-    };
-    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
-        return None;
-    }
-    // Any greater exponent is out of range too, so the value can be capped.
-    let bounded = digits.iter().fold(0i64, |sum, digit| (sum * 10 + i64::from(digit - b'0')).min(1 << 40));
-    Some(sign * bounded)
-}
-
-fn round_big(number: &BigUint, exponent: i32, inexact: bool) -> Magnitude {
-    // Two bits below the mantissa and a sticky bit for all lower bits give the same rounding as all bits.
-    let surplus = number.bits().saturating_sub(66);
-    let sticky = inexact || number.any_bit_below(surplus);
-    let high = u128::from(number.bits_from(surplus + 64)) << 64 | u128::from(number.bits_from(surplus));
-    round(high << 1 | u128::from(sticky), exponent + surplus as i32 - 1)
-}
-
-/// Returns the number nearest to `bits * 2^exponent`.
-fn round(bits: u128, exponent: i32) -> Magnitude {
-    if bits == 0 {
-        return Magnitude::Zero;
-    }
-    let surplus = i32::try_from(u128::BITS - bits.leading_zeros()).unwrap_or(0) - 64;
-    let (mantissa, exponent) = match surplus {
-        ..=0 => ((bits << -surplus) as u64, exponent + surplus),
-        _ => {
-            let rounded = round_half_even(bits, surplus as u32);
-            // Rounding up can carry into a 65th bit. All bits below it are then zero.
-            let carried = (rounded >> 64) as i32;
-            ((rounded >> carried) as u64, exponent + surplus + carried)
-        }
-    };
-    match exponent + 63 {
-        EXPONENT_MIN..=EXPONENT_MAX => Magnitude::Finite { mantissa, exponent },
-        ..EXPONENT_MIN => Magnitude::Zero,
-        _ => Magnitude::Infinite,
-    }
-}
-
-/// Returns `number / 2^shift`, rounded to nearest, ties to even.
-fn round_half_even(number: u128, shift: u32) -> u128 {
-    if shift == 0 {
-        return number;
-    }
-    if shift >= u128::BITS {
-        return 0;
-    }
-    let whole = number >> shift;
-    let half = 1u128 << (shift - 1);
-    let rest = number & (half | (half - 1));
-    whole + u128::from(rest > half || (rest == half && whole & 1 == 1))
-}
-
-/// Shifts right. If a set bit is shifted out, the lowest bit of the result is set.
-fn shift_right_sticky(number: u128, shift: u32) -> u128 {
-    if shift >= u128::BITS {
-        return u128::from(number != 0);
-    }
-    let kept = number >> shift;
-    kept | u128::from(kept << shift != number)
 }
 
 #[cfg(test)]
@@ -319,6 +152,14 @@ mod tests {
                 "1e100",
                 "1",
                 "9999999999999999999669353532207342619498699019828496079271391541752018669482644324418977840117055488",
+            ),
+            (
+                "1e300",
+                "1",
+                "100000000000000000000899732407955919387052394427329074793826008232126564659618093575584915\
+                 208375049719035037250861427483590359255618467298391309626052074864628732713564184365329408\
+                 425510760601678972665293237003055138294762099454029477278188962060617926761162709741065056\
+                 7187386105690089424915104006144",
             ),
             ("3.0e3", "200", "3200"),
             ("1e17", "1e-17", "100000000000000000"),

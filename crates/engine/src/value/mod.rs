@@ -4,7 +4,6 @@
 //! names that clients see either. Queries take `&self`; the content changes only when the keyspace applies an
 //! effect.
 
-mod big_uint;
 mod float80;
 mod hash;
 mod list;
