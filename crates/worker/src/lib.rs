@@ -112,4 +112,4 @@ pub use message::Message;
 pub use names::WorkerName;
 pub use outcome::{Failure, HandlerError, IntoOutcome, Outcome, Reason};
 pub use shutdown::shutdown_signal;
-pub use worker::{BreakerPolicy, OnFailure, Report, Worker, WorkerBuilder, WorkerHandle};
+pub use worker::{BreakerPolicy, OnFailure, Process, Report, Worker, WorkerBuilder, WorkerHandle};

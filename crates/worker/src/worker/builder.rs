@@ -24,7 +24,7 @@ use crate::names::WorkerName;
 use crate::outcome::{BoxError, IntoOutcome, Outcome};
 use crate::worker::core::{Core, OnFailure, Settings, SpanHook, WINDOW};
 use crate::worker::queue::breaker::BreakerPolicy;
-use crate::worker::queue::suspects::Suspects;
+use crate::worker::queue::suspects::SuspectRules;
 use crate::worker::queue::{Process, Queue};
 use crate::worker::stream::{Pattern, Subscription, Subscriptions};
 
@@ -450,6 +450,15 @@ impl WorkerBuilder {
         self
     }
 
+    /// Sets what the workers of this process share. Give each of them the same [`Process`], if there are several.
+    ///
+    /// A message that may crash the process then runs while no handler of any of them runs. Default: the worker shares with
+    /// no other.
+    pub fn process(mut self, process: &Process) -> Self {
+        self.settings.process = process.clone();
+        self
+    }
+
     /// Registers the worker's metrics in an existing registry.
     pub fn metrics(mut self, registry: &Registry) -> Self {
         self.registry = registry.clone();
@@ -501,8 +510,8 @@ impl WorkerBuilder {
         settings.handler_name = self.handler_name;
         settings.survives_restart = self.name.survives_restart();
         settings.reap_after = settings.reap_after.map(|time| time.max(settings.lease * 3));
-        let rules = Suspects::new(settings.max_deliveries);
-        let queue = Queue::new(batch, self.prefetch.max(batch), rules, Process::this());
+        let rules = SuspectRules::new(settings.max_deliveries);
+        let queue = Queue::new(batch, self.prefetch.max(batch), rules);
         settings.dead_letters = self.dead_letters.map(Arc::from);
         let queue = Arc::new(queue);
         let core =

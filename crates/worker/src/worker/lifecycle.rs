@@ -34,8 +34,8 @@ use crate::worker::own::{joining, predecessors, renewal, sharing};
 use crate::worker::read::fetcher::fetch;
 use crate::worker::read::{delayed, discovery, owned_fetcher, pattern_fetcher, probing, recovery};
 use crate::worker::run::autoscaler::autoscale;
+use crate::worker::run::lease;
 use crate::worker::run::{CANCEL_GRACE, remind, run_slot};
-use crate::worker::run::{isolation, lease};
 use crate::worker::settle::delete_done::{delete_done, delete_last};
 use crate::worker::settle::{records, settle};
 use crate::worker::stream::{Operation, StoreBackoff, Subscription, for_each};
@@ -105,8 +105,6 @@ async fn work(
         () = &mut shutdown => return Ok(()),
         () = core.draining.cancelled() => return Ok(()),
     }
-    // Dropped after all tasks.
-    let _membership = core.queue.join_process();
     let mut slots = SlotTasks { core: Arc::clone(core), handler, tasks: JoinSet::new() };
     slots.start_missing(*core.slots.borrow());
     let mut tasks = Tasks::start(core);
@@ -234,9 +232,6 @@ impl Tasks {
             readers.spawn(async move { pattern_fetcher::fetch(&fetching).await });
             readers.spawn(discovery::discover(Arc::clone(core), joined_sender));
         }
-        let (queue, isolating) = (Arc::clone(&core.queue), Arc::clone(core));
-        readers.spawn(async move { queue.take_turns().await });
-        readers.spawn(async move { isolation::release_blocked(&isolating).await });
         if core.is_ordered() {
             let ordering = Arc::clone(core);
             readers.spawn(async move { delayed::handle_heads(&ordering).await });

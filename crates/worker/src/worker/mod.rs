@@ -18,6 +18,7 @@ use std::sync::Arc;
 
 pub use self::builder::{BuildError, WorkerBuilder};
 pub use self::core::{OnFailure, Report};
+pub use self::queue::Process;
 pub use self::queue::breaker::{BreakerPolicy, OpenBreaker};
 pub use self::stream::Refusal;
 

@@ -12,4 +12,5 @@ mod policies;
 mod retries;
 mod scaling;
 mod support;
+mod suspects;
 mod tracing;

@@ -33,7 +33,7 @@ use crate::names::WorkerName;
 use crate::worker::message::{FinishedJob, Job, JobResult};
 use crate::worker::queue::Queue;
 use crate::worker::queue::breaker::SharedBreaker;
-use crate::worker::queue::suspects::Suspects;
+use crate::worker::queue::suspects::SuspectRules;
 use crate::worker::stream::{OwnedStream, Pattern, Subscription, Subscriptions};
 
 /// What a worker does at intervals for each stream, it does at most once in this time: 50 times per second.
@@ -66,7 +66,7 @@ pub(crate) struct Core {
     owned: OnceLock<Vec<Arc<OwnedStream>>>,
     pub(crate) queue: Arc<Queue>,
     pub(crate) breaker: SharedBreaker,
-    pub(crate) suspects: Suspects,
+    pub(crate) suspects: SuspectRules,
     pub(crate) counters: Counters,
     pub(crate) failure_log: FailureLog,
     pub(crate) keys_in_flight: KeysInFlight,
@@ -175,7 +175,7 @@ impl Core {
             admin: Arc::clone(&backend).admin(),
             backend,
             breaker: SharedBreaker::new(settings.breaker.clone()),
-            suspects: Suspects::new(settings.max_deliveries),
+            suspects: SuspectRules::new(settings.max_deliveries),
             settings,
             instance: WorkerName::unique().to_string(),
             created_at: Instant::now(),

@@ -12,6 +12,7 @@ use crate::backoff::Backoff;
 use crate::dedupe::Dedupe;
 use crate::heartbeat;
 use crate::message::Message;
+use crate::worker::queue::Process;
 use crate::worker::queue::breaker::BreakerPolicy;
 
 /// Default number of messages of a stream in hand, if the worker orders messages.
@@ -62,6 +63,8 @@ pub(crate) struct Settings {
     pub(crate) window: usize,
     /// When the circuit breaker opens. `None` turns it off.
     pub(crate) breaker: Option<BreakerPolicy>,
+    /// What the workers of this process share.
+    pub(crate) process: Process,
     /// Connects the spans of handler calls with the traces of their messages.
     pub(crate) span_hook: Option<SpanHook>,
 }
@@ -91,6 +94,7 @@ impl Default for Settings {
             on_failure: OnFailure::default(),
             window: WINDOW,
             breaker: Some(BreakerPolicy::default()),
+            process: Process::default(),
             span_hook: None,
         }
     }

@@ -1,104 +1,86 @@
-//! The queue of prefetched messages: those that were read, but that no handler has started. It also decides how many
-//! messages to read ahead.
+//! Queue: messages that were read and that no handler has started; which of them may run now; and how many to read ahead.
 //!
-//! All slots and fetchers of a worker share the queue. It knows the target number of slots, so that a slot finds
-//! out under the same lock whether there is a message for it and whether it is surplus.
+//! * **In**: jobs, from `read`.
+//! * **Out**: jobs that may run now, to the slots; the number of messages that the worker should read.
+//! * **Must not know** the store, handlers, and what becomes of a job.
 //!
-//! Suspects have a queue of their own, in order of their levels. A slot takes a suspect if the rules of `suspects.rs`
-//! allow another one, and any other message otherwise. If the next suspect must run alone, slots take nothing until no
-//! handler of the process runs; `process.rs` makes sure of that.
+//! A job runs if all gates admit it ([`gates`]). Every change of a gate wakes one slot if a job may run now. Each slot that
+//! takes a job wakes the next one, so no more slots wake than there are jobs. The queue knows the target number of slots, so
+//! a slot finds out under the same lock whether there is a job for it and whether it is surplus.
 //!
-//! If the worker orders messages by key, they come into the queue through lanes: `ordered.rs`.
+//! Suspects wait apart from the other jobs, and go first, in order of their levels. If the worker orders messages by key, all
+//! jobs come into the queue through lanes: `ordered.rs`.
 
-mod alone;
 pub(crate) mod breaker;
+mod gates;
 mod lanes;
 mod ordered;
 mod prefetch;
 mod probe;
 mod process;
-mod slots;
 pub(crate) mod suspects;
 #[cfg(test)]
 mod tests;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use self::gates::{Answer, Hold, Mode, Probe, Suspects};
 use self::ordered::Ordered;
 use self::prefetch::PrefetchBudget;
-use self::probe::Probe;
-pub(crate) use self::process::Process;
-use self::slots::{Slots, Work};
-use self::suspects::Suspects;
+pub(crate) use self::process::Entered;
+pub use self::process::Process;
+use self::suspects::SuspectRules;
 use crate::worker::message::{Job, SubscriptionId};
 
 /// Prefetched messages, shared by all slots and fetchers of a worker.
 #[derive(Debug)]
 pub(crate) struct Queue {
     state: Mutex<QueueState>,
-    /// Wakes slots: a job was added, or the mode or the target has changed.
-    job_added: Notify,
+    /// Wakes slots: a job may run now, or the target has changed.
+    job_ready: Notify,
     /// Wakes fetchers: the queue has room, or the mode or the target has changed.
     room: Notify,
-    /// Wakes the task that probes: the probe has ended.
-    probe_ended: Notify,
-    /// Wakes the tasks for suspects that run alone: one of them waits, ended, or was removed.
-    alone_changed: Notify,
+    /// Wakes the task that probes: a job has become the probe, or the probe has ended.
+    probe_changed: Notify,
     /// Wakes the task that checks messages which came out of their lanes and cannot run at once.
     heads_added: Notify,
-    /// The process with all workers.
-    process: Arc<Process>,
 }
 
 #[derive(Debug)]
 struct QueueState {
+    mode: Mode,
+    hold: Hold,
+    suspects: Suspects,
     /// The lanes, if the worker orders messages by key.
     ordered: Option<Ordered>,
     /// Jobs that are not suspects.
     jobs: VecDeque<Job>,
     /// Suspects by level, the highest first, and then in the order in which they were added.
-    suspects: BTreeMap<(Reverse<u64>, u64), Job>,
+    waiting_suspects: BTreeMap<(Reverse<u64>, u64), Job>,
     /// Number of suspects added so far.
     suspects_added: u64,
-    rules: Suspects,
-    /// Since when the first suspect waits to run alone.
-    alone_since: Option<Instant>,
-    /// Whether the next suspect can run alone: no other worker of the process runs a handler.
-    has_turn: bool,
-    /// Whether another worker of the process runs a suspect alone, or waits for that. Then nothing is handed out,
-    /// except in this worker's turn.
-    others_wait: bool,
-    mode: QueueMode,
-    /// Whether the circuit breaker is open: only a probe is accepted and handed out.
-    on_hold: bool,
-    probe: Probe,
-    /// Target number of slots.
-    target: usize,
     slots: Slots,
-    /// Number of slots that wait for a job.
-    idle: usize,
     budget: PrefetchBudget,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum QueueMode {
-    Open,
-    /// Jobs are neither accepted nor handed out for now.
-    Paused,
-    /// Jobs are neither accepted nor handed out any more, and slots end.
-    Closed,
+/// The tasks of slots.
+#[derive(Debug, Default)]
+struct Slots {
+    target: usize,
+    /// For each slot, whether its task runs.
+    is_alive: Vec<bool>,
+    /// Number of slots that wait for a job.
+    idle: usize,
 }
 
 /// What a slot can take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
-    Nothing,
     Probe,
     /// This number of suspects.
     Suspects(usize),
@@ -116,42 +98,33 @@ pub(crate) struct Room {
 impl QueueState {
     /// Whether all jobs are accepted and handed out.
     fn is_open(&self) -> bool {
-        self.mode == QueueMode::Open && !self.on_hold
+        self.mode == Mode::Open && !self.hold.is_on
     }
 
     /// Maximum number of messages that handlers run at the same time.
     fn width(&self) -> usize {
-        self.target.saturating_mul(self.budget.batch)
+        self.slots.target.saturating_mul(self.budget.batch)
     }
 
-    /// Level of the next suspect.
-    fn next_level(&self) -> Option<u64> {
-        self.suspects.first_key_value().map(|((Reverse(level), _), _)| *level)
+    /// Asks all gates about a job.
+    fn admits(&self, job: &Job) -> Answer {
+        self.mode.admits()?;
+        self.hold.admits(job)?;
+        self.suspects.admits(job, self.width())
     }
 
     /// Returns what a slot can take now.
-    fn next(&self) -> Next {
-        if self.mode != QueueMode::Open || self.alone_is_running() || self.must_wait_for_others() {
-            return Next::Nothing;
+    fn next(&self) -> Option<Next> {
+        let may_run = |job: &Job| self.admits(job).is_ok();
+        if self.hold.queued().is_some_and(may_run) {
+            return Some(Next::Probe);
         }
-        if let Probe::Queued(_) = self.probe {
-            return Next::Probe;
+        if let Some(((Reverse(level), _), job)) = self.waiting_suspects.first_key_value()
+            && may_run(job)
+        {
+            return Some(Next::Suspects(self.suspects.room(*level, self.width()).min(self.budget.batch)));
         }
-        if self.on_hold {
-            return Next::Nothing;
-        }
-        if let Some(level) = self.next_level() {
-            if self.rules.runs_alone(level) {
-                let is_alone = self.has_turn && self.slots.busy() == 0;
-                return if is_alone { Next::Suspects(1) } else { Next::Nothing };
-            }
-            let limit = self.rules.limit(level.max(self.slots.highest_level()), self.width());
-            let count = limit.saturating_sub(self.slots.suspects()).min(self.budget.batch);
-            if count > 0 {
-                return Next::Suspects(count);
-            }
-        }
-        if self.jobs.is_empty() { Next::Nothing } else { Next::Jobs }
+        self.jobs.front().is_some_and(may_run).then_some(Next::Jobs)
     }
 
     fn add(&mut self, job: Job) {
@@ -159,39 +132,31 @@ impl QueueState {
             None => self.jobs.push_back(job),
             Some(level) => {
                 self.suspects_added += 1;
-                self.suspects.insert((Reverse(level), self.suspects_added), job);
+                self.waiting_suspects.insert((Reverse(level), self.suspects_added), job);
             }
         }
     }
 }
 
 impl Queue {
-    pub(crate) fn new(batch: usize, prefetch: usize, rules: Suspects, process: Arc<Process>) -> Queue {
+    pub(crate) fn new(batch: usize, prefetch: usize, rules: SuspectRules) -> Queue {
         let state = QueueState {
+            mode: Mode::Open,
+            hold: Hold::new(),
+            suspects: Suspects::new(rules),
             ordered: None,
             jobs: VecDeque::new(),
-            suspects: BTreeMap::new(),
+            waiting_suspects: BTreeMap::new(),
             suspects_added: 0,
-            rules,
-            alone_since: None,
-            has_turn: false,
-            others_wait: false,
-            mode: QueueMode::Open,
-            on_hold: false,
-            probe: Probe::None,
-            target: 0,
             slots: Slots::default(),
-            idle: 0,
             budget: PrefetchBudget::new(batch, prefetch, Instant::now()),
         };
         Queue {
             state: Mutex::new(state),
-            job_added: Notify::new(),
+            job_ready: Notify::new(),
             room: Notify::new(),
-            probe_ended: Notify::new(),
-            alone_changed: Notify::new(),
+            probe_changed: Notify::new(),
             heads_added: Notify::new(),
-            process,
         }
     }
 
@@ -208,7 +173,6 @@ impl Queue {
         }
         let refused = if state.is_open() {
             jobs.into_iter().for_each(|job| state.add(job));
-            self.measure_alone_wait(&mut state);
             Vec::new()
         } else {
             state.accept_probe(jobs)
@@ -241,13 +205,13 @@ impl Queue {
     /// Waits for jobs and takes up to `max` of them. Returns false if the slot should end.
     pub(crate) async fn take(&self, slot: usize, max: usize, jobs: &mut Vec<Job>) -> bool {
         loop {
-            let mut added = std::pin::pin!(self.job_added.notified());
-            added.as_mut().enable();
+            let mut ready = std::pin::pin!(self.job_ready.notified());
+            ready.as_mut().enable();
             {
                 let mut state = self.state.lock();
                 self.end_work_of(&mut state, slot);
-                if state.mode == QueueMode::Closed || slot >= state.target {
-                    state.slots.end(slot);
+                if state.mode == Mode::Closed || slot >= state.slots.target {
+                    state.slots.is_alive[slot] = false;
                     // This slot may have consumed a wake-up that another slot needs.
                     self.wake_one(&state);
                     return false;
@@ -255,67 +219,70 @@ impl Queue {
                 if self.take_next(&mut state, slot, max, jobs) {
                     return true;
                 }
-                state.idle += 1;
+                state.slots.idle += 1;
             }
-            added.await;
-            self.state.lock().idle -= 1;
+            ready.await;
+            self.state.lock().slots.idle -= 1;
         }
     }
 
     /// Records that a slot has finished its work.
     fn end_work_of(&self, state: &mut QueueState, slot: usize) {
-        let was_alone = state.alone_is_running();
-        state.slots.set_work(slot, Work::Nothing);
-        if was_alone && !state.alone_is_running() {
-            self.alone_changed.notify_waiters();
+        state.suspects.end(slot);
+        if state.hold.end_of(slot) {
+            self.probe_changed.notify_waiters();
         }
-        if state.others_wait && state.slots.busy() == 0 {
-            self.process.record_quiet();
-        }
-        self.end_probe_of(state, slot);
     }
 
     fn take_next(&self, state: &mut QueueState, slot: usize, max: usize, jobs: &mut Vec<Job>) -> bool {
-        let work = match state.next() {
-            Next::Nothing => return false,
-            Next::Probe => self.take_probe(state, slot, jobs),
-            Next::Suspects(count) => {
-                let work = state.take_suspects(count, jobs);
-                // The next suspect gets the full time to wait, and waits for its own turn.
-                (state.alone_since, state.has_turn) = (None, false);
-                self.measure_alone_wait(state);
+        match state.next() {
+            None => return false,
+            Some(Next::Probe) => jobs.extend(state.hold.take_queued(Probe::Running(slot))),
+            Some(Next::Suspects(count)) => {
+                let taken = std::iter::from_fn(|| state.waiting_suspects.pop_first()).take(count);
+                jobs.extend(taken.map(|(_, job)| job));
                 self.room.notify_waiters();
-                work
             }
-            Next::Jobs => {
-                self.take_jobs(state, max, jobs);
-                Work::Messages
-            }
-        };
-        state.slots.set_work(slot, work);
+            Some(Next::Jobs) => self.take_jobs(state, max, jobs),
+        }
+        state.suspects.begin(slot, jobs);
         self.wake_one(state);
         true
+    }
+
+    /// Removes all suspects that must run alone.
+    pub(crate) fn take_alone(&self) -> Vec<Job> {
+        let mut state = self.state.lock();
+        let rules = state.suspects.rules;
+        let mut taken = Vec::new();
+        while let Some(first) = state.waiting_suspects.first_entry()
+            && rules.runs_alone(first.key().0.0)
+        {
+            taken.push(first.remove());
+        }
+        self.room.notify_waiters();
+        taken
     }
 
     /// Takes more jobs that are not suspects until `jobs` contains `size` of them. Waits for them until `by` at most.
     pub(crate) async fn fill_up(&self, size: usize, by: Instant, jobs: &mut Vec<Job>) {
         while jobs.len() < size {
-            let mut added = std::pin::pin!(self.job_added.notified());
-            added.as_mut().enable();
+            let mut ready = std::pin::pin!(self.job_ready.notified());
+            ready.as_mut().enable();
             {
                 let mut state = self.state.lock();
-                if state.is_open() && !state.alone_is_waiting() && !state.must_wait_for_others() {
+                if state.is_open() {
                     self.take_jobs(&mut state, size - jobs.len(), jobs);
                     self.wake_one(&state);
                 }
-                if state.mode == QueueMode::Closed || jobs.len() >= size {
+                if state.mode == Mode::Closed || jobs.len() >= size {
                     return;
                 }
-                state.idle += 1;
+                state.slots.idle += 1;
             }
-            let in_time = tokio::time::timeout_at(by, added).await.is_ok();
+            let in_time = tokio::time::timeout_at(by, ready).await.is_ok();
             let mut state = self.state.lock();
-            state.idle -= 1;
+            state.slots.idle -= 1;
             // Messages that came behind those of the batch wake no slot.
             if state.is_open() {
                 state.take_runs(jobs.len(), size, jobs);
@@ -334,16 +301,15 @@ impl Queue {
             state.take_runs(count, before + max, jobs);
         }
         state.budget.taken += (jobs.len() - before) as u64;
-        if state.jobs.len() <= state.budget.low_mark(state.target) {
+        if state.jobs.len() <= state.budget.low_mark(state.slots.target) {
             self.room.notify_waiters();
         }
     }
 
-    /// Wakes one slot if jobs are left. Each slot that takes a job wakes the next, so no more slots wake than there
-    /// are jobs.
+    /// Wakes one slot if a job may run now.
     fn wake_one(&self, state: &QueueState) {
-        if state.idle > 0 && state.next() != Next::Nothing {
-            self.job_added.notify_one();
+        if state.slots.idle > 0 && state.next().is_some() {
+            self.job_ready.notify_one();
         }
     }
 
@@ -369,18 +335,18 @@ impl Queue {
             changed.as_mut().enable();
             {
                 let mut state = self.state.lock();
-                if state.mode == QueueMode::Closed {
+                if state.mode == Mode::Closed {
                     return None;
                 }
-                let (target, queued) = (state.target, state.jobs.len());
+                let (target, queued) = (state.slots.target, state.jobs.len());
                 let in_window = state.room_in_window(subscription);
-                if state.on_hold && state.needs_probe() {
+                if state.hold.is_on && state.needs_probe() {
                     return Some(Room { count: 1, may_claim: true });
                 }
                 if state.is_open() && in_window > 0 && queued <= state.budget.low_mark(target) {
                     let budget = state.budget.now(target, Instant::now());
                     // With one suspect for each message that can run, no slot waits for suspects.
-                    let may_claim = state.suspects.len() < state.width().max(1);
+                    let may_claim = state.waiting_suspects.len() < state.width().max(1);
                     let count = budget.saturating_sub(queued).max(1).min(in_window);
                     let room = Room { count, may_claim };
                     if is_enough(room) {
@@ -395,35 +361,37 @@ impl Queue {
     /// Sets the target number of slots. Returns the numbers of the slots to start.
     pub(crate) fn resize(&self, slots: usize) -> Vec<usize> {
         let mut state = self.state.lock();
-        state.target = slots;
-        let new = state.slots.start(slots);
+        state.slots.target = slots;
+        let alive = &mut state.slots.is_alive;
+        alive.resize(alive.len().max(slots), false);
+        let new = (0..slots).filter(|slot| !std::mem::replace(&mut alive[*slot], true)).collect();
         self.wake_all(state);
         new
     }
 
     /// Pauses the queue. Returns the jobs in it. A queue with lanes keeps them.
     pub(crate) fn pause(&self) -> Vec<Job> {
-        self.set_mode(QueueMode::Paused)
+        self.set_mode(Mode::Paused)
     }
 
     /// Opens the queue again after a pause.
     pub(crate) fn resume(&self) {
-        self.set_mode(QueueMode::Open);
+        self.set_mode(Mode::Open);
     }
 
     /// Closes the queue and ends the slots. Returns the jobs in it.
     pub(crate) fn close(&self) -> Vec<Job> {
-        self.set_mode(QueueMode::Closed)
+        self.set_mode(Mode::Closed)
     }
 
-    fn set_mode(&self, mode: QueueMode) -> Vec<Job> {
+    fn set_mode(&self, mode: Mode) -> Vec<Job> {
         let mut state = self.state.lock();
-        if state.mode != QueueMode::Closed {
+        if state.mode != Mode::Closed {
             state.mode = mode;
         }
-        let keeps = mode == QueueMode::Open || mode == QueueMode::Paused && state.ordered.is_some();
+        let keeps = mode == Mode::Open || mode == Mode::Paused && state.ordered.is_some();
         let queued = if keeps { Vec::new() } else { self.take_all(&mut state) };
-        if mode == QueueMode::Open && state.ordered.is_some() {
+        if mode == Mode::Open && state.ordered.is_some() {
             self.after_lanes_changed(&mut state);
         }
         self.wake_all(state);
@@ -433,7 +401,7 @@ impl Queue {
     /// Holds the queue while the circuit breaker is open. Returns the jobs in it. A queue with lanes keeps them.
     pub(crate) fn hold(&self) -> Vec<Job> {
         let mut state = self.state.lock();
-        state.on_hold = true;
+        state.hold.is_on = true;
         let queued = if state.ordered.is_some() { Vec::new() } else { self.take_all(&mut state) };
         self.wake_all(state);
         queued
@@ -442,34 +410,31 @@ impl Queue {
     /// Ends the hold. A queued probe becomes a job like the others.
     pub(crate) fn end_hold(&self) {
         let mut state = self.state.lock();
-        state.on_hold = false;
-        if state.ordered.is_some() && matches!(state.probe, Probe::Expected) {
-            state.probe = Probe::None;
-            self.probe_ended.notify_waiters();
+        state.hold.is_on = false;
+        if state.ordered.is_some() && state.hold.is_expecting() {
+            state.hold.stop_expecting();
+            self.probe_changed.notify_waiters();
         }
         self.wake_all(state);
     }
 
     fn take_all(&self, state: &mut QueueState) -> Vec<Job> {
         let mut queued = Vec::from(std::mem::take(&mut state.jobs));
-        queued.extend(std::mem::take(&mut state.suspects).into_values());
+        queued.extend(std::mem::take(&mut state.waiting_suspects).into_values());
         if let Some(ordered) = &mut state.ordered {
             queued.append(&mut ordered.heads);
             queued.extend(ordered.lanes.clear());
         }
-        self.end_alone_wait(state);
-        if let Probe::Queued(_) = state.probe
-            && let Probe::Queued(job) = std::mem::replace(&mut state.probe, Probe::None)
-        {
-            queued.push(job);
-            self.probe_ended.notify_waiters();
+        if let Some(probe) = state.hold.take_queued(Probe::None) {
+            queued.push(probe);
+            self.probe_changed.notify_waiters();
         }
         queued
     }
 
     fn wake_all(&self, state: MutexGuard<'_, QueueState>) {
         drop(state);
-        self.job_added.notify_waiters();
+        self.job_ready.notify_waiters();
         self.room.notify_waiters();
     }
 
@@ -478,16 +443,16 @@ impl Queue {
         self.state.lock().is_open()
     }
 
-    /// Returns whether this job may start: the queue is open, or the job is a probe.
+    /// Returns whether a job that a slot has taken may still start: the queue was not paused, held or closed meanwhile.
     pub(crate) fn lets_start(&self, job: &Job) -> bool {
         let state = self.state.lock();
-        state.mode == QueueMode::Open && (!state.on_hold || job.is_probe)
+        state.mode.admits().and_then(|()| state.hold.admits(job)).is_ok()
     }
 
     /// Returns the number of prefetched messages.
     pub(crate) fn len(&self) -> usize {
         let state = self.state.lock();
-        let probe = usize::from(matches!(state.probe, Probe::Queued(_)));
-        state.jobs.len() + state.suspects.len() + state.waiting_in_lanes() + probe
+        let probe = usize::from(state.hold.queued().is_some());
+        state.jobs.len() + state.waiting_suspects.len() + state.waiting_in_lanes() + probe
     }
 }

@@ -3,11 +3,10 @@
 //! A queue with lanes keeps its messages at a pause and while the circuit breaker is open: if it returned them, later
 //! messages of their keys could begin first. Only when it is closed does it return them.
 
+use super::gates::{Mode, Probe};
 use super::lanes::Lanes;
-use super::probe::Probe;
-use super::{Queue, QueueMode, QueueState};
+use super::{Queue, QueueState};
 use crate::heartbeat::LanesInfo;
-
 use crate::worker::message::{AtHead, Job, LaneId, Place, SubscriptionId};
 
 /// The lanes of a queue.
@@ -83,16 +82,16 @@ impl QueueState {
     /// Makes a message that is ready the probe, if one is expected. A suspect that must run alone is no probe, because other
     /// handlers may still run.
     fn promote_probe(&mut self) {
-        if self.ordered.is_none() || self.mode != QueueMode::Open || !matches!(self.probe, Probe::Expected) {
+        if self.ordered.is_none() || self.mode != Mode::Open || !self.hold.is_expecting() {
             return;
         }
         let job = self.jobs.pop_front().or_else(|| {
-            let lowest = self.suspects.last_entry()?;
-            let runs_alone = self.rules.runs_alone(lowest.get().suspect_level.unwrap_or_default());
+            let lowest = self.waiting_suspects.last_entry()?;
+            let runs_alone = self.suspects.rules.runs_alone(lowest.get().suspect_level.unwrap_or_default());
             (!runs_alone).then(|| lowest.remove())
         });
         if let Some(job) = job {
-            self.probe = Probe::Queued(Job { is_probe: true, ..job });
+            self.hold.set_probe(job);
         }
     }
 
@@ -107,7 +106,7 @@ impl QueueState {
     /// Whether the worker must read a message, because none in hand can probe whether handlers succeed again.
     pub(super) fn needs_probe(&self) -> bool {
         let is_empty = self.ordered.as_ref().is_some_and(|ordered| ordered.lanes.is_empty());
-        is_empty && self.mode == QueueMode::Open && matches!(self.probe, Probe::Expected)
+        is_empty && self.mode == Mode::Open && self.hold.is_expecting()
     }
 
     /// Number of messages in lanes that are not in the queue itself.
@@ -120,7 +119,7 @@ impl Queue {
     /// Adds messages to their lanes. Returns those that the queue does not accept: it is closed, or the worker is leaving their
     /// stream.
     pub(super) fn put_in_order(&self, state: &mut QueueState, jobs: Vec<Job>) -> Vec<Job> {
-        if state.mode == QueueMode::Closed {
+        if state.mode == Mode::Closed {
             return jobs;
         }
         let (refused, accepted) = state.split_refused(jobs);
@@ -135,7 +134,7 @@ impl Queue {
         state: &mut QueueState,
         jobs: impl DoubleEndedIterator<Item = Job>,
     ) -> Vec<Job> {
-        if state.mode == QueueMode::Closed {
+        if state.mode == Mode::Closed {
             return jobs.collect();
         }
         let (refused, accepted) = state.split_refused(jobs.collect());
@@ -177,14 +176,13 @@ impl Queue {
         for job in std::mem::take(&mut state.jobs) {
             if is_of_stream(&job) { taken.push(job) } else { state.jobs.push_back(job) }
         }
-        let suspects = state.suspects.iter().filter(|(_, job)| is_of_stream(job)).map(|(at, _)| *at);
+        let suspects = state.waiting_suspects.iter().filter(|(_, job)| is_of_stream(job)).map(|(at, _)| *at);
         for at in suspects.collect::<Vec<_>>() {
-            taken.extend(state.suspects.remove(&at));
+            taken.extend(state.waiting_suspects.remove(&at));
         }
-        if matches!(&state.probe, Probe::Queued(job) if is_of_stream(job))
-            && let Probe::Queued(job) = std::mem::replace(&mut state.probe, Probe::Expected)
-        {
-            taken.push(Job { is_probe: false, ..job });
+        if state.hold.queued().is_some_and(is_of_stream) {
+            let probe = state.hold.take_queued(Probe::Expected);
+            taken.extend(probe.map(|job| Job { is_probe: false, ..job }));
         }
         if !taken.is_empty() {
             self.after_lanes_changed(&mut state);
@@ -222,13 +220,12 @@ impl Queue {
     /// Wakes the tasks that wait for what came out of lanes.
     pub(super) fn after_lanes_changed(&self, state: &mut QueueState) {
         state.promote_probe();
-        if !matches!(state.probe, Probe::Expected) {
-            self.probe_ended.notify_waiters();
+        if !state.hold.is_expecting() {
+            self.probe_changed.notify_waiters();
         }
         if state.needs_probe() {
             self.room.notify_waiters();
         }
-        self.measure_alone_wait(state);
         if state.ordered.as_ref().is_some_and(|ordered| !ordered.heads.is_empty()) {
             self.heads_added.notify_one();
         }
@@ -246,18 +243,6 @@ impl Queue {
                 }
             }
             self.heads_added.notified().await;
-        }
-    }
-
-    /// Waits until no message is expected to become the probe.
-    pub(crate) async fn probe_found(&self) {
-        loop {
-            let mut changed = std::pin::pin!(self.probe_ended.notified());
-            changed.as_mut().enable();
-            if !self.expects_probe() {
-                return;
-            }
-            changed.await;
         }
     }
 

@@ -1,19 +1,23 @@
 //! Suspects: messages that were in hand when their worker died, was frozen, or lost its lease. One of them may crash
-//! workers. These are the rules by which workers find it. They are pure functions; the queue applies them.
+//! workers. These are the rules by which workers find it: pure functions.
 //!
-//! A suspect has a level: 2, plus the number of times that a handler has begun with it since its last answer. The
-//! higher the level, the fewer suspects run at the same time. At the two highest levels, up to the delivery limit, a
-//! suspect runs alone: no other handler of the process runs. With a low limit it runs alone only at the highest level.
+//! **The promise.** A message that crashes every worker that handles it becomes a dead letter after as many crashes as there
+//! may be deliveries, at least two. No other message becomes one because of it. All others are handled meanwhile.
+//!
+//! Three things keep the promise:
+//!
+//! 1. Before a handler begins with a suspect, the worker writes this to the record of the message. Only an answer removes it.
+//!    So the number of unanswered beginnings is known after a crash. A message that was only read ahead has none.
+//! 2. The level of a suspect is 2 plus this number. The higher the level, the fewer suspects run at the same time. So each
+//!    crash leaves fewer suspects of the next level.
+//! 3. At the two highest levels, a suspect runs alone: no other handler of the process runs. With a low limit it runs alone
+//!    only at the highest level. Only a message whose worker died while it ran alone at the highest level is dead-lettered. A worker
+//!    can also be killed for another reason at that moment; so two of them must have died.
 //!
 //! ```text
 //! 1,000 messages at a time, limit of 5 deliveries        level  2    3    4      5
 //!                                           suspects at a time  100  10   alone  alone
 //! ```
-//!
-//! Any answer of a handler clears the suspect. If the worker dies again, the suspects that had begun reach the next
-//! level, in a smaller group. So each crash leaves fewer of them, and only a message that crashed its worker while it
-//! ran alone is dead-lettered. A worker can also be killed for another reason at that moment; so two of them must have
-//! died. A message that was only read ahead never reaches the next level.
 
 use crate::retry_record::RetryRecord;
 
@@ -26,7 +30,7 @@ const ALONE_TWICE_LIMIT_MIN: u64 = 5;
 
 /// Decides about suspects, from the delivery limit.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Suspects {
+pub(crate) struct SuspectRules {
     /// The first level at which a suspect runs alone.
     alone_from: u64,
     /// The level at which a suspect is dead-lettered if its worker dies.
@@ -44,13 +48,13 @@ pub(crate) enum Verdict {
     Guilty,
 }
 
-impl Suspects {
+impl SuspectRules {
     /// Returns the rules for this delivery limit. With a limit of 1, a message that was in hand when its worker died
     /// is still delivered once more, alone: otherwise the messages around it would be dead-lettered with it.
-    pub(crate) fn new(max_deliveries: u64) -> Suspects {
+    pub(crate) fn new(max_deliveries: u64) -> SuspectRules {
         let highest = max_deliveries.max(FIRST_LEVEL);
         let alone_from = if highest >= ALONE_TWICE_LIMIT_MIN { highest - 1 } else { highest };
-        Suspects { alone_from, highest }
+        SuspectRules { alone_from, highest }
     }
 
     /// Decides about a message with this delivery count and this record.
@@ -110,7 +114,7 @@ mod tests {
 
     #[test]
     fn a_message_in_hand_of_a_dead_worker_is_a_suspect() {
-        let suspects = Suspects::new(5);
+        let suspects = SuspectRules::new(5);
         assert_eq!(suspects.judge(1, None), Verdict::Clear);
         assert_eq!(suspects.judge(1, Some(&record(4, true))), Verdict::Clear, "the delivery was released");
         assert_eq!(suspects.judge(2, None), Verdict::Suspect(2));
@@ -123,7 +127,7 @@ mod tests {
     #[test]
     fn a_message_that_always_crashes_its_worker_has_max_deliveries() {
         for (max_deliveries, deliveries) in [(1, 2), (2, 2), (3, 3), (4, 4), (5, 5), (8, 8)] {
-            let suspects = Suspects::new(max_deliveries);
+            let suspects = SuspectRules::new(max_deliveries);
             let (mut begun, mut alone, mut alone_times, mut delivery) = (0, false, 0, 1);
             while let Verdict::Suspect(level) = suspects.judge(delivery + 1, Some(&record(begun, alone))) {
                 (begun, alone) = (begun + 1, suspects.runs_alone(level));
@@ -137,7 +141,7 @@ mod tests {
 
     #[test]
     fn a_delivery_that_was_given_back_is_no_evidence() {
-        let suspects = Suspects::new(2);
+        let suspects = SuspectRules::new(2);
         let mut begun = RetryRecord::default();
         suspects.begin(&mut begun, 2, 7);
         assert_eq!((begun.begun, begun.begun_delivery, begun.alone), (1, 7, true));
@@ -152,7 +156,7 @@ mod tests {
     #[test]
     fn fewer_suspects_run_at_the_same_time_at_higher_levels() {
         let limits = |max_deliveries, width| {
-            let suspects = Suspects::new(max_deliveries);
+            let suspects = SuspectRules::new(max_deliveries);
             (2..=suspects.highest + 1).map(move |level| suspects.limit(level, width)).collect::<Vec<_>>()
         };
         assert_eq!(limits(8, 1000), [317, 100, 32, 10, 4, 1, 1, 1]);
@@ -163,13 +167,13 @@ mod tests {
         assert_eq!(limits(2, 1000), [1, 1]);
         assert_eq!(limits(1, 1000), [1, 1]);
         assert_eq!(limits(4, 1), [1, 1, 1, 1]);
-        assert!(Suspects::new(u64::MAX).limit(2, 1000) <= 1000);
+        assert!(SuspectRules::new(u64::MAX).limit(2, 1000) <= 1000);
     }
 
     /// One of 1,000 messages in hand crashes its worker. Counts the rounds in which handlers of the same duration run
     /// until every message but that one is done.
     fn rounds(max_deliveries: u64, width: usize, culprit: usize) -> usize {
-        let suspects = Suspects::new(max_deliveries);
+        let suspects = SuspectRules::new(max_deliveries);
         let mut waiting: Vec<(usize, u64, bool)> = (0..width).map(|message| (message, 0, false)).collect();
         for round in 0.. {
             let level = |(_, begun, _): &(usize, u64, bool)| begun + FIRST_LEVEL;

@@ -1,18 +1,12 @@
 //! Tests of the queue.
 
-use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tokio::task::JoinSet;
-
 use super::prefetch::MEASURE_TIME_MIN;
-use super::process::Membership;
 use super::*;
 use crate::backend::StreamId;
-use crate::worker::message::InFlight;
-use crate::worker::message::{AtHead, Origin, Place};
+use crate::worker::message::{AtHead, InFlight, Origin, Place};
 
 #[tokio::test]
 async fn surplus_slots_end_and_start_again() {
@@ -24,40 +18,15 @@ async fn surplus_slots_end_and_start_again() {
     assert_eq!(queue.resize(3), [2]);
 }
 
-/// The queue of a worker that runs. Dropping it is like dropping the worker.
-struct RunningQueue {
-    queue: Arc<Queue>,
-    _turns: JoinSet<()>,
-    _membership: Membership,
+fn new_queue(batch: usize) -> Arc<Queue> {
+    Arc::new(Queue::new(batch, 100, SuspectRules::new(5)))
 }
 
-impl RunningQueue {
-    fn new(batch: usize, process: &Arc<Process>) -> RunningQueue {
-        let queue = Arc::new(Queue::new(batch, 100, Suspects::new(5), Arc::clone(process)));
-        let mut turns = JoinSet::new();
-        let taking = Arc::clone(&queue);
-        turns.spawn(async move { taking.take_turns().await });
-        RunningQueue { _membership: queue.join_process(), _turns: turns, queue }
-    }
-}
-
-impl Deref for RunningQueue {
-    type Target = Queue;
-
-    fn deref(&self) -> &Queue {
-        &self.queue
-    }
-}
-
-fn new_queue(batch: usize) -> RunningQueue {
-    RunningQueue::new(batch, &Arc::default())
-}
-
-fn suspect(ms: u64, level: u64) -> Job {
+pub(super) fn suspect(ms: u64, level: u64) -> Job {
     Job { suspect_level: Some(level), ..job(ms) }
 }
 
-fn job(ms: u64) -> Job {
+pub(super) fn job(ms: u64) -> Job {
     let id = StreamId::new(ms, 0);
     let taken = InFlight::default().add(Instant::now(), std::iter::once((id, 1))).remove(0);
     let (tag, cancelled) = taken.expect("the message was not in flight");
@@ -159,10 +128,6 @@ async fn a_closed_queue_ends_slots_and_fetchers() {
 /// Takes for a slot. `None` if it has to wait.
 async fn take_now(queue: &Queue, slot: usize, max: usize) -> Option<Vec<u64>> {
     let mut jobs = Vec::new();
-    // The tasks of all queues take their turns.
-    for _ in 0..10 {
-        tokio::task::yield_now().await;
-    }
     let taken = tokio::time::timeout(Duration::ZERO, queue.take(slot, max, &mut jobs)).await;
     taken.ok().map(|_| jobs.iter().map(|job| job.id.ms).collect())
 }
@@ -190,41 +155,30 @@ async fn few_suspects_run_at_the_same_time_the_highest_level_first() {
 }
 
 #[tokio::test]
-async fn a_suspect_of_the_highest_level_runs_alone() {
+async fn one_suspect_of_the_highest_level_is_handed_out_at_a_time() {
     let queue = new_queue(1);
     queue.resize(3);
-    assert!(queue.put(vec![job(1), job(2), job(3)]).is_empty());
-    assert_eq!(take_now(&queue, 0, 1).await, Some(vec![1]));
-    assert_eq!(take_now(&queue, 1, 1).await, Some(vec![2]));
-    assert!(queue.put(vec![suspect(9, 5), suspect(8, 3), suspect(10, 6)]).is_empty());
-    // It waits for the handlers that run, and no other handler starts.
-    assert_eq!(take_now(&queue, 0, 1).await, None);
+    assert!(queue.put(vec![job(1), suspect(9, 5), suspect(8, 3), suspect(10, 6)]).is_empty());
+    assert_eq!(take_now(&queue, 0, 1).await, Some(vec![10]));
+    assert_eq!(take_now(&queue, 1, 1).await, Some(vec![1]));
     assert_eq!(take_now(&queue, 2, 1).await, None);
-    assert_eq!(take_now(&queue, 1, 1).await, Some(vec![10]));
-    for slot in [0, 2] {
-        assert_eq!(take_now(&queue, slot, 1).await, None);
-    }
-    assert_eq!(take_now(&queue, 1, 1).await, Some(vec![9]));
-    assert_eq!(take_now(&queue, 2, 1).await, None);
-    // The next slot that ends takes a suspect, and the others take the rest.
-    assert_eq!(take_now(&queue, 1, 1).await, Some(vec![8]));
-    assert_eq!(take_now(&queue, 0, 1).await, Some(vec![3]));
+    assert_eq!(queue.take_alone().iter().map(|job| job.id.ms).collect::<Vec<_>>(), [9]);
+    assert_eq!(take_now(&queue, 0, 1).await, Some(vec![8]));
 }
 
 #[tokio::test]
 async fn a_waiting_slot_is_woken_when_it_may_take_a_suspect() {
     let queue = new_queue(1);
     queue.resize(2);
-    assert!(queue.put(vec![job(1)]).is_empty());
+    assert!(queue.put(vec![suspect(1, 5), suspect(2, 5)]).is_empty());
     assert_eq!(take_now(&queue, 0, 1).await, Some(vec![1]));
-    assert!(queue.put(vec![suspect(2, 5)]).is_empty());
     let waiting = tokio::spawn({
-        let queue = Arc::clone(&queue.queue);
+        let queue = Arc::clone(&queue);
         async move { queue.take(1, 1, &mut Vec::new()).await }
     });
     tokio::task::yield_now().await;
     // Slot 0 ends because it is surplus.
-    queue.state.lock().target = 0;
+    queue.state.lock().slots.target = 0;
     assert!(!queue.take(0, 1, &mut Vec::new()).await);
     queue.resize(2);
     assert!(tokio::time::timeout(Duration::from_secs(60), waiting).await.unwrap().unwrap());
@@ -243,33 +197,9 @@ async fn a_batch_has_at_most_as_many_suspects_as_may_run() {
     assert_eq!(jobs.len(), 50);
     assert!(jobs.iter().all(|job| job.suspect_level.is_none()));
     assert!(queue.put(vec![suspect(99, 5)]).is_empty());
-    for slot in [0, 1] {
-        assert_eq!(take_now(&queue, slot, 50).await, if slot == 0 { None } else { Some(vec![99]) });
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_suspect_that_cannot_run_alone_is_returned() {
-    let queue = new_queue(1);
-    queue.resize(2);
-    let limit = Duration::from_secs(60);
-    assert!(queue.put(vec![job(1), job(2)]).is_empty());
-    assert_eq!(take_now(&queue, 0, 1).await, Some(vec![1]));
-    assert!(queue.put(vec![suspect(8, 5), suspect(9, 5), suspect(7, 2)]).is_empty());
-    assert_eq!(take_now(&queue, 1, 1).await, None);
-    let began = Instant::now();
-    let returned = queue.alone_waited(limit).await;
-    assert_eq!(began.elapsed().as_secs(), 60);
-    assert_eq!(returned.iter().map(|job| job.id.ms).collect::<Vec<_>>(), [8, 9]);
-    assert_eq!(take_now(&queue, 1, 1).await, Some(vec![7]));
-    // A suspect that starts resets the clock of the next one.
-    assert!(queue.put(vec![suspect(5, 5), suspect(6, 5)]).is_empty());
-    tokio::time::sleep(limit / 2).await;
-    assert_eq!(take_now(&queue, 0, 1).await, None);
-    assert_eq!(take_now(&queue, 1, 1).await, Some(vec![5]));
-    let began = Instant::now();
-    assert_eq!(queue.alone_waited(limit).await.len(), 1);
-    assert_eq!(began.elapsed().as_secs(), 60);
+    // It waits for the suspects that run. Other messages do not wait.
+    assert_eq!(take_now(&queue, 1, 50).await.map(|jobs| jobs.len()), Some(10));
+    assert_eq!(take_now(&queue, 0, 50).await, Some(vec![99]));
 }
 
 #[tokio::test]
@@ -296,151 +226,4 @@ async fn pauses_and_holds_return_suspects_too() {
     assert!(queue.expects_probe());
     assert!(queue.put(vec![suspect(2, 2)]).is_empty());
     assert_eq!(queue.pause().len(), 1);
-}
-
-/// Starts two workers with two slots each in one process.
-fn two_queues() -> (RunningQueue, RunningQueue, Arc<Process>) {
-    let process = Arc::default();
-    let (a, b) = (RunningQueue::new(1, &process), RunningQueue::new(1, &process));
-    a.resize(2);
-    b.resize(2);
-    (a, b, process)
-}
-
-#[tokio::test]
-async fn a_suspect_runs_alone_in_the_whole_process() {
-    let (a, b, process) = two_queues();
-    assert!(b.put(vec![job(1), job(2), job(3)]).is_empty());
-    assert_eq!(take_now(&b, 0, 1).await, Some(vec![1]));
-    assert!(a.put(vec![suspect(9, 5), job(8)]).is_empty());
-    // It waits for the handler of the other worker, which starts no other.
-    assert_eq!(take_now(&a, 0, 1).await, None);
-    assert_eq!(take_now(&b, 1, 1).await, None);
-    assert_eq!(take_now(&b, 0, 1).await, None);
-    assert_eq!(take_now(&a, 0, 1).await, Some(vec![9]));
-    for slot in [0, 1] {
-        assert_eq!(take_now(&b, slot, 1).await, None);
-    }
-    // A worker that starts now waits, too.
-    let c = RunningQueue::new(1, &process);
-    c.resize(1);
-    assert!(c.put(vec![job(4)]).is_empty());
-    assert_eq!(take_now(&c, 0, 1).await, None);
-    assert_eq!(take_now(&a, 0, 1).await, Some(vec![8]));
-    assert_eq!(take_now(&b, 0, 1).await, Some(vec![2]));
-    assert_eq!(take_now(&c, 0, 1).await, Some(vec![4]));
-}
-
-#[tokio::test]
-async fn workers_run_their_suspects_in_turns() {
-    let (a, b, process) = two_queues();
-    let c = RunningQueue::new(1, &process);
-    c.resize(1);
-    assert!(a.put(vec![suspect(1, 5), suspect(2, 5)]).is_empty());
-    assert_eq!(take_now(&a, 0, 1).await, Some(vec![1]));
-    assert!(b.put(vec![suspect(3, 5), suspect(4, 5)]).is_empty());
-    assert!(c.put(vec![job(5)]).is_empty());
-    assert_eq!(take_now(&b, 0, 1).await, None);
-    // The suspect ends when its slot asks for the next one.
-    assert_eq!(take_now(&a, 0, 1).await, None);
-    assert_eq!(take_now(&b, 0, 1).await, Some(vec![3]));
-    assert_eq!(take_now(&a, 0, 1).await, None);
-    assert_eq!(take_now(&b, 0, 1).await, None);
-    assert_eq!(take_now(&a, 0, 1).await, Some(vec![2]));
-    assert_eq!(take_now(&a, 0, 1).await, None);
-    assert_eq!(take_now(&c, 0, 1).await, None);
-    assert_eq!(take_now(&b, 0, 1).await, Some(vec![4]));
-    assert_eq!(take_now(&b, 0, 1).await, None);
-    assert_eq!(take_now(&c, 0, 1).await, Some(vec![5]));
-}
-
-#[tokio::test]
-async fn a_worker_that_ends_holds_up_no_other() {
-    let (a, b, process) = two_queues();
-    let c = RunningQueue::new(1, &process);
-    c.resize(1);
-    assert!(b.put(vec![job(1)]).is_empty());
-    assert_eq!(take_now(&b, 0, 1).await, Some(vec![1]));
-    assert!(a.put(vec![suspect(9, 5)]).is_empty());
-    assert_eq!(take_now(&a, 0, 1).await, None);
-    // Its handler does not end by itself.
-    drop(b);
-    assert_eq!(take_now(&a, 0, 1).await, Some(vec![9]));
-    assert!(c.put(vec![job(2)]).is_empty());
-    assert_eq!(take_now(&c, 0, 1).await, None);
-    // Its suspect runs alone.
-    drop(a);
-    assert_eq!(take_now(&c, 0, 1).await, Some(vec![2]));
-}
-
-#[tokio::test]
-async fn a_worker_that_drains_keeps_its_turn_until_its_suspect_has_ended() {
-    let (a, b, _) = two_queues();
-    assert!(a.put(vec![suspect(8, 5), suspect(9, 5)]).is_empty());
-    assert_eq!(take_now(&a, 0, 1).await, Some(vec![8]));
-    assert_eq!(a.close().len(), 1);
-    assert!(b.put(vec![job(1)]).is_empty());
-    assert_eq!(take_now(&b, 0, 1).await, None);
-    assert!(!a.take(0, 1, &mut Vec::new()).await);
-    assert_eq!(take_now(&b, 0, 1).await, Some(vec![1]));
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_worker_releases_its_suspect_if_handlers_of_another_do_not_end() {
-    let (a, b, _) = two_queues();
-    assert!(b.put(vec![job(1), job(2), job(3)]).is_empty());
-    assert_eq!(take_now(&b, 0, 1).await, Some(vec![1]));
-    for give_back in [|queue: &Queue| queue.pause(), |queue: &Queue| queue.hold()] {
-        assert!(a.put(vec![suspect(9, 5)]).is_empty());
-        assert_eq!(take_now(&b, 1, 1).await, None);
-        assert_eq!(give_back(&a).len(), 1);
-        assert!(take_now(&b, 1, 1).await.is_some());
-        a.resume();
-        a.end_hold();
-    }
-    assert!(b.put(vec![job(4)]).is_empty());
-    assert!(a.put(vec![suspect(9, 5)]).is_empty());
-    assert_eq!(take_now(&b, 1, 1).await, None);
-    assert_eq!(a.alone_waited(Duration::from_secs(60)).await.len(), 1);
-    assert_eq!(take_now(&b, 1, 1).await, Some(vec![4]));
-}
-
-/// Runs jobs in a worker with two slots. Each job adds a suspect that must run alone. Returns how often another handler
-/// ran at the same time as such a suspect.
-async fn run_jobs(count: u64, process: &Arc<Process>, running: &AtomicUsize) -> usize {
-    let queue = RunningQueue::new(1, process);
-    queue.resize(2);
-    assert!(queue.put((1..=count).map(job).collect()).is_empty());
-    let (left, company) = (AtomicUsize::new(2 * count as usize), AtomicUsize::new(0));
-    let run_slot = async |slot| {
-        let mut jobs = Vec::new();
-        while queue.take(slot, 1, &mut jobs).await {
-            let ran = jobs.remove(0);
-            let others = running.fetch_add(1, Ordering::SeqCst);
-            tokio::time::sleep(Duration::from_millis(1)).await;
-            let others = others.max(running.fetch_sub(1, Ordering::SeqCst) - 1);
-            match ran.suspect_level {
-                Some(_) => drop(company.fetch_add(others, Ordering::SeqCst)),
-                None => assert!(queue.put(vec![suspect(ran.id.ms, 5)]).is_empty()),
-            }
-            if left.fetch_sub(1, Ordering::SeqCst) == 1 {
-                queue.close();
-            }
-        }
-    };
-    tokio::join!(run_slot(0), run_slot(1));
-    company.into_inner()
-}
-
-#[test]
-fn workers_in_different_runtimes_run_their_suspects_alone() {
-    let (process, running) = (Arc::default(), AtomicUsize::new(0));
-    let run = || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(async {
-            let ran = tokio::time::timeout(Duration::from_secs(60), run_jobs(30, &process, &running));
-            assert_eq!(ran.await, Ok(0), "other handlers ran, or a worker waited for ever");
-        });
-    };
-    std::thread::scope(|scope| (0..3).for_each(|_| drop(scope.spawn(run))));
 }

@@ -1,15 +1,16 @@
-//! Runs suspects: records that handlers begin with them, and releases those that cannot run alone.
+//! Isolation: lets a slot begin, records that handlers begin with suspects, and releases suspects that cannot run alone.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tracing::info;
 
 use crate::backend::StreamId;
 use crate::worker::core::Core;
 use crate::worker::message::{DeliveryTag, FinishedJob, Job, JobResult, SubscriptionId};
+use crate::worker::queue::Entered;
 use crate::worker::stream::Operation;
 
 /// How long a suspect waits until no other handler of this process runs.
@@ -18,6 +19,40 @@ const ALONE_WAIT_MAX: Duration = Duration::from_secs(60);
 /// Longest wait until the answers about suspects are in the store. It takes longer only if the store refuses a dead
 /// letter or is unreachable.
 const SETTLE_WAIT_MAX: Duration = Duration::from_secs(10);
+
+/// Lets a slot begin with jobs that it has taken. Otherwise puts the jobs back, or releases them if they cannot run alone, and
+/// returns `None`: the slot takes others.
+pub(crate) async fn enter<'a>(core: &'a Core, jobs: &mut Vec<Job>) -> Option<Entered<'a>> {
+    let process = &core.settings.process;
+    let level = jobs.first().and_then(|job| job.suspect_level);
+    if !level.is_some_and(|level| core.suspects.runs_alone(level)) {
+        let entered = process.enter();
+        if entered.is_none() {
+            core.release_unstarted(core.queue.put_back(jobs.drain(..)));
+            tokio::select! { () = process.opened() => {} () = core.draining.cancelled() => {} }
+        }
+        return entered;
+    }
+    tokio::select! {
+        entered = process.enter_alone() => {
+            if jobs.iter().all(|job| core.queue.lets_start(job)) {
+                return Some(entered);
+            }
+            core.release_unstarted(core.queue.put_back(jobs.drain(..)));
+        }
+        () = core.draining.cancelled() => core.release_unstarted(jobs.drain(..)),
+        () = sleep(ALONE_WAIT_MAX) => {
+            jobs.extend(core.queue.take_alone());
+            info!(
+                count = jobs.len(),
+                "released messages that may crash workers: handlers are running, and these messages must run alone"
+            );
+            let released = jobs.drain(..).map(|job| FinishedJob::without_handler(job, JobResult::CannotRunAlone));
+            core.send_to_settlers(&mut released.collect());
+        }
+    }
+    None
+}
 
 /// Suspects that a handler has begun with.
 pub(crate) struct BegunSuspects(Vec<(SubscriptionId, StreamId, DeliveryTag)>);
@@ -63,24 +98,5 @@ impl BegunSuspects {
         };
         // After the limit, the slot goes on.
         let _ = timeout(SETTLE_WAIT_MAX, settled).await;
-    }
-}
-
-/// Releases suspects that cannot run alone, until the worker drains. Other workers can run them later.
-pub(crate) async fn release_blocked(core: &Core) {
-    loop {
-        let blocked = tokio::select! {
-            blocked = core.queue.alone_waited(ALONE_WAIT_MAX) => blocked,
-            () = core.draining.cancelled() => return,
-        };
-        info!(
-            count = blocked.len(),
-            "released messages that may crash workers: handlers are running, and these messages must run alone"
-        );
-        let mut finished: Vec<FinishedJob> = blocked
-            .into_iter()
-            .map(|job| FinishedJob::without_handler(job, JobResult::CannotRunAlone))
-            .collect();
-        core.send_to_settlers(&mut finished);
     }
 }

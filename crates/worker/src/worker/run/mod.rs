@@ -5,7 +5,7 @@
 //! * **Must not know** where messages come from, and how a result is settled. While handlers run, `lease` keeps their messages.
 
 pub(crate) mod autoscaler;
-pub(crate) mod isolation;
+mod isolation;
 pub(crate) mod lease;
 mod outcomes;
 mod pool;

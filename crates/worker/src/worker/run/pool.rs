@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tower::Service;
 
-use super::isolation::begin;
+use super::isolation::{begin, enter};
 use super::outcomes::behind_failures;
 use super::span::{batch_span, in_span, message_span};
 use crate::handler::{BatchService, HandlerService, MessageService};
@@ -45,6 +45,7 @@ async fn run_each(core: &Core, slot: usize, mut service: MessageService) {
     let mut finished = Vec::new();
     let mut take_count = 1;
     while core.queue.take(slot, take_count, &mut jobs).await {
+        let Some(entered) = enter(core, &mut jobs).await else { continue };
         let busy_slot = core.occupy_slot();
         let suspects = if has_suspects(&jobs) { Some(begin(core, &mut jobs).await) } else { None };
         let started = Instant::now();
@@ -54,6 +55,7 @@ async fn run_each(core: &Core, slot: usize, mut service: MessageService) {
         if let Some(suspects) = suspects {
             suspects.until_settled(core).await;
         }
+        drop(entered);
         take_count = match waited {
             true => 1,
             false if started.elapsed() < TAKE_TIME_MAX => (take_count * 2).min(TAKE_MAX),
@@ -134,6 +136,10 @@ async fn run_batches(core: &Core, slot: usize, mut service: BatchService, size: 
             core,
             jobs.extract_if(.., |job| !core.queue.lets_start(job)).collect::<Vec<_>>().into_iter(),
         );
+        if jobs.is_empty() {
+            continue;
+        }
+        let Some(entered) = enter(core, &mut jobs).await else { continue };
         let busy_slot = core.occupy_slot();
         let suspects = if has_suspects(&jobs) { Some(begin(core, &mut jobs).await) } else { None };
         if jobs.is_empty() {
@@ -147,6 +153,7 @@ async fn run_batches(core: &Core, slot: usize, mut service: BatchService, size: 
         if let Some(suspects) = suspects {
             suspects.until_settled(core).await;
         }
+        drop(entered);
         tokio::task::consume_budget().await;
     }
 }

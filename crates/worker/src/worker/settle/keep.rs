@@ -6,8 +6,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::Instant;
 
+use super::settlement::Again;
 use crate::backend::Retry;
-use crate::retry_record::RetryRecord;
 use crate::worker::core::Core;
 use crate::worker::message::{DelayedJob, Job, Place};
 use crate::worker::stream::{Operation, Subscription};
@@ -15,38 +15,14 @@ use crate::worker::stream::{Operation, Subscription};
 /// Time that a message waits in its lane if the worker could not begin with it, for example because the store failed.
 const NOT_STARTED_DELAY: Duration = Duration::from_secs(1);
 
-/// A message that keeps its place in its lane.
-pub(crate) enum Kept {
-    /// Its attempt failed.
-    Retry(Retry),
-    /// It waits although no attempt failed.
-    Postponed(Retry),
-    /// No handler began with it.
-    NotStarted,
-    /// An earlier message of its key failed in the same batch.
-    BehindFailure,
-}
-
-impl Kept {
-    pub(crate) fn is_retry(&self) -> bool {
-        matches!(self, Kept::Retry(_))
-    }
-}
-
-/// Whether a message that is not done keeps its place in its lane: it blocks its key, and the worker goes on.
-pub(crate) fn keeps_its_place(core: &Core, subscription: &Subscription, job: &Job) -> bool {
-    let goes_on = !core.draining.is_cancelled() && !subscription.stopping.is_cancelled();
-    goes_on && core.blocks_keys() && matches!(job.place, Place::Out(_))
-}
-
 /// Keeps messages in their lanes: writes the records of those that failed, and sets when they run again.
-pub(crate) async fn keep(core: &Core, subscription: &Subscription, kept: Vec<(Job, Kept)>) {
+pub(crate) async fn keep(core: &Core, subscription: &Subscription, kept: Vec<(Job, Again)>) {
     if kept.is_empty() {
         return;
     }
     write_records(core, subscription, &kept).await;
     let now = Instant::now();
-    for (mut job, kept) in kept {
+    for (mut job, again) in kept {
         // The answer counts from now on, and the message is in flight for another attempt.
         let Some(tag) = subscription.in_flight.begin_again(job.id, job.tag) else {
             core.leave_lanes(std::iter::once(&job));
@@ -55,13 +31,17 @@ pub(crate) async fn keep(core: &Core, subscription: &Subscription, kept: Vec<(Jo
         };
         job.tag = tag;
         job.is_probe = false;
-        let wait = match kept {
-            Kept::BehindFailure => {
+        if matches!(again, Again::Retry(_)) {
+            // The answer clears a suspect.
+            job.suspect_level = None;
+        }
+        let wait = match again {
+            Again::BehindFailure => {
                 core.release_unstarted(core.queue.put_back(std::iter::once(job)));
                 continue;
             }
-            Kept::NotStarted => NOT_STARTED_DELAY,
-            Kept::Retry(retry) | Kept::Postponed(retry) => {
+            Again::NotStarted => NOT_STARTED_DELAY,
+            Again::Retry(retry) | Again::Postpone(retry) => {
                 let Retry { after, record } = retry;
                 if let Place::Out(lane) = job.place {
                     core.queue.record_failure(lane, record.attempts);
@@ -76,10 +56,10 @@ pub(crate) async fn keep(core: &Core, subscription: &Subscription, kept: Vec<(Jo
 }
 
 /// Writes the records of messages that back off in their lanes, so that their attempts and due times survive the worker.
-async fn write_records(core: &Core, subscription: &Subscription, kept: &[(Job, Kept)]) {
-    let retries = kept.iter().filter_map(|(job, kept)| match kept {
-        Kept::Retry(retry) | Kept::Postponed(retry) => Some((job.id, retry)),
-        Kept::NotStarted | Kept::BehindFailure => None,
+async fn write_records(core: &Core, subscription: &Subscription, kept: &[(Job, Again)]) {
+    let retries = kept.iter().filter_map(|(job, again)| match again {
+        Again::Retry(retry) | Again::Postpone(retry) => Some((job.id, retry)),
+        Again::NotStarted | Again::BehindFailure => None,
     });
     let retries: HashMap<_, _> = retries.collect();
     if retries.is_empty() {
@@ -92,11 +72,4 @@ async fn write_records(core: &Core, subscription: &Subscription, kept: &[(Job, K
     let call = || core.backend.hash_set(&subscription.retry_key, &pairs);
     // If this fails, the group was deleted or the worker ends: then the message is delivered again as it was before.
     core.call_until_ok(subscription, Operation::Settling, call).await;
-}
-
-/// Returns the record of a message that backs off in its lane. The store keeps counting its delivery, so the record does not
-/// count it too.
-pub(crate) fn record_in_lane(job: &Job, retry: Retry) -> Retry {
-    let unanswered = job.record.as_ref().map_or(0, |record| record.unanswered);
-    Retry { record: RetryRecord { unanswered, ..retry.record }, ..retry }
 }

@@ -14,15 +14,17 @@ use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
 use tracing::{Instrument, debug_span};
 
-use super::keep::{Kept, keep, keeps_its_place, record_in_lane};
-use super::settlement::{Settlement, decide_settlement};
+use super::keep::keep;
+use super::settlement::{Again, RetryPolicy, Settlement, decide};
 use crate::backend::ErrorKind::{Closed, NoGroup, Refused, Unreachable};
 use crate::backend::{Acknowledgement, BackendFuture, Error, NewDeadLetter, Retry, StreamId};
 use crate::dead_letter;
 use crate::message::Message;
 use crate::redrive::redrive_counts;
 use crate::worker::core::Core;
-use crate::worker::message::{DeadLettering, DelayedJob, FinishedJob, InFlightRef, Job, JobResult, LaneId};
+use crate::worker::message::{
+    DeadLettering, DelayedJob, FinishedJob, InFlightRef, Job, JobResult, LaneId, Place,
+};
 use crate::worker::run::lease::extend;
 use crate::worker::stream::{Operation, Subscription};
 
@@ -39,8 +41,8 @@ pub(crate) async fn settle(core: &Core, subscription: &Subscription) {
         let released = release(core, subscription, grouped.release).await;
         core.counters.released(subscription, released);
         retry(core, subscription, grouped.retry).await;
-        core.counters
-            .retried(subscription, grouped.kept.iter().filter(|(_, kept)| kept.is_retry()).count() as u64);
+        let kept = grouped.kept.iter().filter(|(_, again)| matches!(again, Again::Retry(_)));
+        core.counters.retried(subscription, kept.count() as u64);
         keep(core, subscription, grouped.kept).await;
     }
 }
@@ -54,7 +56,7 @@ struct BySettlement {
     /// Jobs that wait for their next attempt.
     retry: Vec<ReleasedJob>,
     /// Jobs that stay in their lanes.
-    kept: Vec<(Job, Kept)>,
+    kept: Vec<(Job, Again)>,
 }
 
 /// A job, the delivery count that the store should set, and how the message waits.
@@ -70,43 +72,33 @@ fn group_by_settlement(
     finished_jobs: Vec<FinishedJob>,
 ) -> BySettlement {
     let mut grouped = BySettlement::default();
+    let goes_on = !core.draining.is_cancelled() && !subscription.stopping.is_cancelled();
+    let may_keep = goes_on && core.blocks_keys();
     for FinishedJob { job, result, run_time } in finished_jobs {
-        let settings = &core.settings;
-        let settlement = decide_settlement(&result, job.attempt(), settings.max_attempts, &settings.backoff);
-        if let Settlement::Retry(retry, _) = &settlement {
+        let policy = RetryPolicy {
+            max_attempts: core.settings.max_attempts,
+            backoff: &core.settings.backoff,
+            keeps_place: may_keep && matches!(job.place, Place::Out(_)),
+        };
+        let settlement = decide(&result, job.attempt(), policy);
+        if let Settlement::Release(Again::Retry(retry), _) | Settlement::Keep(Again::Retry(retry)) =
+            &settlement
+        {
             core.failure_log.attempt_failed(subscription, &job, &result, retry.after);
-        }
-        if keeps_its_place(core, subscription, &job) {
-            match settlement {
-                Settlement::Retry(retry, _) => {
-                    // The answer acquits a suspect.
-                    let retry = record_in_lane(&job, retry);
-                    grouped.kept.push((Job { suspect_level: None, ..job }, Kept::Retry(retry)));
-                    continue;
-                }
-                Settlement::Postpone(retry, _) => {
-                    grouped.kept.push((job, Kept::Postponed(retry)));
-                    continue;
-                }
-                Settlement::Release(_) if result == JobResult::BehindFailure => {
-                    grouped.kept.push((job, Kept::BehindFailure));
-                    continue;
-                }
-                Settlement::Release(_) => {
-                    grouped.kept.push((job, Kept::NotStarted));
-                    continue;
-                }
-                Settlement::Acknowledge | Settlement::DeadLetter(..) => {}
-            }
         }
         match settlement {
             Settlement::Acknowledge => grouped.acknowledge.push(FinishedJob { job, result, run_time }),
             Settlement::DeadLetter(failure, deliveries) => {
                 grouped.dead_letter.push(DeadLettering { job, failure, deliveries })
             }
-            Settlement::Release(deliveries) => grouped.release.push((job, deliveries, None)),
-            Settlement::Postpone(retry, deliveries) => grouped.release.push((job, deliveries, Some(retry))),
-            Settlement::Retry(retry, deliveries) => grouped.retry.push((job, deliveries, Some(retry))),
+            Settlement::Keep(again) => grouped.kept.push((job, again)),
+            Settlement::Release(Again::Retry(retry), count) => grouped.retry.push((job, count, Some(retry))),
+            Settlement::Release(Again::Postpone(retry), count) => {
+                grouped.release.push((job, count, Some(retry)))
+            }
+            Settlement::Release(Again::NotStarted | Again::BehindFailure, count) => {
+                grouped.release.push((job, count, None));
+            }
         }
     }
     grouped

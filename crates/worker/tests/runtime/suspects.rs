@@ -1,12 +1,5 @@
 //! Messages that crash workers: only they are dead-lettered, the others are handled, and the worker returns to full
 //! concurrency.
-//!
-//! These tests have a process of their own and run one at a time, because a suspect that runs alone waits for all
-//! handlers of the process.
-
-#[expect(dead_code, reason = "other suites use the rest")]
-#[path = "../runtime/support.rs"]
-mod support;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,12 +9,10 @@ use std::time::Duration;
 use millstream_worker::dead_letter::DeadLetter;
 use millstream_worker::handler::{Data, Raw};
 use millstream_worker::retry_record::RetryRecord;
-use millstream_worker::{Message, Reason, WorkerBuilder};
+use millstream_worker::{Message, Process, Reason, WorkerBuilder};
 use tokio::sync::Notify;
 
 use crate::support::*;
-
-static ONE_AT_A_TIME: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
 /// What handlers have done.
 #[derive(Default)]
@@ -106,7 +97,6 @@ async fn survive(
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thousand_messages_in_hand_are_handled_and_full_concurrency_comes_back() {
-    let _one = ONE_AT_A_TIME.lock().await;
     let (backend, journal) = (store().await, Arc::new(Journal::default()));
     add(&backend, 0..1000).await;
     let build =
@@ -135,7 +125,6 @@ async fn a_thousand_messages_in_hand_are_handled_and_full_concurrency_comes_back
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn messages_that_were_only_read_ahead_never_die() {
-    let _one = ONE_AT_A_TIME.lock().await;
     let backend = store().await;
     add(&backend, 0..50).await;
     // Many workers die with all messages in hand, but no handler begins.
@@ -154,7 +143,6 @@ async fn messages_that_were_only_read_ahead_never_die() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_suspect_that_is_cancelled_by_a_drain_does_not_die() {
-    let _one = ONE_AT_A_TIME.lock().await;
     let backend = store().await;
     add(&backend, 0..1).await;
     read_and_die(&backend, "ghost", 1).await;
@@ -175,7 +163,6 @@ async fn a_suspect_that_is_cancelled_by_a_drain_does_not_die() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_answer_clears_a_suspect() {
-    let _one = ONE_AT_A_TIME.lock().await;
     let backend = store().await;
     add(&backend, 0..1).await;
     read_and_die(&backend, "ghost", 1).await;
@@ -195,7 +182,6 @@ async fn an_answer_clears_a_suspect() {
 
 #[tokio::test(start_paused = true)]
 async fn a_suspect_that_cannot_run_alone_waits_for_another_worker() {
-    let _one = ONE_AT_A_TIME.lock().await;
     let (backend, gate) = (store().await, Arc::new(Gate::default()));
     add(&backend, 0..2).await;
     let suspect = read_and_die(&backend, "ghost", 1).await[0];
@@ -227,7 +213,6 @@ async fn a_suspect_that_cannot_run_alone_waits_for_another_worker() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_message_that_kills_its_worker_is_dead_after_five_deliveries() {
-    let _one = ONE_AT_A_TIME.lock().await;
     let (backend, gate) = (store().await, Arc::new(Gate::default()));
     add(&backend, 0..1).await;
     let handler = async |_: Raw, gate: Data<Arc<Gate>>| gate.pass().await;
@@ -251,7 +236,6 @@ async fn a_message_that_kills_its_worker_is_dead_after_five_deliveries() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_message_that_kills_workers_is_dead_lettered_without_running_the_handler() {
-    let _one = ONE_AT_A_TIME.lock().await;
     let (backend, gate) = (store().await, Arc::new(Gate::default()));
     add(&backend, 0..1).await;
     // Two workers receive the message and die: two deliveries.
@@ -280,7 +264,6 @@ struct Company {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_handler_of_another_worker_runs_while_a_suspect_runs_alone() {
-    let _one = ONE_AT_A_TIME.lock().await;
     let (backend, company) = (store().await, Arc::new(Company::default()));
     add(&backend, 0..10).await;
     read_and_die(&backend, "ghost", 10).await;
@@ -295,7 +278,8 @@ async fn no_handler_of_another_worker_runs_while_a_suspect_runs_alone() {
         tokio::time::sleep(ms(10)).await;
         record(company.running.fetch_sub(1, Ordering::SeqCst) - 1);
     };
-    let build = || worker(&backend).lease(ms(100)).max_deliveries(1).handler(handler);
+    let process = Process::default();
+    let build = || worker(&backend).lease(ms(100)).max_deliveries(1).process(&process).handler(handler);
     let workers = [(); 2].map(|()| run(build().state(Arc::clone(&company))));
     wait_until("all done", async || all_done(&backend).await).await;
     for running in workers {
