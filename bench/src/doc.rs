@@ -1,73 +1,29 @@
-//! Writes tables and plots into docs/benchmarks.md.
+//! Writes tables between marks in documents: those of docs/benchmarks-tables.md, and README's short one.
 //!
-//! Tables and plots are between marks. A run replaces those that it measured; text outside of marks is written by hand
-//! and stays.
+//! A run replaces the tables that it measured; text outside of marks is written by hand and stays.
 
 use std::fs;
 use std::path::Path;
 
 use crate::Failure;
-use crate::floor;
-use crate::instructions;
-use crate::plot::{self, Bar};
-use crate::table::{self, Row};
-use crate::topics::{self, growth, speed};
+use crate::stats::significant;
+use crate::table::{Row, markdown};
+use crate::topics::README_PEERS;
 
-const FILE: &str = "benchmarks.md";
-/// The mark of the table that compares operations with PING.
-const FLOOR: &str = "floor";
-const SPEED_PLOT: &str = "benchmarks-speed.svg";
-const GROWTH_PLOT: &str = "benchmarks-growth.svg";
+/// The document with all tables, relative to the root of the repository, where `scripts/bench` starts this program.
+pub(crate) const TABLES: &str = "docs/benchmarks-tables.md";
+/// Name of the marks around README's table.
+const README_MARK: &str = "bench";
 
-/// Checks, before minutes of measuring, that the document has marks for every table.
-pub(crate) fn check(folder: &Path) -> Result<(), Failure> {
-    let file = folder.join(FILE);
-    let text = fs::read_to_string(&file).map_err(|e| format!("{}: {e}", file.display()))?;
-    let parts = topics::TOPICS.iter().flat_map(|topic| topic.parts);
-    for mark in parts.map(|part| mark_of(part.table.heading)).chain([FLOOR.to_owned()]) {
-        replace_between_marks(&text, &mark, "").ok_or_else(|| lacks_marks(&file, &mark))?;
-    }
-    Ok(())
-}
-
-/// Writes the tables of these rows, and their plots, into the folder. A table stays unchanged if one of its rows was
-/// not measured. Returns the headings of the unchanged tables.
-pub(crate) fn write(
-    folder: &Path,
-    rows: &[Row],
-    conclusions: &Conclusions,
-    circumstances: &str,
-) -> Result<Vec<&'static str>, Failure> {
-    let file = folder.join(FILE);
-    let mut text = fs::read_to_string(&file).map_err(|e| format!("{}: {e}", file.display()))?;
-    let mut unchanged = Vec::new();
-    for rows in tables(rows) {
-        if !topics::is_whole(&rows) {
-            unchanged.push(rows[0].table.heading);
-            continue;
-        }
-        let (table, plot) = (rows[0].table, plot_of(&rows));
-        let mut block = format!("{}\n\n", table.intro);
-        if let Some((name, title, svg)) = plot {
-            fs::write(folder.join(name), svg)?;
-            block.push_str(&format!("![{title}]({name})\n\n"));
-        }
-        block.push_str(&format!("{}\n<sub>{circumstances}</sub>\n", table_of(&rows, conclusions)));
-        let mark = mark_of(table.heading);
-        text = replace_between_marks(&text, &mark, &block).ok_or_else(|| lacks_marks(&file, &mark))?;
-        if let Some(table) = floor_of(&rows) {
-            text = replace_between_marks(&text, FLOOR, &table).ok_or_else(|| lacks_marks(&file, FLOOR))?;
-        }
-    }
-    fs::write(&file, text).map_err(|e| format!("{}: {e}", file.display()))?;
-    Ok(unchanged)
-}
-
-/// Returns the table that compares operations with PING; only the speed table has its rows.
-fn floor_of(rows: &[&Row]) -> Option<String> {
-    let is_speed = rows[0].table.heading == speed::TABLE.heading;
-    is_speed.then(|| floor::table(rows, &instructions::saved_counts())).flatten()
-}
+/// A row of README's table, and the measured row that it shows.
+pub(crate) const README_ROWS: [(&str, &str, &str); 6] = [
+    ("speed", "xadd-short-p16", "XADD, pipeline 16"),
+    ("speed", "xreadgroup-10-p16", "XREADGROUP COUNT 10, pipeline 16"),
+    ("speed", "xack-order-p64", "XACK in order, pipeline 64"),
+    ("speed", "cycle-one", "10 XADD, XREADGROUP COUNT 10 and XACK of 10 in one pipeline"),
+    ("speed", "xadd-blocked-1000", "XADD with 1,000 blocked readers"),
+    ("memory", "pending-fresh", "memory per pending entry, just delivered"),
+];
 
 /// Groups rows by table, in the order of the tables' first rows.
 pub(crate) fn tables(rows: &[Row]) -> Vec<Vec<&Row>> {
@@ -81,148 +37,165 @@ pub(crate) fn tables(rows: &[Row]) -> Vec<Vec<&Row>> {
     tables
 }
 
-/// Sentences under tables, each with its table's heading.
-pub(crate) type Conclusions = [(&'static str, String)];
-
-/// Formats all rows of one table in Markdown, with its conclusions. The growth table shows only the smallest and the
-/// largest size; its plot shows the others.
-pub(crate) fn table_of(rows: &[&Row], conclusions: &Conclusions) -> String {
-    let of_table = conclusions.iter().filter(|(heading, _)| *heading == rows[0].table.heading);
-    let conclusions: String = of_table.map(|(_, text)| format!("\n{text}\n")).collect();
-    rows_of(rows) + &conclusions
+/// Formats all rows of one table in Markdown, with its notes. Each note has its table's heading.
+pub(crate) fn table_of(rows: &[&Row], notes: &[(&str, String)]) -> String {
+    let lines: Vec<_> = rows.iter().flat_map(|row| row.lines()).collect();
+    let of_table = notes.iter().filter(|(heading, _)| *heading == rows[0].table.heading);
+    let notes: String = of_table.map(|(_, text)| format!("\n{text}\n")).collect();
+    markdown(&Row::heading(rows[0].table), &lines) + &notes
 }
 
-fn rows_of(rows: &[&Row]) -> String {
-    match rows[0].table.topic {
-        topic if topic == growth::TABLE.topic => growth::summary(rows),
-        _ => {
-            let lines: Vec<_> = rows.iter().flat_map(|row| row.lines()).collect();
-            let conclusion =
-                speed::with_more_readers(rows).map_or(String::new(), |text| format!("\n{text}\n"));
-            table::markdown(&Row::heading(rows[0].table), &lines) + &conclusion
-        }
-    }
+/// Replaces the table of these rows in the document.
+pub(crate) fn write_table(
+    file: &Path,
+    rows: &[&Row],
+    table: &str,
+    circumstances: &str,
+) -> Result<(), Failure> {
+    let block = format!("{}\n\n{table}\n<sub>{circumstances}</sub>\n", rows[0].table.intro);
+    replace(file, &mark_of(rows[0].table.heading), &block)
 }
 
-/// Returns file name, title and content of the plot for these rows, if they have one.
-fn plot_of(rows: &[&Row]) -> Option<(&'static str, &'static str, String)> {
-    match rows[0].table.topic {
-        "speed" => {
-            let title = "How many times less CPU time an operation takes than on the best peer";
-            Some((SPEED_PLOT, title, plot::bars(title, &bars(rows))))
-        }
-        "growth" => {
-            let title = "CPU time per operation as one dimension grows";
-            Some((GROWTH_PLOT, title, plot::panels(title, &growth::panels(rows))))
-        }
-        _ => None,
-    }
-}
-
-/// Compares the first column of each row with its best peer.
-fn bars(rows: &[&Row]) -> Vec<Bar> {
-    let bar = |row: &&Row| {
-        let peer = row.best_peer(0)?;
-        let spread = row.compared(peer, 0)?;
-        let name = row.name_among_peers(peer).map_or(String::new(), |name| format!(" {name}"));
-        Some(Bar { label: row.title.clone(), times: spread.median, text: spread.times() + &name })
+/// Replaces README's table. `products` has name and printed version of every server, the subject first.
+pub(crate) fn write_readme(
+    file: &Path,
+    rows: &[Row],
+    products: &[(String, String)],
+    measured: &str,
+) -> Result<(), Failure> {
+    let product = |name: &str| {
+        let found = products.iter().find(|(known, _)| known == name);
+        found.map_or(name.to_owned(), |(_, version)| capitalized(&version.replace(" server v=", " ")))
     };
-    rows.iter().filter_map(bar).collect()
+    let find = |topic: &str, name: &str| rows.iter().find(|row| row.table.topic == topic && row.name == name);
+    let line = |(topic, name, title): (&str, &str, &str)| {
+        let cells = find(topic, name).and_then(|row| readme_cells(row, title, product));
+        cells.ok_or_else(|| format!("{}: {topic}/{name} was not measured", file.display()))
+    };
+    let lines = README_ROWS.into_iter().map(line).collect::<Result<Vec<_>, _>>()?;
+    let peers = README_PEERS.map(product);
+    let best = format!("best of {}", peers.join(" and "));
+    let table = markdown(&["workload".into(), "Millstream".into(), best, "ratio".into()], &lines);
+    let servers = format!("{}, {}", product(&products[0].0), peers.join(", "));
+    let measured = measured.replacen(';', &format!(": {servers};"), 1);
+    let link = "All measurements: [docs/benchmarks.md](docs/benchmarks.md).";
+    replace(file, README_MARK, &format!("{table}\nMeasured {measured}. {link}\n"))
+}
+
+/// `None` if the row was not measured on any of `README_PEERS`.
+fn readme_cells(row: &Row, title: &str, product: impl Fn(&str) -> String) -> Option<Vec<String>> {
+    let ratio = |peer: usize| row.compared(peer, 0).map_or(f64::INFINITY, |spread| spread.median);
+    let is_named =
+        |peer: &usize| README_PEERS.contains(&row.servers[*peer].as_str()) && ratio(*peer).is_finite();
+    let best = (1..row.servers.len()).filter(is_named).min_by(|a, b| ratio(*a).total_cmp(&ratio(*b)))?;
+    let unit =
+        row.table.columns[0].heading.rsplit_once(", ").map_or("", |(_, unit)| unit.trim_end_matches("/op"));
+    let figure = |server| Some(format!("{} {unit}", significant(row.median(server, 0)?)));
+    let theirs = format!("{} ({})", figure(best)?, product(&row.servers[best]));
+    Some(vec![title.to_owned(), figure(0)?, theirs, row.compared_text(best, 0)?])
+}
+
+fn capitalized(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
 }
 
 /// Turns `Latency of a message, always` into `latency-of-a-message-always`.
-fn mark_of(heading: &str) -> String {
+pub(crate) fn mark_of(heading: &str) -> String {
     heading.to_lowercase().replace(',', "").replace(' ', "-")
 }
 
-/// Returns the lines before and after a replaceable part.
-fn marks(name: &str) -> [String; 2] {
-    [format!("<!-- {name}: begin -->"), format!("<!-- {name}: end -->")]
+/// Fails, before minutes of measuring, if a document has no marks for a table.
+pub(crate) fn check_marks(file: &Path, headings: impl Iterator<Item = &'static str>) -> Result<(), Failure> {
+    let text = read(file)?;
+    headings.map(mark_of).try_for_each(|mark| replaced(file, &text, &mark, "").map(drop))
 }
 
-/// Formats the error about a file without these marks.
-pub(crate) fn lacks_marks(file: &Path, name: &str) -> String {
-    let [begin, end] = marks(name);
-    format!("{}: the lines {begin} and {end} are missing; add them where the table belongs", file.display())
+/// Fails if the file has no marks for README's table.
+pub(crate) fn check_readme(file: &Path) -> Result<(), Failure> {
+    replaced(file, &read(file)?, README_MARK, "").map(drop)
 }
 
-/// Returns the text with the part between the marks replaced, or `None` if the marks are missing.
-pub(crate) fn replace_between_marks(text: &str, name: &str, block: &str) -> Option<String> {
-    let [begin, end] = marks(name);
-    let begin = text.find(&begin)? + begin.len();
-    let end = begin + text[begin..].find(&end)?;
-    Some(format!("{}\n{block}{}", &text[..begin], &text[end..]))
+fn read(file: &Path) -> Result<String, Failure> {
+    fs::read_to_string(file).map_err(|e| format!("{}: {e}", file.display()).into())
+}
+
+fn replace(file: &Path, mark: &str, block: &str) -> Result<(), Failure> {
+    let text = replaced(file, &read(file)?, mark, block)?;
+    fs::write(file, text).map_err(|e| format!("{}: {e}", file.display()).into())
+}
+
+/// Returns the text with the part between the marks replaced.
+fn replaced(file: &Path, text: &str, mark: &str, block: &str) -> Result<String, Failure> {
+    let (begin, end) = (format!("<!-- {mark}: begin -->"), format!("<!-- {mark}: end -->"));
+    let parts = text.split_once(&begin).and_then(|(head, rest)| Some((head, rest.split_once(&end)?.1)));
+    let Some((head, tail)) = parts else {
+        let file = file.display();
+        return Err(format!(
+            "{file}: the lines {begin} and {end} are missing; add them where the table belongs"
+        )
+        .into());
+    };
+    Ok(format!("{head}{begin}\n{block}{end}{tail}"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::table::{Column, Compare, Layout, Table};
-    use crate::topics::scans;
-
-    static TABLE: Table = Table {
-        topic: "test",
-        heading: "A test",
-        intro: "How to read it.",
-        layout: Layout::ByPeer,
-        columns: &[Column { key: "cpu_us", heading: "CPU, µs/op", compare: Compare::Less }],
-    };
-
-    fn row(cost: f64) -> Row {
-        row_of(&TABLE, cost)
-    }
-
-    fn row_of(table: &'static Table, cost: f64) -> Row {
-        let mut row = Row::new(table, "xpending-idle", "XPENDING", vec!["ours".into(), "theirs".into()]);
-        let sample = |cost| vec![vec![Some(cost); table.columns.len()]];
-        row.samples = vec![sample(cost), sample(10.0)];
-        row
-    }
+    use crate::topics::{self, memory, speed};
 
     #[test]
-    fn the_document_has_marks_for_every_table() {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
-        check(&folder).unwrap();
-        assert!(check(Path::new("nowhere")).is_err());
+    fn the_documents_have_marks_for_every_table() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let headings = topics::tables().into_iter().map(|table| table.heading);
+        check_marks(&root.join(TABLES), headings).unwrap();
+        check_readme(&root.join("README.md")).unwrap();
+        assert!(check_marks(Path::new("nowhere"), std::iter::empty()).is_err());
     }
 
     #[test]
     fn only_text_between_the_marks_is_replaced() {
-        let text = "above\n<!-- a: begin -->\nold\n<!-- a: end -->\nbelow\n";
-        assert_eq!(
-            replace_between_marks(text, "a", "new\n").unwrap(),
-            "above\n<!-- a: begin -->\nnew\n<!-- a: end -->\nbelow\n"
-        );
-        assert!(replace_between_marks(text, "b", "new\n").is_none());
+        let (file, text) = (Path::new("x.md"), "above\n<!-- a: begin -->\nold\n<!-- a: end -->\nbelow\n");
+        let new = "above\n<!-- a: begin -->\nnew\n<!-- a: end -->\nbelow\n";
+        assert_eq!(replaced(file, text, "a", "new\n").unwrap(), new);
+        assert!(replaced(file, text, "b", "new\n").is_err());
     }
 
     #[test]
-    fn unmeasured_tables_and_handwritten_text_stay() {
-        let folder = std::env::temp_dir().join(format!("millstream-bench-doc-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
-        let file = folder.join(FILE);
-        let [begin, end] = marks("a-test");
-        fs::write(
-            &file,
-            format!("By hand.\n{begin}\n{end}\n<!-- speed: begin -->\nold\n<!-- speed: end -->\n"),
-        )
-        .unwrap();
-        write(&folder, &[row(5.0)], &[], "machine: a").unwrap();
-        // The table of scans has more rows than this one.
-        let rows = [row(2.0), row_of(&scans::TABLE, 2.0)];
-        let conclusions = [("A test", "So it works.".to_owned()), ("Speed", "Not here.".to_owned())];
-        let unchanged = write(&folder, &rows, &conclusions, "machine: b").unwrap();
-        assert_eq!(unchanged, [scans::TABLE.heading]);
+    fn readme_shows_the_better_of_its_two_peers() {
+        let file = std::env::temp_dir().join(format!("millstream-bench-readme-{}", std::process::id()));
+        fs::write(&file, "By hand.\n<!-- bench: begin -->\n<!-- bench: end -->\n").unwrap();
+        let servers = [("millstream", 1.0), ("redis", 1.5), ("redis-8.2", 4.0), ("valkey-9.1", 3.0)];
+        let row = |(topic, name, _): (&str, &str, &str)| {
+            let table = if topic == "memory" { &memory::TABLE } else { &speed::TABLE };
+            let sample = |cost| vec![[vec![Some(cost)], vec![None; table.columns.len() - 1]].concat()];
+            let samples = servers.map(|(_, cost)| sample(cost)).to_vec();
+            let servers = servers.map(|(name, _)| name.to_owned()).to_vec();
+            Row { table, name: name.into(), title: String::new(), servers, samples }
+        };
+        let mut rows: Vec<_> = README_ROWS.into_iter().map(row).collect();
+        let versions =
+            ["millstream 0.1.0", "Redis server v=7.0.15", "Redis server v=8.2.3", "Valkey server v=9.1.2"];
+        let products: Vec<_> =
+            servers.iter().zip(versions).map(|((name, _), v)| ((*name).into(), v.into())).collect();
+        write_readme(&file, &rows, &products, "2026-11-16 at 512a7ea; AMD EPYC, 2 cores").unwrap();
         let text = fs::read_to_string(&file).unwrap();
-        assert!(text.contains("| XPENDING | 2.00 | theirs | 10.0 | 5.00× |") && text.contains("machine: b"));
-        assert!(text.contains("|\n\nSo it works.\n\n<sub>") && !text.contains("Not here."));
-        assert!(!text.contains("5.00 | theirs") && !text.contains("machine: a"));
+        for part in [
+            "By hand.\n",
+            "| workload | Millstream | best of Redis 8.2.3 and Valkey 9.1.2 | ratio |\n",
+            "| XADD, pipeline 16 | 1.00 µs | 3.00 µs (Valkey 9.1.2) | 3.00× |\n",
+            "just delivered | 1.00 B | 3.00 B (Valkey 9.1.2) | 3.00× |\n",
+            "\nMeasured 2026-11-16 at 512a7ea: Millstream 0.1.0, Redis 8.2.3, Valkey 9.1.2; AMD EPYC, 2 cores. All",
+        ] {
+            assert!(text.contains(part), "{part} {text}");
+        }
+        rows.pop();
         assert!(
-            text.starts_with("By hand.\n")
-                && text.ends_with("<!-- speed: begin -->\nold\n<!-- speed: end -->\n")
+            write_readme(&file, &rows, &products, "")
+                .unwrap_err()
+                .to_string()
+                .contains("memory/pending-fresh")
         );
-        fs::write(&file, "no marks").unwrap();
-        assert!(write(&folder, &[row(5.0)], &[], "machine: a").is_err());
-        fs::remove_dir_all(&folder).unwrap();
+        fs::remove_file(&file).unwrap();
     }
 }

@@ -8,17 +8,16 @@
 //! Every message must be received exactly once. Otherwise the run fails, so a lost message cannot improve a figure.
 //! This module knows no protocol: a [`Broker`] opens the connections.
 
-use std::io::{self, Read};
+use std::io;
 use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use crate::Failure;
-use crate::load::micros;
 use crate::stats::Latencies;
 
-/// Maximum wait for bytes from the server, and for the last acknowledgement after the last message was sent.
+/// Maximum wait for the last acknowledgement after the last message was sent.
 const STALLED_AFTER: Duration = Duration::from_secs(15);
 /// Share of a run, at its start, whose messages are not measured.
 const WARM_UP: f64 = 0.1;
@@ -217,8 +216,7 @@ impl Flow {
         let warm = begun + self.time.mul_f64(WARM_UP);
         let measured: Vec<_> = messages.into_iter().filter(|(sent, _)| sent.at >= warm).collect();
         let latencies = |took: fn(&(Sent, Receipt)) -> Duration| {
-            Latencies::of(measured.iter().map(|message| micros(took(message))).collect())
-                .ok_or("no message was sent after the warm-up")
+            Latencies::of(measured.iter().map(took)).checked("the load after the warm-up")
         };
         Ok(Phases {
             added: latencies(|(sent, _)| sent.replied - sent.at)?,
@@ -307,64 +305,6 @@ fn match_up(
     match pairs.len() == total {
         true => Ok(pairs),
         false => Err(format!("{} of {total} messages were not received", total - pairs.len()).into()),
-    }
-}
-
-/// A socket and the bytes that were received from it but not parsed yet.
-pub(crate) struct Inbox {
-    pub(crate) socket: TcpStream,
-    bytes: Vec<u8>,
-    used: usize,
-    /// Buffer for one read.
-    chunk: Box<[u8]>,
-}
-
-/// A value and the number of bytes that it took, or `None` if its last byte has not arrived yet.
-pub(crate) type Parsed<T> = Result<Option<(T, usize)>, Failure>;
-
-impl Inbox {
-    pub(crate) fn open(address: &str) -> Result<Inbox, Failure> {
-        let socket = TcpStream::connect(address).map_err(|e| format!("cannot connect to {address}: {e}"))?;
-        socket.set_nodelay(true)?;
-        socket.set_read_timeout(Some(STALLED_AFTER))?;
-        socket.set_write_timeout(Some(STALLED_AFTER))?;
-        Ok(Inbox { socket, bytes: Vec::new(), used: 0, chunk: vec![0; 64 * 1024].into() })
-    }
-
-    /// Waits for the next value. Returns what `parse` makes of it.
-    pub(crate) fn next<T>(&mut self, parse: impl Fn(&[u8]) -> Parsed<T>) -> Result<T, Failure> {
-        loop {
-            if let Some(value) = self.next_received(&parse)? {
-                return Ok(value);
-            }
-            self.receive()?;
-        }
-    }
-
-    /// Returns the next value if it has been received completely.
-    pub(crate) fn next_received<T>(
-        &mut self,
-        parse: impl Fn(&[u8]) -> Parsed<T>,
-    ) -> Result<Option<T>, Failure> {
-        let parsed = parse(&self.bytes[self.used..])?;
-        Ok(parsed.map(|(value, len)| {
-            self.used += len;
-            value
-        }))
-    }
-
-    fn receive(&mut self) -> Result<(), Failure> {
-        self.bytes.drain(..self.used);
-        self.used = 0;
-        let len = loop {
-            match self.socket.read(&mut self.chunk) {
-                // A read with a timeout is interrupted when the virtual machine was paused.
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                other => break other.map_err(|e| format!("no bytes from the server: {e}"))?,
-            }
-        };
-        self.bytes.extend_from_slice(&self.chunk[..len]);
-        if len == 0 { Err("the server closed the connection".into()) } else { Ok(()) }
     }
 }
 

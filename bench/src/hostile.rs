@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::Failure;
 use crate::server::{PASSWORD, Server};
-use crate::wire::{Connection, encode};
+use crate::wire::encoded;
 
 /// Pause of an attack that can neither send nor receive.
 const NOTHING_TO_DO: Duration = Duration::from_micros(100);
@@ -121,20 +121,13 @@ fn connect_to(address: &str) -> Result<TcpStream, Failure> {
 /// Opens a connection and logs in.
 pub(crate) fn connect_and_log_in(server: &Server) -> Result<TcpStream, Failure> {
     let mut socket = connect(server)?;
-    socket.write_all(&command(&["AUTH", PASSWORD]))?;
+    socket.write_all(&encoded(&["AUTH", PASSWORD]))?;
     let mut reply = [0; 5];
     socket.read_exact(&mut reply)?;
     match &reply {
         b"+OK\r\n" => Ok(socket),
         _ => Err("the server refused the password".into()),
     }
-}
-
-/// Encodes a command.
-pub(crate) fn command<A: AsRef<[u8]>>(arguments: &[A]) -> Vec<u8> {
-    let mut out = Vec::new();
-    encode(&mut out, arguments);
-    out
 }
 
 /// Reads until the server closes the connection or is silent for this time.
@@ -147,17 +140,4 @@ pub(crate) fn drain(socket: &mut TcpStream, silence: Duration) -> Result<(), Fai
             Ok(_) => {}
         }
     }
-}
-
-/// Waits until this many clients are blocked.
-pub(crate) fn wait_until_blocked(admin: &mut Connection, count: usize) -> Result<(), Failure> {
-    let line = format!("blocked_clients:{count}\r\n");
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while Instant::now() < deadline {
-        if admin.call_text(&["INFO", "clients"])?.contains(&line) {
-            return Ok(());
-        }
-        thread::sleep(Duration::from_millis(5));
-    }
-    Err(format!("fewer than {count} clients are blocked").into())
 }

@@ -18,7 +18,7 @@ use crate::data::{self, ADDED, FILLED, GROUP, id};
 use crate::load;
 use crate::options::Options;
 use crate::payload::Rng;
-use crate::server::{Persistence, Server};
+use crate::server::{Persistence, Server, Setup};
 use crate::topics::speed;
 use crate::wire::encode;
 
@@ -130,14 +130,8 @@ const fn blocked(name: &'static str, readers: usize) -> Operation {
 /// Number of entries in the stream that operations read, in both runs.
 const ENTRIES: u64 = 20_000;
 
-/// Returns the counts in bench/instructions.txt, or none if the file is missing.
-pub(crate) fn saved_counts() -> Vec<(String, f64)> {
-    let saved = fs::read_to_string(FILE).ok().and_then(|text| SavedCounts::parse(&text));
-    saved.map_or(Vec::new(), |saved| saved.counts)
-}
-
 /// Counts all operations, then compares the counts with the saved ones, or saves them. Fails if a count grew too much.
-pub(crate) fn run(options: &Options, bless: bool, build: bool) -> Result<(), Failure> {
+pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let Some(compiler) = first_line("rustc", "--version") else {
         println!("instructions: skipped, because `rustc --version` failed");
         return Ok(());
@@ -150,7 +144,7 @@ pub(crate) fn run(options: &Options, bless: bool, build: bool) -> Result<(), Fai
     let saved = fs::read_to_string(FILE).ok().and_then(|text| SavedCounts::parse(&text));
     if let Some(saved) = &saved
         && saved.compiler != compiler
-        && !bless
+        && !options.bless
     {
         println!(
             "instructions: skipped, because the counts in {FILE} are for {}, and this is {compiler}",
@@ -158,12 +152,12 @@ pub(crate) fn run(options: &Options, bless: bool, build: bool) -> Result<(), Fai
         );
         return Ok(());
     }
-    if build {
+    if !options.names_subject() {
         build_server()?;
     }
     fs::create_dir_all(&options.out)?;
     let mut counts = count_all(options)?;
-    if bless {
+    if options.bless {
         fs::write(FILE, SavedCounts { compiler, counts }.text())?;
         println!("Wrote {FILE}");
         return Ok(());
@@ -256,12 +250,15 @@ fn total(operation: &Operation, ops: u64, options: &Options) -> Result<f64, Fail
     let out = options.out.join(format!("callgrind-{}-{ops}", operation.name));
     // Remove the files of an earlier run that was killed.
     take_threads(&out)?;
-    let before = vec![
+    let wrapper = vec![
+        "valgrind".to_owned(),
         "--tool=callgrind".to_owned(),
         "--separate-threads=yes".to_owned(),
         format!("--callgrind-out-file={}", out.display()),
     ];
-    let server = Server::start_under("valgrind", before, operation.persistence, options)?;
+    let setup = Setup { persistence: operation.persistence, ..Setup::default() };
+    // One I/O thread, as on the smallest machine, so counts do not depend on the number of cores.
+    let server = Server::start_under(wrapper, &options.subject(), setup, &["--io-threads", "1"], options)?;
     drive(&server, operation, ops)?;
     server.stop()?;
     let threads = take_threads(&out)?;

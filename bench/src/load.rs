@@ -5,13 +5,13 @@
 //! generator.
 
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::Failure;
 use crate::server::Server;
 use crate::stats::Latencies;
 use crate::table::Sample;
-use crate::wire::{Connection, encode};
+use crate::wire::{Connection, encoded};
 
 /// Default number of client connections.
 pub(crate) const CLIENTS: u64 = 50;
@@ -102,9 +102,9 @@ fn parse_csv(text: &str) -> Option<ClientFigures> {
 }
 
 /// The requests that one connection sends in one write, and the number of replies to them.
-struct Batch {
-    bytes: Vec<u8>,
-    replies: usize,
+pub(crate) struct Batch {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) replies: usize,
 }
 
 /// Sends the commands that `write` encodes for 0, 1, 2, … in exactly this order.
@@ -117,18 +117,22 @@ pub(crate) fn in_order(
     pipeline: u64,
     write: impl Fn(u64, &mut Vec<u8>),
 ) -> Result<Speed, Failure> {
-    let encoded = |first: u64| {
-        let end = ops.min(first + pipeline);
-        let mut bytes = Vec::new();
-        (first..end).for_each(|n| write(n, &mut bytes));
-        Batch { bytes, replies: (end - first) as usize }
-    };
-    let batches: Vec<_> = (0..ops).step_by(pipeline as usize).map(encoded).collect();
-    let mut connections = connections(server)?;
+    let batches: Vec<_> = batches(ops, pipeline, write).collect();
+    let mut connections = connections(server, CLIENTS as usize)?;
     measured(server, ops, || {
         let begun = Instant::now();
-        let latencies_us = drive_in_order(&mut connections, &batches)?;
-        client_figures(ops, begun, latencies_us)
+        let mut awaited = vec![(0, begun); connections.len()];
+        let mut latencies = Latencies::new();
+        for (turn, batch) in batches.iter().enumerate() {
+            let at = turn % connections.len();
+            finish(&mut connections[at], awaited[at], &mut latencies)?;
+            awaited[at] = (batch.replies, Instant::now());
+            connections[at].send(&batch.bytes)?;
+        }
+        for (connection, awaited) in connections.iter_mut().zip(awaited) {
+            finish(connection, awaited, &mut latencies)?;
+        }
+        client_figures(ops, begun, latencies)
     })
 }
 
@@ -140,77 +144,51 @@ pub(crate) fn send_in_order(
     write: impl Fn(u64, &mut Vec<u8>),
 ) -> Result<(), Failure> {
     let mut connection = server.connect()?;
-    let mut batch = Vec::new();
     let mut awaited = 0;
-    for first in (0..ops).step_by(pipeline as usize) {
-        let end = ops.min(first + pipeline);
-        batch.clear();
-        (first..end).for_each(|n| write(n, &mut batch));
-        connection.send(&batch)?;
+    for batch in batches(ops, pipeline, write) {
+        connection.send(&batch.bytes)?;
         // Reads the replies of the previous batch, so the server works on one batch while the next is encoded.
         connection.skip(awaited)?;
-        awaited = (end - first) as usize;
+        awaited = batch.replies;
     }
     connection.skip(awaited)
 }
 
-/// Returns the time from sending each batch to its last reply, in microseconds.
-fn drive_in_order(connections: &mut [Connection], batches: &[Batch]) -> Result<Vec<f64>, Failure> {
-    let mut awaited = vec![(0, Instant::now()); connections.len()];
-    let mut latencies_us = Vec::with_capacity(batches.len());
-    for (turn, batch) in batches.iter().enumerate() {
-        let at = turn % connections.len();
-        finish(&mut connections[at], awaited[at], &mut latencies_us)?;
-        awaited[at] = (batch.replies, Instant::now());
-        connections[at].send(&batch.bytes)?;
-    }
-    for (connection, awaited) in connections.iter_mut().zip(awaited) {
-        finish(connection, awaited, &mut latencies_us)?;
-    }
-    Ok(latencies_us)
+fn batches(ops: u64, pipeline: u64, write: impl Fn(u64, &mut Vec<u8>)) -> impl Iterator<Item = Batch> {
+    (0..ops).step_by(pipeline as usize).map(move |first| {
+        let end = ops.min(first + pipeline);
+        let mut bytes = Vec::new();
+        (first..end).for_each(|n| write(n, &mut bytes));
+        Batch { bytes, replies: (end - first) as usize }
+    })
 }
 
 /// Reads the replies of a batch and records its latency.
 fn finish(
     connection: &mut Connection,
     (replies, sent): (usize, Instant),
-    latencies_us: &mut Vec<f64>,
+    latencies: &mut Latencies,
 ) -> Result<(), Failure> {
     if replies > 0 {
         connection.skip(replies)?;
-        latencies_us.push(micros(sent.elapsed()));
+        latencies.record(sent.elapsed());
     }
     Ok(())
 }
 
-/// All clients send their n-th batch, then all wait for its replies; then the next batch.
-///
-/// `write(client, cycle, step, out)` encodes one step of a cycle and returns the number of its replies. A batch has
-/// `cycles_per_batch` cycles, or one step of them.
-pub(crate) fn in_steps(
+/// In each turn every connection sends its batch, then all wait for its replies. `batch(connection, turn)` encodes one.
+pub(crate) fn in_turns(
     server: &Server,
-    cycles: u64,
-    steps: usize,
-    cycles_per_batch: u64,
-    write: impl Fn(usize, u64, usize, &mut Vec<u8>) -> usize,
+    mut connections: Vec<Connection>,
+    ops: u64,
+    turns: u64,
+    batch: impl Fn(usize, u64) -> Batch,
 ) -> Result<Speed, Failure> {
-    let mut connections = connections(server)?;
-    let rounds = cycles.div_ceil(CLIENTS * cycles_per_batch);
-    let ops = rounds * CLIENTS * cycles_per_batch;
-    let in_turns = (0..rounds).flat_map(|round| (0..steps).map(move |step| (round, step)));
-    let encoded = |(round, step): (u64, usize)| {
-        let of_client = |client| {
-            let mut bytes = Vec::new();
-            let cycles = round * cycles_per_batch..(round + 1) * cycles_per_batch;
-            let replies = cycles.map(|cycle| write(client, cycle, step, &mut bytes)).sum();
-            Batch { bytes, replies }
-        };
-        (0..connections.len()).map(of_client).collect::<Vec<_>>()
-    };
-    let turns: Vec<_> = in_turns.map(encoded).collect();
+    let of_turn = |turn| (0..connections.len()).map(|connection| batch(connection, turn)).collect::<Vec<_>>();
+    let turns: Vec<_> = (0..turns).map(of_turn).collect();
     measured(server, ops, || {
         let begun = Instant::now();
-        let mut latencies_us = Vec::with_capacity(turns.len() * connections.len());
+        let mut latencies = Latencies::new();
         for batches in &turns {
             let mut awaited = Vec::with_capacity(batches.len());
             for (connection, batch) in connections.iter_mut().zip(batches) {
@@ -218,36 +196,10 @@ pub(crate) fn in_steps(
                 connection.send(&batch.bytes)?;
             }
             for (connection, awaited) in connections.iter_mut().zip(awaited) {
-                finish(connection, awaited, &mut latencies_us)?;
+                finish(connection, awaited, &mut latencies)?;
             }
         }
-        client_figures(ops, begun, latencies_us)
-    })
-}
-
-/// Every connection sends the same request and waits for its reply, `rounds` times.
-pub(crate) fn over_connections(
-    server: &Server,
-    connections: usize,
-    rounds: u64,
-    request: &[u8],
-) -> Result<Speed, Failure> {
-    let open = |_| server.connect_small();
-    let mut connections = (0..connections).map(open).collect::<Result<Vec<_>, _>>()?;
-    // After these replies the server has accepted all connections.
-    connections.iter_mut().try_for_each(|connection| connection.call(&["PING"]).map(|_| ()))?;
-    let ops = rounds * connections.len() as u64;
-    measured(server, ops, || {
-        let begun = Instant::now();
-        let mut latencies_us = Vec::new();
-        for _ in 0..rounds {
-            let sent = Instant::now();
-            connections.iter_mut().try_for_each(|connection| connection.send(request))?;
-            for connection in &mut connections {
-                finish(connection, (1, sent), &mut latencies_us)?;
-            }
-        }
-        client_figures(ops, begun, latencies_us)
+        client_figures(ops, begun, latencies)
     })
 }
 
@@ -264,19 +216,15 @@ pub(crate) fn with_blocked_readers(
     add: &[&str],
     read: &[&str],
 ) -> Result<Speed, Failure> {
-    let (mut add_request, mut read_request, mut first_request) = (Vec::new(), Vec::new(), Vec::new());
-    encode(&mut add_request, add);
-    encode(&mut read_request, read);
+    let (add_request, read_request) = (encoded(add), encoded(read));
     // Readers block one after the other, because the load relies on their order. The reply to PING shows that the
     // server has run the whole batch, so the reader is blocked.
-    encode(&mut first_request, &["PING"]);
-    encode(&mut first_request, read);
+    let first_request = [encoded(&["PING"]), encoded(read)].concat();
     assert!(
         readers.is_multiple_of(producer_count),
         "readers that are served in one round must block in one round"
     );
-    let mut producers = connections(server)?;
-    producers.truncate(producer_count);
+    let mut producers = connections(server, producer_count)?;
     let mut blocked = Vec::with_capacity(readers);
     for _ in 0..readers {
         let mut reader = server.connect_small()?;
@@ -284,12 +232,12 @@ pub(crate) fn with_blocked_readers(
         reader.skip(1)?;
         blocked.push(reader);
     }
-    wait_until_blocked(&mut producers[0], readers)?;
+    server.wait_until_blocked(readers)?;
     let rounds = (ops as usize).div_ceil(producer_count);
     let ops = (rounds * producer_count) as u64;
     let speed = measured(server, ops, || {
         let begun = Instant::now();
-        let mut latencies_us = Vec::with_capacity(ops as usize);
+        let mut latencies = Latencies::new();
         for round in 0..rounds {
             let sent = Instant::now();
             producers.iter_mut().try_for_each(|producer| producer.send(&add_request))?;
@@ -297,43 +245,26 @@ pub(crate) fn with_blocked_readers(
             let first = round * producer_count % readers;
             let served = &mut blocked[first..first + producer_count];
             for reader in &mut *served {
-                finish(reader, (1, sent), &mut latencies_us)?;
+                finish(reader, (1, sent), &mut latencies)?;
             }
             served.iter_mut().try_for_each(|reader| reader.send(&read_request))?;
         }
-        client_figures(ops, begun, latencies_us)
+        client_figures(ops, begun, latencies)
     })?;
     // Wait until the server has closed the readers, so that no later workload pays for it.
     drop(blocked);
-    wait_until_blocked(&mut producers[0], 0)?;
+    server.wait_until_blocked(0)?;
     Ok(speed)
 }
 
-fn wait_until_blocked(connection: &mut Connection, readers: usize) -> Result<(), Failure> {
-    let wanted = format!("blocked_clients:{readers}\r\n");
-    for _ in 0..20_000 {
-        if connection.call_text(&["INFO", "clients"])?.contains(&wanted) {
-            return Ok(());
-        }
-        std::thread::sleep(Duration::from_micros(500));
-    }
-    Err(format!("INFO clients did not show {} within 10 seconds", wanted.trim()).into())
+pub(crate) fn connections(server: &Server, count: usize) -> Result<Vec<Connection>, Failure> {
+    (0..count).map(|_| server.connect()).collect()
 }
 
-fn connections(server: &Server) -> Result<Vec<Connection>, Failure> {
-    (0..CLIENTS).map(|_| server.connect()).collect()
-}
-
-fn client_figures(ops: u64, begun: Instant, latencies_us: Vec<f64>) -> Result<ClientFigures, Failure> {
+fn client_figures(ops: u64, begun: Instant, latencies: Latencies) -> Result<ClientFigures, Failure> {
     let ops_per_second = ops as f64 / begun.elapsed().as_secs_f64();
-    let latencies = Latencies::of(latencies_us).ok_or("the load had no operations")?;
-    let (p50_ms, p99_ms) = (latencies.p50_us / 1e3, latencies.p99_us / 1e3);
-    Ok(ClientFigures { ops_per_second, p50_ms, p99_ms })
-}
-
-/// Returns a duration in microseconds.
-pub(crate) fn micros(time: Duration) -> f64 {
-    time.as_secs_f64() * 1e6
+    let latencies = latencies.checked("the load")?;
+    Ok(ClientFigures { ops_per_second, p50_ms: latencies.p50_us() / 1e3, p99_ms: latencies.p99_us() / 1e3 })
 }
 
 /// Runs the load and adds the server's CPU time per operation to its figures.
@@ -345,7 +276,7 @@ fn measured(
     let before = server.cpu()?;
     let ClientFigures { ops_per_second, p50_ms, p99_ms } = drive()?;
     let used = server.cpu()?.saturating_sub(before);
-    Ok(Speed { ops_per_second, cpu_us_per_op: micros(used) / ops as f64, p50_ms, p99_ms })
+    Ok(Speed { ops_per_second, cpu_us_per_op: used.as_secs_f64() * 1e6 / ops as f64, p50_ms, p99_ms })
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 //! the server's acknowledgement of every message, and consumers for the server's answer to every acknowledgement.
 
 use std::collections::VecDeque;
-use std::io::{self, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,8 +12,9 @@ use std::time::Instant;
 
 use crate::Failure;
 use crate::data::GROUP;
-use crate::flow::{Broker, Consumer, Inbox, Parsed, Producer, Replies, Sender};
+use crate::flow::{Broker, Consumer, Producer, Replies, Sender};
 use crate::streams::{DIGITS, digits};
+use crate::wire;
 
 /// Maximum number of messages that a consumer acknowledges at once; the same as in `streams`.
 const BATCH: usize = 100;
@@ -103,7 +104,7 @@ impl Broker for JetStream<'_> {
     fn producer(&self, stream: usize) -> Result<Producer, Failure> {
         let client = Client::open(self.address, "producer")?;
         let publisher = Publisher {
-            socket: client.inbox.socket.try_clone()?,
+            socket: client.reader.get_ref().try_clone()?,
             head: format!("PUB {} {}", subject(stream), client.answers),
         };
         Ok((Box::new(publisher), Box::new(client)))
@@ -131,17 +132,17 @@ fn deliver_subject(stream: usize) -> String {
 
 /// A connection that has subscribed to answers to its own requests.
 struct Client {
-    inbox: Inbox,
+    reader: BufReader<TcpStream>,
     /// The subject of answers, without its last part: the number of the message or request.
     answers: String,
 }
 
 impl Client {
     fn open(address: &str, name: &str) -> Result<Client, Failure> {
-        let inbox = Inbox::open(address)?;
+        let reader = BufReader::new(wire::connect(address)?);
         // The port of this end makes the subject unique.
-        let answers = format!("_INBOX.{name}.{}.", inbox.socket.local_addr()?.port());
-        let mut client = Client { inbox, answers };
+        let answers = format!("_INBOX.{name}.{}.", reader.get_ref().local_addr()?.port());
+        let mut client = Client { reader, answers };
         client.send(&format!(
             "CONNECT {{\"verbose\":false,\"pedantic\":false,\"lang\":\"rust\",\"version\":\"0\"}}\r\n\
              SUB {}* {ANSWERS}\r\n",
@@ -152,13 +153,13 @@ impl Client {
     }
 
     fn send(&mut self, text: &str) -> io::Result<()> {
-        self.inbox.socket.write_all(text.as_bytes())
+        self.reader.get_mut().write_all(text.as_bytes())
     }
 
     /// Waits until the server has processed everything sent so far.
     fn round_trip(&mut self) -> Result<(), Failure> {
         self.send("PING\r\n")?;
-        while self.inbox.next(event)? != Event::Pong {}
+        while event(&mut self.reader)? != Event::Pong {}
         Ok(())
     }
 
@@ -173,7 +174,7 @@ impl Client {
     /// Does not answer the server's PING: the server closes a connection only after minutes without an answer.
     fn next_message(&mut self) -> Result<Message, Failure> {
         loop {
-            if let Event::Message(message) = self.inbox.next(event)? {
+            if let Event::Message(message) = event(&mut self.reader)? {
                 return Ok(message);
             }
         }
@@ -234,14 +235,12 @@ impl Consumer for Subscriber {
                 self.take(message, at, into)?;
                 continue;
             }
-            let event = match self.acknowledge.is_empty() {
-                true => Some(self.client.inbox.next(event)?),
-                false => self.client.inbox.next_received(event)?,
-            };
-            match event {
-                Some(Event::Message(message)) => self.take(message, Instant::now(), into)?,
-                Some(_) => {}
-                None => break,
+            // After the first message, only those that have arrived.
+            if !self.acknowledge.is_empty() && self.client.reader.buffer().is_empty() {
+                break;
+            }
+            if let Event::Message(message) = event(&mut self.client.reader)? {
+                self.take(message, Instant::now(), into)?;
             }
         }
         Ok(())
@@ -266,7 +265,7 @@ impl Consumer for Subscriber {
     }
 
     fn socket(&self) -> io::Result<TcpStream> {
-        self.client.inbox.socket.try_clone()
+        self.client.reader.get_ref().try_clone()
     }
 }
 
@@ -288,26 +287,27 @@ struct Message {
     payload: String,
 }
 
-fn event(bytes: &[u8]) -> Parsed<Event> {
-    let Some(end) = bytes.windows(2).position(|two| two == b"\r\n") else { return Ok(None) };
-    let (line, after) = (std::str::from_utf8(&bytes[..end])?, end + 2);
+fn event(reader: &mut impl BufRead) -> Result<Event, Failure> {
+    let mut line = String::new();
+    reader.read_line(&mut line)?;
+    let line = line.strip_suffix("\r\n").ok_or("the server closed the connection")?;
     let words: Vec<_> = line.split(' ').collect();
     let (subject, subscription, reply, len) = match words[..] {
         ["MSG", subject, subscription, len] => (subject, subscription, None, len),
         ["MSG", subject, subscription, reply, len] => (subject, subscription, Some(reply), len),
-        ["PONG"] => return Ok(Some((Event::Pong, after))),
+        ["PONG"] => return Ok(Event::Pong),
         ["-ERR", ..] => return Err(format!("nats-server replied: {line}").into()),
-        _ => return Ok(Some((Event::Other, after))),
+        _ => return Ok(Event::Other),
     };
-    let len: usize = len.parse()?;
-    let Some(payload) = bytes.get(after..after + len + 2) else { return Ok(None) };
-    let message = Message {
+    let mut payload = vec![0; len.parse::<usize>()? + 2];
+    reader.read_exact(&mut payload)?;
+    payload.truncate(payload.len() - 2);
+    Ok(Event::Message(Message {
         subject: subject.into(),
         subscription: subscription.parse()?,
         reply: reply.map(str::to_owned),
-        payload: std::str::from_utf8(&payload[..len])?.into(),
-    };
-    Ok(Some((Event::Message(message), after + len + 2)))
+        payload: String::from_utf8(payload)?,
+    }))
 }
 
 #[cfg(test)]
@@ -315,7 +315,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_are_parsed_wherever_reads_split_them() {
+    fn events_are_parsed() {
         let message = |reply: Option<&str>, payload: &str| {
             let (subject, reply) = ("a.b".to_owned(), reply.map(str::to_owned));
             Event::Message(Message { subject, subscription: 1, reply, payload: payload.into() })
@@ -325,15 +325,12 @@ mod tests {
             ("MSG a.b 1 0\r\n\r\n", message(None, "")),
             ("PONG\r\n", Event::Pong),
             ("PING\r\n", Event::Other),
-            ("INFO {\"version\":\"2.9.10\"}\r\n", Event::Other),
         ] {
-            for cut in 0..text.len() {
-                assert_eq!(event(&text.as_bytes()[..cut]).unwrap(), None, "{text:?} cut at {cut}");
-            }
-            let followed = format!("{text}PING\r\n");
-            assert_eq!(event(followed.as_bytes()).unwrap(), Some((expected, text.len())));
+            let mut bytes = text.as_bytes();
+            assert_eq!(event(&mut bytes).unwrap(), expected);
+            assert!(bytes.is_empty() && event(&mut bytes).is_err());
         }
-        assert!(event(b"-ERR 'Unknown Protocol Operation'\r\n").is_err());
+        assert!(event(&mut &b"-ERR 'Unknown Protocol Operation'\r\n"[..]).is_err());
     }
 
     #[test]

@@ -6,10 +6,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::Failure;
-use crate::load::micros;
 use crate::server::Server;
 use crate::stats::Latencies;
-use crate::wire::{Connection, encode};
+use crate::wire::{Connection, encoded};
 
 /// Interval between requests. A late reply delays the next request.
 const EVERY: Duration = Duration::from_millis(1);
@@ -33,12 +32,7 @@ impl Probe {
     }
 
     fn of(commands: &[&[&str]]) -> Probe {
-        let encoded = |command: &&[&str]| {
-            let mut out = Vec::new();
-            encode(&mut out, command);
-            out
-        };
-        Probe { commands: commands.iter().map(encoded).collect() }
+        Probe { commands: commands.iter().map(|command| encoded(command)).collect() }
     }
 
     /// Probes while `work` runs. Returns the latencies of each command and the result of the work.
@@ -62,10 +56,8 @@ impl Probe {
             (latencies, worked)
         });
         let worked = worked?;
-        let latencies = latencies.into_iter().map(|latencies_us| {
-            let latencies_us = latencies_us.map_err(|_| "the probe panicked")??;
-            Ok(Latencies::of(latencies_us).ok_or("the probe got no reply before the work was over")?)
-        });
+        let latencies =
+            latencies.into_iter().map(|latencies| Ok(latencies.map_err(|_| "the probe panicked")??));
         Ok((latencies.collect::<Result<_, Failure>>()?, worked))
     }
 }
@@ -81,45 +73,16 @@ fn raise_priority() {
     }
 }
 
-fn run_until(done: &AtomicBool, command: &[u8], mut connection: Connection) -> Result<Vec<f64>, Failure> {
+fn run_until(done: &AtomicBool, command: &[u8], mut connection: Connection) -> Result<Latencies, Failure> {
     raise_priority();
-    let mut latencies_us = Vec::new();
-    while !done.load(Ordering::Relaxed) || latencies_us.is_empty() {
+    let mut latencies = Latencies::new();
+    while !done.load(Ordering::Relaxed) || latencies.count() == 0 {
         let sent = Instant::now();
         connection.send(command)?;
         connection.skip(1)?;
         let took = sent.elapsed();
-        record(&mut latencies_us, took);
+        latencies.record_with_delayed(took, EVERY);
         thread::sleep(EVERY.saturating_sub(took));
     }
-    Ok(latencies_us)
-}
-
-/// Records a latency. A long one also delays the requests that would have been sent meanwhile. So records a latency for
-/// each of them too: the time from when it would have been sent to the reply.
-fn record(latencies_us: &mut Vec<f64>, took: Duration) {
-    let mut left = took;
-    loop {
-        latencies_us.push(micros(left));
-        match left.checked_sub(EVERY) {
-            Some(rest) if rest > EVERY => left = rest,
-            _ => return,
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_stall_counts_for_every_request_that_it_delays() {
-        let mut latencies_us = Vec::new();
-        record(&mut latencies_us, Duration::from_micros(40));
-        assert_eq!(latencies_us.len(), 1);
-        record(&mut latencies_us, Duration::from_millis(5));
-        assert_eq!(latencies_us.len(), 1 + 4);
-        assert_eq!(latencies_us[1].round(), 5000.0);
-        assert_eq!(latencies_us[4].round(), 2000.0);
-    }
+    Ok(latencies)
 }

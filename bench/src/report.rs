@@ -1,22 +1,17 @@
 //! The results of a run: prints each row when it is measured, and saves all rows as Markdown and as JSON.
 
-use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use serde_json::{Map, Value, json};
+
 use crate::Failure;
 use crate::doc;
 use crate::options::{Options, Program};
-use crate::readme;
 use crate::server;
 use crate::table::{Layout, Row, Table};
-use crate::targets;
-
-/// The folder of the documents, relative to the root of the repository, where `scripts/bench` starts this program.
-const DOCS: &str = "docs";
-/// Name of the marks around README's table.
-const README_MARK: &str = "bench";
+use crate::topics;
 
 /// The measured rows and the circumstances of the run.
 pub(crate) struct Report {
@@ -26,48 +21,40 @@ pub(crate) struct Report {
     about: Vec<(&'static str, String)>,
     rows: Vec<Row>,
     /// Sentences under tables, each with its table's heading.
-    conclusions: Vec<(&'static str, String)>,
-    /// The table whose heading was printed last.
-    printed: Option<&'static Table>,
+    notes: Vec<(&'static str, String)>,
+    /// Heading of the table that was printed last.
+    printed: &'static str,
     begun: ProcessorTime,
 }
 
 impl Report {
     pub(crate) fn begin(options: &Options) -> Result<Report, Failure> {
         if options.doc {
-            doc::check(Path::new(DOCS))?;
+            doc::check_marks(
+                Path::new(doc::TABLES),
+                topics::tables().into_iter().map(|table| table.heading),
+            )?;
         }
-        if let Some(readme) = &options.readme {
-            replaced_in_file(readme, README_MARK, "")?;
-        }
-        let versions = versions(options)?;
+        options.readme.as_deref().map_or(Ok(()), doc::check_readme)?;
+        let version = |program: Program| Ok((program.name.clone(), server::version(&program)?));
+        let versions = options.servers().into_iter().map(version).collect::<Result<Vec<_>, Failure>>()?;
         let about = about(options, &versions);
-        for (what, value) in &about {
-            println!("{what:<10} {value}");
-        }
+        about.iter().for_each(|(what, value)| println!("{what:<10} {value}"));
         if options.is_debug_build() {
             println!(
                 "\nThis is a DEBUG BUILD: the run shows that the benchmark works, and nothing about speed."
             );
         }
-        Ok(Report {
-            versions,
-            about,
-            rows: Vec::new(),
-            conclusions: Vec::new(),
-            printed: None,
-            begun: ProcessorTime::now(),
-        })
+        let begun = ProcessorTime::now();
+        Ok(Report { versions, about, rows: Vec::new(), notes: Vec::new(), printed: "", begun })
     }
 
     pub(crate) fn add(&mut self, row: Row) {
-        if self.printed.is_none_or(|table| table.heading != row.table.heading) {
+        if self.printed != row.table.heading {
+            self.printed = row.table.heading;
             println!("\n{}\n{}", row.table.heading, aligned(&Row::heading(row.table), row.table));
-            self.printed = Some(row.table);
         }
-        for line in row.lines() {
-            println!("{}", aligned(&line, row.table));
-        }
+        row.lines().iter().for_each(|line| println!("{}", aligned(line, row.table)));
         self.rows.push(row);
     }
 
@@ -75,20 +62,10 @@ impl Report {
         self.rows.len()
     }
 
-    /// Returns the rows of this table that were measured so far.
-    pub(crate) fn rows_of(&self, table: &Table) -> Vec<&Row> {
-        self.rows.iter().filter(|row| row.table.heading == table.heading).collect()
-    }
-
-    /// Prints a remark, for example that a row was skipped.
-    pub(crate) fn note(&self, text: &str) {
-        println!("({text})");
-    }
-
     /// Prints a sentence that belongs under this table, and keeps it for the documents.
-    pub(crate) fn conclude(&mut self, table: &'static Table, text: String) {
+    pub(crate) fn note(&mut self, table: &'static Table, text: String) {
         println!("{text}");
-        self.conclusions.push((table.heading, text));
+        self.notes.push((table.heading, text));
     }
 
     pub(crate) fn save(mut self, options: &Options) -> Result<(), Failure> {
@@ -97,48 +74,42 @@ impl Report {
             println!("\n{:<10} {host}", "host");
             self.about.push(("host", host));
         }
+        let results = format!("{:#}\n", self.json());
         fs::create_dir_all(&options.out)?;
-        fs::write(options.out.join("results.json"), self.json())?;
+        fs::write(options.out.join("results.json"), &results)?;
         fs::write(options.out.join("table.md"), self.markdown())?;
-        if let Some(summary) = targets::summary(&self.rows) {
-            println!("\n{summary}{}", if options.quick { " (with the small sizes of --quick)" } else { "" });
-        }
         println!("\nSaved {0}/results.json and {0}/table.md", options.out.display());
         if let Some(file) = &options.json {
-            fs::write(file, self.json()).map_err(|e| format!("{}: {e}", file.display()))?;
+            fs::write(file, &results).map_err(|e| format!("{}: {e}", file.display()))?;
             println!("Saved {}", file.display());
         }
-        if let Some(readme) = &options.readme {
-            match self.readme_table() {
-                Ok(table) => {
-                    fs::write(readme, replaced_in_file(readme, README_MARK, &table)?)?;
-                    println!("Replaced the table in {}", readme.display());
-                }
-                Err(missing) => println!(
-                    "Left {} unchanged: these rows were not measured: {}",
-                    readme.display(),
-                    missing.join(", ")
-                ),
-            }
-        }
         if options.doc {
-            let unchanged =
-                doc::write(Path::new(DOCS), &self.rows, &self.conclusions, &self.circumstances())?;
-            println!("Wrote docs/benchmarks.md");
-            unchanged.iter().for_each(|heading| {
-                println!("Left its table \"{heading}\" unchanged: not all of its rows were measured")
-            });
+            self.write_tables()?;
+        }
+        if let Some(file) = &options.readme {
+            let about = |wanted: &str| {
+                self.about.iter().find(|(what, _)| *what == wanted).map_or("", |(_, text)| text)
+            };
+            let measured = format!("{}; {}", about("measured"), about("machine"));
+            doc::write_readme(file, &self.rows, &self.versions, &measured)?;
+            println!("Replaced the table in {}", file.display());
         }
         Ok(())
     }
 
-    fn readme_table(&self) -> Result<String, Vec<String>> {
-        let about = |wanted: &str| {
-            let found = self.about.iter().find(|(what, _)| *what == wanted);
-            found.map_or("", |(_, value)| value)
-        };
-        let (measured, machine) = (about("measured"), about("machine"));
-        readme::table(&self.rows, &readme::Circumstances { measured, machine, versions: &self.versions })
+    /// Replaces the tables in the document whose rows were all measured.
+    fn write_tables(&self) -> Result<(), Failure> {
+        for rows in doc::tables(&self.rows) {
+            let heading = rows[0].table.heading;
+            if topics::is_whole(&rows) {
+                let table = doc::table_of(&rows, &self.notes);
+                doc::write_table(Path::new(doc::TABLES), &rows, &table, &self.circumstances())?;
+                println!("Wrote the table \"{heading}\" in {}", doc::TABLES);
+            } else {
+                println!("Left the table \"{heading}\" unchanged: not all of its rows were measured");
+            }
+        }
+        Ok(())
     }
 
     /// Returns the circumstances of the run as one sentence.
@@ -148,115 +119,45 @@ impl Report {
     }
 
     fn markdown(&self) -> String {
-        let mut out = String::new();
-        for rows in doc::tables(&self.rows) {
-            let _ =
-                writeln!(out, "## {}\n\n{}", rows[0].table.heading, doc::table_of(&rows, &self.conclusions));
-        }
-        let _ = writeln!(out, "{}", self.circumstances());
-        out
+        let table = |rows: &Vec<&Row>| {
+            format!("## {}\n\n{}\n", rows[0].table.heading, doc::table_of(rows, &self.notes))
+        };
+        let tables: String = doc::tables(&self.rows).iter().map(table).collect();
+        format!("{tables}{}\n", self.circumstances())
     }
 
-    fn json(&self) -> String {
-        let mut out = String::from("{\n");
-        for (what, value) in &self.about {
-            let _ = writeln!(out, "  {}: {},", quoted(what), quoted(value));
-        }
-        let rows: Vec<_> = self.rows.iter().map(json_row).collect();
-        let _ = write!(out, "  \"rows\": [\n{}\n  ]\n}}\n", rows.join(",\n"));
-        out
+    fn json(&self) -> Value {
+        let about = self.about.iter().map(|(what, value)| ((*what).to_owned(), json!(value)));
+        let rows = self.rows.iter().map(json_row).collect::<Vec<_>>();
+        Value::Object(about.chain([("rows".to_owned(), json!(rows))]).collect())
     }
 }
 
-fn json_row(row: &Row) -> String {
-    let servers: Vec<_> = row
-        .servers
-        .iter()
-        .zip(&row.samples)
-        .map(|(server, samples)| {
-            let samples: Vec<_> = samples.iter().map(|sample| json_sample(row.table, sample)).collect();
-            format!("{}: [{}]", quoted(server), samples.join(", "))
-        })
-        .collect();
-    format!(
-        "    {{\"topic\": {}, \"name\": {}, \"title\": {}{}, \"samples\": {{{}}}}}",
-        quoted(row.table.topic),
-        quoted(&row.name),
-        quoted(&row.title),
-        json_targets(row),
-        servers.join(", ")
-    )
-}
-
-/// Formats the row's targets, with a leading comma; empty if it has no targets.
-fn json_targets(row: &Row) -> String {
-    let of_peer = |peer| targets::judge(row, peer).into_iter().map(move |judged| (peer, judged));
-    let targets: Vec<_> = (1..row.servers.len())
-        .flat_map(of_peer)
-        .map(|(peer, judged)| {
-            format!(
-                "{{\"peer\": {}, \"figure\": {}, \"asked\": {:.4}, \"found\": {:.4}, \"met\": {}}}",
-                quoted(&row.servers[peer]),
-                quoted(judged.column),
-                judged.asked,
-                judged.found,
-                judged.is_met()
-            )
-        })
-        .collect();
-    match targets.is_empty() {
-        true => String::new(),
-        false => format!(", \"targets\": [{}]", targets.join(", ")),
-    }
-}
-
-fn json_sample(table: &Table, sample: &[Option<f64>]) -> String {
-    let figure = |value: &Option<f64>| value.map_or("null".to_owned(), |v| format!("{v:.4}"));
-    let cells: Vec<_> = table
-        .columns
-        .iter()
-        .zip(sample)
-        .map(|(c, value)| format!("{}: {}", quoted(c.key), figure(value)))
-        .collect();
-    format!("{{{}}}", cells.join(", "))
-}
-
-fn quoted(text: &str) -> String {
-    let escaped: String = text
-        .chars()
-        .map(|c| match c {
-            '"' | '\\' => format!("\\{c}"),
-            c if c.is_control() => format!("\\u{:04x}", u32::from(c)),
-            c => c.to_string(),
-        })
-        .collect();
-    format!("\"{escaped}\"")
-}
-
-fn versions(options: &Options) -> Result<Vec<(String, String)>, Failure> {
-    let version = |program: Program| Ok((program.name.clone(), server::version(&program)?));
-    options.servers().into_iter().map(version).collect()
+fn json_row(row: &Row) -> Value {
+    // With more digits, figures would look more precise than they are.
+    let figure = |value: &Option<f64>| json!(value.map(|value| (value * 1e4).round() / 1e4));
+    let keys = || row.table.columns.iter().map(|column| column.key.to_owned());
+    let sample = |sample: &Vec<Option<f64>>| keys().zip(sample.iter().map(figure)).collect::<Map<_, _>>();
+    let of_server = |samples: &Vec<_>| json!(samples.iter().map(sample).collect::<Vec<_>>());
+    let samples: Map<_, _> = row.servers.iter().cloned().zip(row.samples.iter().map(of_server)).collect();
+    json!({ "topic": row.table.topic, "name": row.name, "title": row.title, "samples": samples })
 }
 
 fn about(options: &Options, versions: &[(String, String)]) -> Vec<(&'static str, String)> {
     let versions: Vec<_> = versions.iter().map(|(name, version)| format!("{name} = {version}")).collect();
     let size = if options.quick { "--quick, " } else { "" };
     let build = if options.is_debug_build() { "debug, without optimisation" } else { "optimised" };
+    let (repetitions, heavy) = (options.repetitions(), options.heavy_repetitions());
+    let settings = format!(
+        "{size}{repetitions} repetitions ({heavy} for rows with long preparation); server defaults, except persistence \
+         (as each table states), maxclients, and automatic log rewriting on peers (on only for Recovery)"
+    );
     vec![
         ("measured", day_and_commit()),
         ("servers", versions.join(", ")),
         ("build", build.to_owned()),
         ("machine", machine()),
-        (
-            "settings",
-            format!(
-                "{size}{} repetitions ({} for rows with long preparation); server defaults, except \
-                 persistence (as each table states), maxclients, and automatic log rewriting on peers (on \
-                 only for Recovery)",
-                options.repetitions,
-                options.heavy_repetitions()
-            ),
-        ),
+        ("settings", settings),
     ]
 }
 
@@ -273,18 +174,15 @@ fn day_and_commit() -> String {
 }
 
 fn machine() -> String {
-    let cpu = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let file = |path| fs::read_to_string(path).unwrap_or_default();
+    let cpu = file("/proc/cpuinfo");
     let model = cpu.lines().find_map(|l| l.strip_prefix("model name")).unwrap_or("unknown processor");
-    let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let model = model.trim_start_matches(['\t', ' ', ':']);
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
-    let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let kib: u64 = memory.split_whitespace().nth(1).and_then(|kib| kib.parse().ok()).unwrap_or(0);
-    format!(
-        "{}, {cores} cores, {} GiB, Linux {}",
-        model.trim_start_matches(['\t', ' ', ':']),
-        kib.div_ceil(1024 * 1024),
-        kernel.trim()
-    )
+    let kib: u64 =
+        file("/proc/meminfo").split_whitespace().nth(1).and_then(|kib| kib.parse().ok()).unwrap_or(0);
+    let (gib, kernel) = (kib.div_ceil(1024 * 1024), file("/proc/sys/kernel/osrelease"));
+    format!("{model}, {cores} cores, {gib} GiB, Linux {}", kernel.trim())
 }
 
 /// CPU time of this machine since it was started, in ticks.
@@ -315,12 +213,6 @@ impl ProcessorTime {
     }
 }
 
-/// Returns the file's text with another table between the marks.
-fn replaced_in_file(file: &Path, mark: &str, table: &str) -> Result<String, Failure> {
-    let text = fs::read_to_string(file).map_err(|e| format!("{}: {e}", file.display()))?;
-    Ok(doc::replace_between_marks(&text, mark, table).ok_or_else(|| doc::lacks_marks(file, mark))?)
-}
-
 /// Aligns the cells of a line for the terminal.
 fn aligned(cells: &[String], table: &Table) -> String {
     // The places of the cell with a server's name and of the last figure, and the width of figures.
@@ -328,17 +220,14 @@ fn aligned(cells: &[String], table: &Table) -> String {
         Layout::ByPeer => (table.columns.len() + 1, 2 * table.columns.len() + 1, 11),
         Layout::ByServer => (1, table.columns.len() + 1, 19),
     };
-    let mut out = String::new();
-    for (at, cell) in cells.iter().enumerate() {
-        let gap = |width: usize| " ".repeat(width.saturating_sub(cell.chars().count()));
-        match at {
-            0 => out.push_str(&format!("{cell}{}", gap(42))),
-            _ if at == name => out.push_str(&format!("   {cell}{}", gap(10))),
-            _ if at > last => out.push_str(&format!("   {cell}{}", gap(20))),
-            _ => out.push_str(&format!("{} {cell}", gap(figure))),
-        }
-    }
-    out.trim_end().to_owned()
+    let cell = |(at, cell): (usize, &String)| match at {
+        0 => format!("{cell:<42}"),
+        _ if at == name => format!("   {cell:<10}"),
+        _ if at > last => format!("   {cell:<20}"),
+        _ => format!(" {cell:>figure$}"),
+    };
+    let line: String = cells.iter().enumerate().map(cell).collect();
+    line.trim_end().to_owned()
 }
 
 #[cfg(test)]
@@ -354,10 +243,5 @@ mod tests {
         assert_eq!(before.stolen_since(before), None);
         let own = ProcessorTime::read("cpu  10 0 10 70 5 0 5 0 0 0\n");
         assert_eq!(own.stolen_since(ProcessorTime::read("")), None);
-    }
-
-    #[test]
-    fn json_text_is_escaped() {
-        assert_eq!(quoted("a\"b\\c\n"), r#""a\"b\\c\u000a""#);
     }
 }

@@ -13,6 +13,8 @@ use crate::wire::Connection;
 
 /// Maximum time for a start or a snapshot. Generous, because a server may have to load ten million entries.
 const START_WITHIN: Duration = Duration::from_secs(300);
+/// How often a server that starts gets a PING.
+const START_POLL: Duration = Duration::from_millis(2);
 /// More connections than any workload opens.
 const MAX_CLIENTS: &str = "12000";
 /// `maxmemory` of servers with a limit.
@@ -25,8 +27,9 @@ pub(crate) const PASSWORD: &str = "correct horse battery staple";
 const NOT_READ: [&str; 2] = ["output.txt", "dump.rdb"];
 
 /// When the server syncs its log.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) enum Persistence {
+    #[default]
     Off,
     EverySec,
     Always,
@@ -59,13 +62,17 @@ pub(crate) struct Server {
     process: Option<Process>,
 }
 
-/// Additional settings of a server that other machines can reach.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Extra {
-    Nothing,
-    /// `maxmemory`, set to `MEMORY_LIMIT`.
-    MemoryLimit,
-    TlsPort,
+/// How a server is started. The default: without persistence, open, with one port.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Setup {
+    pub(crate) persistence: Persistence,
+    /// As for a port that other machines can reach: with [`PASSWORD`], and with Millstream's limit of a reply on every
+    /// server.
+    pub(crate) is_exposed: bool,
+    /// Whether `maxmemory` is set to [`MEMORY_LIMIT`].
+    pub(crate) has_memory_limit: bool,
+    /// Whether there is a second port, for TLS. Clients need no certificate.
+    pub(crate) has_tls: bool,
 }
 
 /// A server's port for TLS.
@@ -78,132 +85,81 @@ pub(crate) struct TlsPort {
 /// A server process that this program started.
 struct Process {
     child: Child,
-    program: PathBuf,
-    arguments: Vec<String>,
+    command: Vec<String>,
     folder: PathBuf,
 }
 
 impl Server {
     /// Starts the program in a fresh folder, or connects to the address. Returns when the server replies to PING.
-    pub(crate) fn start(
+    pub(crate) fn start(program: &Program, setup: Setup, options: &Options) -> Result<Server, Failure> {
+        let slowly = setup.persistence == Persistence::AlwaysOnSlowDisk;
+        Server::start_under(if slowly { delayed_syncs() } else { Vec::new() }, program, setup, &[], options)
+    }
+
+    /// Like `start`, under a wrapper program that gets the server's command line after its own. The server gets `more`
+    /// arguments.
+    pub(crate) fn start_under(
+        wrapper: Vec<String>,
         program: &Program,
-        persistence: Persistence,
+        setup: Setup,
+        more: &[&str],
         options: &Options,
     ) -> Result<Server, Failure> {
         let path = match &program.place {
             Place::Path(path) => path,
             Place::Address(address) => return Server::attach(&program.name, address),
         };
-        let port = free_port()?;
-        let folder = fresh_folder(port, options)?;
-        let mut arguments = arguments(is_millstream(path), port, &folder, persistence);
-        let mut started = path.as_path();
-        if persistence == Persistence::AlwaysOnSlowDisk {
-            arguments.insert(0, path.to_string_lossy().into_owned());
-            arguments.splice(0..0, delayed_syncs());
-            started = Path::new(STRACE);
-        }
-        Server::launch(&program.name, Protocol::Redis, started, arguments, folder, port, None)
-    }
-
-    /// Starts a program with settings for a port that other machines can reach: a password, and Millstream's limit of a
-    /// reply on every server. Persistence is off.
-    pub(crate) fn start_exposed(
-        program: &Program,
-        extra: Extra,
-        options: &Options,
-    ) -> Result<Server, Failure> {
-        let Place::Path(path) = &program.place else { return Err(not_ours(&program.name)) };
-        let port = free_port()?;
-        let folder = fresh_folder(port, options)?;
-        let is_ours = is_millstream(path);
-        let mut arguments = arguments(is_ours, port, &folder, Persistence::Off);
-        arguments.extend(["--requirepass", PASSWORD].map(str::to_owned));
-        if !is_ours {
-            let limit = ["--client-output-buffer-limit", "normal", "256mb", "0", "0"];
-            arguments.extend(limit.map(str::to_owned));
-        }
-        let mut tls = None;
-        match extra {
-            Extra::Nothing => {}
-            Extra::MemoryLimit => arguments.extend(["--maxmemory", MEMORY_LIMIT].map(str::to_owned)),
-            Extra::TlsPort => tls = Some(add_tls_port(&mut arguments, &folder)?),
-        }
-        let password = Some(PASSWORD);
-        let mut server =
-            Server::launch(&program.name, Protocol::Redis, path, arguments, folder, port, password)?;
-        server.tls = tls;
-        Ok(server)
-    }
-
-    /// Starts a program with a second port, for TLS, and without persistence. Clients need no certificate.
-    pub(crate) fn start_tls(program: &Program, options: &Options) -> Result<Server, Failure> {
-        let Place::Path(path) = &program.place else { return Err(not_ours(&program.name)) };
-        let port = free_port()?;
-        let folder = fresh_folder(port, options)?;
-        let mut arguments = arguments(is_millstream(path), port, &folder, Persistence::Off);
-        let tls = add_tls_port(&mut arguments, &folder)?;
-        let mut server = Server::launch(&program.name, Protocol::Redis, path, arguments, folder, port, None)?;
-        server.tls = Some(tls);
-        Ok(server)
-    }
-
-    /// Starts the subject under a wrapper program. The wrapper gets the arguments `before`, then the server's command
-    /// line.
-    pub(crate) fn start_under(
-        wrapper: &str,
-        before: Vec<String>,
-        persistence: Persistence,
-        options: &Options,
-    ) -> Result<Server, Failure> {
-        let Place::Path(path) = &options.subject.place else { return Err(not_ours(&options.subject.name)) };
-        let port = free_port()?;
-        let folder = fresh_folder(port, options)?;
-        let mut all = before;
-        all.push(path.to_string_lossy().into_owned());
-        all.extend(arguments(true, port, &folder, persistence));
-        // One I/O thread, as on the smallest machine, so counts do not depend on the number of cores.
-        all.extend(["--io-threads".to_owned(), "1".to_owned()]);
-        Server::launch(&options.subject.name, Protocol::Redis, Path::new(wrapper), all, folder, port, None)
+        let (port, folder) = fresh_folder(options)?;
+        let mut command = wrapper;
+        command.push(path.to_string_lossy().into_owned());
+        // The server whose instructions are counted is an example program, which prints no version.
+        let is_ours = program.name == options.subject().name || is_millstream(path);
+        command.extend(arguments(is_ours, port, &folder, setup));
+        command.extend(more.iter().map(|argument| (*argument).to_owned()));
+        let tls = setup.has_tls.then(|| add_tls_port(&mut command, &folder)).transpose()?;
+        let password = setup.is_exposed.then_some(PASSWORD);
+        let mut server = Server::unstarted(&program.name, &format!("127.0.0.1:{port}"));
+        (server.password, server.tls) = (password, tls);
+        server.launch(command, folder)
     }
 
     /// Starts a nats-server. `sync_always` needs a version that supports it.
-    pub(crate) fn start_nats(
-        installed: &nats::Installed,
-        sync_always: bool,
-        options: &Options,
-    ) -> Result<Server, Failure> {
-        let port = free_port()?;
-        let folder = fresh_folder(port, options)?;
-        let arguments = nats::arguments(port, &folder, sync_always)?;
-        Server::launch("nats", Protocol::Nats, &installed.path, arguments, folder, port, None)
+    pub(crate) fn start_nats(path: &Path, sync_always: bool, options: &Options) -> Result<Server, Failure> {
+        let (port, folder) = fresh_folder(options)?;
+        let command =
+            [vec![path.to_string_lossy().into_owned()], nats::arguments(port, &folder, sync_always)?]
+                .concat();
+        let address = format!("127.0.0.1:{port}");
+        let mut server = Server::unstarted("nats", &address);
+        server.protocol = Protocol::Nats;
+        server.launch(command, folder)
     }
 
-    fn launch(
-        name: &str,
-        protocol: Protocol,
-        program: &Path,
-        arguments: Vec<String>,
-        folder: PathBuf,
-        port: u16,
-        password: Option<&'static str>,
-    ) -> Result<Server, Failure> {
-        let begun = Instant::now();
-        let child = spawn(program, &arguments, &folder)?;
-        let process = Process { child, program: program.into(), arguments, folder };
-        let address = format!("127.0.0.1:{port}");
-        let mut server = Server {
+    fn unstarted(name: &str, address: &str) -> Server {
+        let (answered_after, address) = (Duration::ZERO, address.into());
+        Server {
             name: name.into(),
-            protocol,
+            protocol: Protocol::Redis,
             address,
-            answered_after: Duration::ZERO,
-            password,
+            answered_after,
+            password: None,
             tls: None,
-            process: Some(process),
-        };
-        server.wait_until_it_answers(Duration::from_millis(2))?;
-        server.answered_after = begun.elapsed();
+            process: None,
+        }
+    }
+
+    fn attach(name: &str, address: &str) -> Result<Server, Failure> {
+        let server = Server::unstarted(name, address);
+        server.connect()?.call(&["PING"])?;
         Ok(server)
+    }
+
+    fn launch(mut self, command: Vec<String>, folder: PathBuf) -> Result<Server, Failure> {
+        let begun = Instant::now();
+        self.process = Some(Process { child: spawn(&command, &folder)?, command, folder });
+        self.wait_until_it_answers()?;
+        self.answered_after = begun.elapsed();
+        Ok(self)
     }
 
     /// Shuts the server down and waits until its process has ended.
@@ -212,20 +168,6 @@ impl Server {
         let _ = self.connect()?.call(&["SHUTDOWN", "NOSAVE"]);
         self.process_mut()?.child.wait()?;
         Ok(())
-    }
-
-    fn attach(name: &str, address: &str) -> Result<Server, Failure> {
-        let server = Server {
-            name: name.into(),
-            protocol: Protocol::Redis,
-            address: address.into(),
-            answered_after: Duration::ZERO,
-            password: None,
-            tls: None,
-            process: None,
-        };
-        server.connect()?.call(&["PING"])?;
-        Ok(server)
     }
 
     /// Opens a connection, and logs in if the server has a password.
@@ -251,19 +193,17 @@ impl Server {
         process.child.kill()?;
         process.child.wait()?;
         let begun = Instant::now();
-        process.child = spawn(&process.program, &process.arguments, &process.folder)?;
-        self.wait_until_it_answers(Duration::from_millis(2))?;
+        process.child = spawn(&process.command, &process.folder)?;
+        self.wait_until_it_answers()?;
         Ok(begun.elapsed())
     }
 
     /// Turns a peer's default rule on again: rewrite the log when its size has doubled. Holds until the peer is
     /// restarted.
     pub(crate) fn enable_automatic_rewrite(&self) -> Result<(), Failure> {
-        let mut connection = self.connect()?;
-        if connection.call_text(&["INFO", "server"])?.contains("millstream_version") {
-            return Ok(());
+        if self.info("server", "millstream_version").is_err() {
+            self.connect()?.call(&["CONFIG", "SET", "auto-aof-rewrite-percentage", "100"])?;
         }
-        connection.call(&["CONFIG", "SET", "auto-aof-rewrite-percentage", "100"])?;
         Ok(())
     }
 
@@ -282,16 +222,41 @@ impl Server {
     ///
     /// Comes from INFO, which has microseconds; /proc/PID/stat counts hundredths of a second.
     pub(crate) fn cpu(&self) -> Result<Duration, Failure> {
-        cpu_by_info(&self.connect()?.call_text(&["INFO", "cpu"])?)
-            .ok_or_else(|| format!("INFO of {} has no used_cpu_user", self.name).into())
+        let info = self.connect()?.call_text(&["INFO", "cpu"])?;
+        let seconds = |name: &str| info_value(&info, name)?.parse::<f64>().ok();
+        let own = seconds("used_cpu_user").zip(seconds("used_cpu_sys"));
+        let (user, system) = own.ok_or_else(|| format!("INFO of {} has no used_cpu_user", self.name))?;
+        let children =
+            ["used_cpu_user_children", "used_cpu_sys_children"].map(|name| seconds(name).unwrap_or(0.0));
+        Ok(Duration::from_secs_f64(user + system + children.iter().sum::<f64>()))
+    }
+
+    /// Returns a value of INFO.
+    pub(crate) fn info(&self, section: &str, name: &str) -> Result<String, Failure> {
+        let info = self.connect()?.call_text(&["INFO", section])?;
+        let value = info_value(&info, name).map(str::to_owned);
+        value.ok_or_else(|| format!("INFO of {} has no {name}", self.name).into())
+    }
+
+    /// Waits until this many clients are blocked.
+    pub(crate) fn wait_until_blocked(&self, count: usize) -> Result<(), Failure> {
+        let mut connection = self.connect()?;
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while Instant::now() < deadline {
+            let info = connection.call_text(&["INFO", "clients"])?;
+            if info_value(&info, "blocked_clients") == Some(&count.to_string()) {
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_micros(500));
+        }
+        Err(format!("INFO of {} did not show {count} blocked clients within a minute", self.name).into())
     }
 
     /// Returns the resident memory in bytes.
     pub(crate) fn resident_bytes(&self) -> Result<u64, Failure> {
         let text = fs::read_to_string(format!("/proc/{}/smaps_rollup", self.process()?.child.id()))?;
-        let line = text.lines().find(|l| l.starts_with("Rss:")).ok_or("smaps_rollup without Rss")?;
-        let kib: u64 = line.split_whitespace().nth(1).ok_or("smaps_rollup without Rss")?.parse()?;
-        Ok(kib * 1024)
+        let kib = text.lines().find_map(|line| line.strip_prefix("Rss:")?.split_whitespace().next());
+        Ok(kib.ok_or("smaps_rollup without Rss")?.parse::<u64>()? * 1024)
     }
 
     /// Waits until the server takes no snapshot and rewrites no log.
@@ -315,17 +280,17 @@ impl Server {
         self.process.as_mut().ok_or_else(|| not_ours(&self.name))
     }
 
-    fn wait_until_it_answers(&mut self, poll_interval: Duration) -> Result<(), Failure> {
+    fn wait_until_it_answers(&mut self) -> Result<(), Failure> {
         let deadline = Instant::now() + START_WITHIN;
         while Instant::now() < deadline && self.process_mut()?.child.try_wait()?.is_none() {
             if self.answers() {
                 return Ok(());
             }
-            std::thread::sleep(poll_interval);
+            std::thread::sleep(START_POLL);
         }
         let process = self.process()?;
         let output = fs::read_to_string(process.folder.join("output.txt")).unwrap_or_default();
-        Err(format!("{} does not reply to PING; its output was:\n{output}", process.program.display()).into())
+        Err(format!("{} does not reply to PING; its output was:\n{output}", process.command[0]).into())
     }
 
     /// Whether the server replies to PING. While it loads its data it refuses connections or replies with an error.
@@ -383,66 +348,63 @@ fn not_ours(name: &str) -> Failure {
 /// The part of a server's folder that the server gets for its data. Certificates and the server's output are beside it.
 const DATA: &str = "data";
 
-/// Creates the server's folder on the disk of the results. /tmp may be in memory, where a sync costs nothing.
-fn fresh_folder(port: u16, options: &Options) -> Result<PathBuf, Failure> {
+/// Chooses a port and creates the server's folder on the disk of the results. /tmp may be in memory, where a sync costs
+/// nothing.
+fn fresh_folder(options: &Options) -> Result<(u16, PathBuf), Failure> {
+    let port = free_port()?;
     let folder = options.out.join(format!("data-{}-{port}", std::process::id()));
     let data = folder.join(DATA);
     fs::create_dir_all(&data).map_err(|e| format!("{}: {e}", data.display()))?;
-    Ok(folder)
+    Ok((port, folder))
 }
 
-fn spawn(program: &Path, arguments: &[String], folder: &Path) -> Result<Child, Failure> {
+fn spawn(command: &[String], folder: &Path) -> Result<Child, Failure> {
     let log = File::create(folder.join("output.txt"))?;
-    Command::new(program)
-        .args(arguments)
-        .stdin(Stdio::null())
-        .stdout(log.try_clone()?)
-        .stderr(log)
-        .spawn()
-        .map_err(|e| format!("cannot start {}: {e}", program.display()).into())
+    let mut process = Command::new(&command[0]);
+    process.args(&command[1..]).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+    process.spawn().map_err(|e| format!("cannot start {}: {e}", command[0]).into())
 }
-
-const STRACE: &str = "strace";
 
 /// Whether `strace` can delay syncs on this machine.
 pub(crate) fn can_delay_syncs() -> bool {
-    let tried = Command::new(STRACE)
-        .args(delayed_syncs())
-        .arg("true")
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status();
+    let [strace, arguments @ ..] = &delayed_syncs()[..] else { return false };
+    let tried =
+        Command::new(strace).args(arguments).arg("true").stdout(Stdio::null()).stderr(Stdio::null()).status();
     tried.is_ok_and(|status| status.success())
 }
 
-/// Returns arguments with which `strace` delays the syncs of a program and no other system call. `-D` makes the
+/// Returns a command line with which `strace` delays the syncs of a program and no other system call. `-D` makes the
 /// program, not `strace`, the direct child of this process.
 fn delayed_syncs() -> Vec<String> {
     let inject = format!("inject=fdatasync:delay_enter={SYNC_DELAY_US}");
-    let all = ["-D", "-f", "--seccomp-bpf", "-e", "trace=fdatasync", "-e", &inject, "-o", "/dev/null"];
+    let all =
+        ["strace", "-D", "-f", "--seccomp-bpf", "-e", "trace=fdatasync", "-e", &inject, "-o", "/dev/null"];
     all.map(str::to_owned).to_vec()
 }
 
-/// Returns the server's command line: default settings, except persistence and the number of clients.
-fn arguments(is_ours: bool, port: u16, folder: &Path, persistence: Persistence) -> Vec<String> {
-    let (append_only, sync) = match persistence {
+/// Returns the server's arguments: default settings, except those of the setup and the number of clients.
+fn arguments(is_ours: bool, port: u16, folder: &Path, setup: Setup) -> Vec<String> {
+    let (append_only, sync) = match setup.persistence {
         Persistence::Off => ("no", "no"),
         Persistence::EverySec => ("yes", "everysec"),
         Persistence::Always | Persistence::AlwaysOnSlowDisk => ("yes", "always"),
     };
-    let port = port.to_string();
-    let folder = folder.join(DATA);
+    let (port, folder) = (port.to_string(), folder.join(DATA));
     let folder = folder.to_string_lossy();
-    let mut arguments = Vec::new();
-    if is_ours {
-        arguments.push("serve");
-    } else {
-        // No automatic rewrite of the log, so none falls into a row by chance.
-        arguments.extend(["--auto-aof-rewrite-percentage", "0"]);
+    // Peers: no automatic rewrite of the log, so none falls into a row by chance.
+    let mut all = if is_ours { vec!["serve"] } else { vec!["--auto-aof-rewrite-percentage", "0"] };
+    all.extend(["--bind", "127.0.0.1", "--port", &port, "--dir", &folder, "--save", ""]);
+    all.extend(["--appendonly", append_only, "--appendfsync", sync, "--maxclients", MAX_CLIENTS]);
+    if setup.is_exposed {
+        all.extend(["--requirepass", PASSWORD]);
     }
-    arguments.extend(["--bind", "127.0.0.1", "--port", &port, "--dir", &folder, "--save", ""]);
-    arguments.extend(["--appendonly", append_only, "--appendfsync", sync, "--maxclients", MAX_CLIENTS]);
-    arguments.into_iter().map(str::to_owned).collect()
+    if setup.is_exposed && !is_ours {
+        all.extend(["--client-output-buffer-limit", "normal", "256mb", "0", "0"]);
+    }
+    if setup.has_memory_limit {
+        all.extend(["--maxmemory", MEMORY_LIMIT]);
+    }
+    all.into_iter().map(str::to_owned).collect()
 }
 
 fn is_millstream(program: &Path) -> bool {
@@ -456,39 +418,39 @@ pub(crate) fn version(program: &Program) -> Result<String, Failure> {
         Place::Path(path) => printed_version(path).ok_or_else(|| {
             format!("{name}: {} --version prints nothing; is it a server program?", path.display()).into()
         }),
-        Place::Address(address) => version_by_info(address)
-            .ok_or_else(|| format!("{name}: no server at {address} reports a version with INFO").into()),
+        Place::Address(address) => {
+            let info = Connection::open(address)?.call_text(&["INFO", "server"])?;
+            let line = info.lines().find(|line| line.contains("_version:"));
+            let line =
+                line.ok_or_else(|| format!("{name}: the server at {address} reports no version with INFO"))?;
+            Ok(format!("{} at {address}", line.trim()))
+        }
     }
 }
 
-fn printed_version(program: &Path) -> Option<String> {
+fn version_line(program: &Path) -> Option<String> {
     let output = Command::new(program).arg("--version").output().ok()?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    Some(text.lines().next()?.split(" sha=").next()?.trim().to_owned())
+    Some(String::from_utf8_lossy(&output.stdout).lines().next()?.to_owned())
 }
 
-/// Whether a server reports that it was built with the system's malloc.
-pub(crate) fn uses_libc_malloc(program: &Program) -> bool {
-    let Place::Path(path) = &program.place else { return false };
-    let output = Command::new(path).arg("--version").output();
-    output.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains("malloc=libc"))
+fn printed_version(program: &Path) -> Option<String> {
+    Some(version_line(program)?.split(" sha=").next()?.trim().to_owned())
 }
 
-fn version_by_info(address: &str) -> Option<String> {
-    let info = Connection::open(address).ok()?.call_text(&["INFO", "server"]).ok()?;
-    let line = info.lines().find(|l| l.contains("_version:"))?;
-    Some(format!("{} at {address}", line.trim()))
+/// Returns the servers that this program can start, except those that report that they were built with the system's
+/// malloc.
+pub(crate) fn with_own_malloc(options: &Options) -> Vec<Program> {
+    let mut programs = options.startable();
+    programs.retain(|program| match &program.place {
+        Place::Path(path) => version_line(path).is_none_or(|line| !line.contains("malloc=libc")),
+        Place::Address(_) => false,
+    });
+    programs
 }
 
-fn cpu_by_info(info: &str) -> Option<Duration> {
-    let seconds = |name: &str| {
-        let line = info.lines().find_map(|l| l.strip_prefix(name)?.strip_prefix(':'))?;
-        line.trim().parse::<f64>().ok()
-    };
-    let children =
-        ["used_cpu_user_children", "used_cpu_sys_children"].map(|name| seconds(name).unwrap_or(0.0));
-    let own = seconds("used_cpu_user")? + seconds("used_cpu_sys")?;
-    Some(Duration::from_secs_f64(own + children.iter().sum::<f64>()))
+/// Returns the value of a line in a reply to INFO.
+fn info_value<'a>(info: &'a str, name: &str) -> Option<&'a str> {
+    info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
 }
 
 fn bytes_under(folder: &Path) -> std::io::Result<u64> {
@@ -513,9 +475,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn info_has_cpu_time_in_seconds() {
-        let info = "# CPU\r\nused_cpu_sys:1.500000\r\nused_cpu_user:0.250000\r\nused_cpu_sys_children:9\r\n";
-        assert_eq!(cpu_by_info(info), Some(Duration::from_millis(10_750)));
-        assert_eq!(cpu_by_info("# CPU\r\n"), None);
+    fn values_of_info_are_found_by_their_whole_name() {
+        let info = "# CPU\r\nused_cpu_user_children:9\r\nused_cpu_user:0.25\r\n";
+        assert_eq!(info_value(info, "used_cpu_user"), Some("0.25"));
+        assert_eq!(info_value(info, "cpu_user"), None);
     }
 }

@@ -1,5 +1,11 @@
 //! Medians and percentiles, and the formatting of numbers.
 
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+
+use crate::Failure;
+
 /// Median, minimum and maximum of some values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Spread {
@@ -20,53 +26,76 @@ impl Spread {
 
     /// Formats factors: `2.50× (1.00–4.00)`.
     pub(crate) fn times(&self) -> String {
-        let median = format!("{}×", significant(self.median));
-        match self.min == self.max {
-            true => median,
-            false => format!("{median} ({}–{})", significant(self.min), significant(self.max)),
-        }
+        let range = format!(" ({}–{})", significant(self.min), significant(self.max));
+        format!("{}×{}", significant(self.median), if self.min == self.max { "" } else { &range })
     }
 
     /// Formats a change in percent: `+7.3 % (5.1–9.0)`.
     pub(crate) fn percent(&self) -> String {
-        let median = format!("{:+.1} %", self.median);
-        match self.min == self.max {
-            true => median,
-            false => format!("{median} ({:.1}–{:.1})", self.min, self.max),
-        }
+        let range = format!(" ({:.1}–{:.1})", self.min, self.max);
+        format!("{:+.1} %{}", self.median, if self.min == self.max { "" } else { &range })
     }
 }
 
-/// Percentiles of a series of latencies, in microseconds.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Latencies {
-    pub(crate) count: usize,
-    pub(crate) p50_us: f64,
-    pub(crate) p99_us: f64,
-    pub(crate) p999_us: f64,
-    pub(crate) worst_us: f64,
-}
+/// A series of latencies.
+#[derive(Clone, Debug)]
+pub(crate) struct Latencies(Histogram<u64>);
 
 impl Latencies {
-    /// Returns `None` if there are no latencies.
-    pub(crate) fn of(mut latencies_us: Vec<f64>) -> Option<Latencies> {
-        latencies_us.sort_by(f64::total_cmp);
-        let worst_us = *latencies_us.last()?;
-        let [p50_us, p99_us, p999_us] = [50.0, 99.0, 99.9].map(|percent| percentile(&latencies_us, percent));
-        Some(Latencies { count: latencies_us.len(), p50_us, p99_us, p999_us, worst_us })
+    pub(crate) fn new() -> Latencies {
+        // Three digits are always a valid precision.
+        Latencies(Histogram::new(3).expect("a histogram"))
     }
-}
 
-/// Returns the smallest value that at least `percent` of the values do not exceed. `sorted` is not empty.
-fn percentile(sorted: &[f64], percent: f64) -> f64 {
-    let rank = (sorted.len() as f64 * percent / 100.0).ceil() as usize;
-    sorted[rank.clamp(1, sorted.len()) - 1]
+    pub(crate) fn of(all: impl IntoIterator<Item = Duration>) -> Latencies {
+        let mut latencies = Latencies::new();
+        all.into_iter().for_each(|took| latencies.record(took));
+        latencies
+    }
+
+    pub(crate) fn record(&mut self, took: Duration) {
+        // The histogram grows, so every value fits.
+        let _ = self.0.record(took.as_nanos() as u64);
+    }
+
+    /// Records a latency of requests that are sent at this interval. A long one also delays the requests that would have
+    /// been sent meanwhile. So records a latency for each of them too: the time from when it would have been sent to the
+    /// reply.
+    pub(crate) fn record_with_delayed(&mut self, took: Duration, interval: Duration) {
+        let _ = self.0.record_correct(took.as_nanos() as u64, interval.as_nanos() as u64);
+    }
+
+    /// Fails if nothing was measured.
+    pub(crate) fn checked(self, what: &str) -> Result<Latencies, Failure> {
+        if self.0.is_empty() { Err(format!("{what} had no operations").into()) } else { Ok(self) }
+    }
+
+    pub(crate) fn count(&self) -> u64 {
+        self.0.len()
+    }
+
+    /// Returns the smallest value that at least this share of the latencies do not exceed, in microseconds.
+    pub(crate) fn us(&self, quantile: f64) -> f64 {
+        self.0.value_at_quantile(quantile) as f64 / 1e3
+    }
+
+    pub(crate) fn p50_us(&self) -> f64 {
+        self.us(0.5)
+    }
+
+    pub(crate) fn p99_us(&self) -> f64 {
+        self.us(0.99)
+    }
+
+    pub(crate) fn worst_ms(&self) -> f64 {
+        self.0.max() as f64 / 1e6
+    }
 }
 
 /// Formats a number with three significant digits.
 pub(crate) fn significant(value: f64) -> String {
     match value {
-        v if v >= 1000.0 => thousands(v),
+        v if v >= 999.5 => thousands(v),
         v if v >= 99.95 => format!("{v:.0}"),
         v if v >= 9.995 => format!("{v:.1}"),
         v if v >= 0.1 || v == 0.0 => format!("{v:.2}"),
@@ -77,14 +106,8 @@ pub(crate) fn significant(value: f64) -> String {
 /// Formats a whole number with thousands separators: `1,234,567`.
 pub(crate) fn thousands(value: f64) -> String {
     let digits = format!("{value:.0}");
-    let mut out = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
+    let groups: Vec<_> = digits.as_bytes().rchunks(3).rev().map(String::from_utf8_lossy).collect();
+    groups.join(",")
 }
 
 #[cfg(test)]
@@ -93,39 +116,35 @@ mod tests {
 
     #[test]
     fn numbers_have_separators_and_three_significant_digits() {
-        assert_eq!(thousands(1234567.4), "1,234,567");
-        assert_eq!(thousands(999.0), "999");
+        assert_eq!([1234567.4, 999.0].map(thousands), ["1,234,567", "999"]);
         assert_eq!(
-            [0.0123, 0.456, 4.56, 45.6, 456.0, 4560.0].map(significant),
-            ["0.0123", "0.46", "4.56", "45.6", "456", "4,560"]
+            [0.0123, 0.456, 4.56, 9.999, 45.6, 99.99, 456.0, 4560.0].map(significant),
+            ["0.0123", "0.46", "4.56", "10.0", "45.6", "100", "456", "4,560"]
         );
-        assert_eq!([9.999, 99.99].map(significant), ["10.0", "100"]);
     }
 
     #[test]
     fn median_of_an_even_count_is_the_mean_of_the_middle_two() {
-        let spread = Spread::of([4.0, 1.0, 3.0, 2.0]).unwrap();
-        assert_eq!((spread.median, spread.min, spread.max), (2.5, 1.0, 4.0));
-        assert_eq!(spread.times(), "2.50× (1.00–4.00)");
-        assert_eq!(Spread::of([]), None);
-        assert_eq!(Spread::of([3.0]).unwrap().times(), "3.00×");
-    }
-
-    #[test]
-    fn percentages_have_a_sign() {
+        assert_eq!(Spread::of([4.0, 1.0, 3.0, 2.0]).unwrap().times(), "2.50× (1.00–4.00)");
         assert_eq!(Spread::of([5.0, 7.0, 9.0]).unwrap().percent(), "+7.0 % (5.0–9.0)");
-        assert_eq!(Spread::of([-1.25]).unwrap().percent(), "-1.2 %");
+        assert_eq!(Spread::of([3.0]).unwrap().times(), "3.00×");
+        assert_eq!(Spread::of([]), None);
     }
 
     #[test]
     fn percentiles_are_measured_values() {
-        let thousand = Latencies::of((1..=1000).rev().map(f64::from).collect()).unwrap();
-        assert_eq!(
-            thousand,
-            Latencies { count: 1000, p50_us: 500.0, p99_us: 990.0, p999_us: 999.0, worst_us: 1000.0 }
-        );
-        let single = Latencies::of(vec![7.0]).unwrap();
-        assert_eq!(single, Latencies { count: 1, p50_us: 7.0, p99_us: 7.0, p999_us: 7.0, worst_us: 7.0 });
-        assert_eq!(Latencies::of(Vec::new()), None);
+        let thousand = Latencies::of((1..=1000).map(Duration::from_micros));
+        assert_eq!([0.5, 0.99, 0.999].map(|quantile| thousand.us(quantile).round()), [500.0, 990.0, 999.0]);
+        assert_eq!((thousand.count(), thousand.worst_ms().round()), (1000, 1.0));
+        assert!(Latencies::new().checked("nothing").is_err());
+    }
+
+    #[test]
+    fn a_stall_counts_for_every_request_that_it_delays() {
+        let (mut latencies, every) = (Latencies::new(), Duration::from_millis(1));
+        latencies.record_with_delayed(Duration::from_micros(40), every);
+        assert_eq!(latencies.count(), 1);
+        latencies.record_with_delayed(Duration::from_micros(5_010), every);
+        assert_eq!((latencies.count(), latencies.worst_ms().round()), (1 + 5, 5.0));
     }
 }

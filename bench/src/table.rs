@@ -1,7 +1,6 @@
 //! Tables: columns, and rows that hold every repetition on every server.
 
-use crate::stats::{Spread, significant, thousands};
-use crate::targets;
+use crate::stats::{Spread, significant};
 
 /// One figure of a sample.
 pub(crate) struct Column {
@@ -12,16 +11,9 @@ pub(crate) struct Column {
     pub(crate) compare: Compare,
 }
 
-impl Column {
-    /// Returns the heading without the unit.
-    pub(crate) fn quantity(&self) -> &'static str {
-        self.heading.rsplit_once(", ").map_or(self.heading, |(quantity, _)| quantity)
-    }
-
-    /// Returns the unit in the heading, or an empty text if it has none.
-    pub(crate) fn unit(&self) -> &'static str {
-        self.heading.rsplit_once(", ").map_or("", |(_, unit)| unit)
-    }
+/// Describes a column.
+pub(crate) const fn column(key: &'static str, heading: &'static str, compare: Compare) -> Column {
+    Column { key, heading, compare }
 }
 
 /// How a column compares the subject with a peer.
@@ -51,7 +43,7 @@ pub(crate) struct Table {
     /// The topic's name in `--only`.
     pub(crate) topic: &'static str,
     pub(crate) heading: &'static str,
-    /// How to read the table; printed above it in docs/benchmarks.md.
+    /// How to read the table; printed above it in docs/benchmarks-tables.md.
     pub(crate) intro: &'static str,
     pub(crate) layout: Layout,
     pub(crate) columns: &'static [Column],
@@ -71,16 +63,6 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    pub(crate) fn new(
-        table: &'static Table,
-        name: impl Into<String>,
-        title: impl Into<String>,
-        servers: Vec<String>,
-    ) -> Row {
-        let samples = vec![Vec::new(); servers.len()];
-        Row { table, name: name.into(), title: title.into(), servers, samples }
-    }
-
     /// Returns the median over all repetitions.
     pub(crate) fn median(&self, server: usize, column: usize) -> Option<f64> {
         Spread::of(self.samples[server].iter().filter_map(|sample| sample[column])).map(|s| s.median)
@@ -101,27 +83,6 @@ impl Row {
         }))
     }
 
-    /// Returns the peer with the best figure in a column.
-    pub(crate) fn best_peer(&self, column: usize) -> Option<usize> {
-        self.best_of(1..self.servers.len(), column)
-    }
-
-    /// Like `best_peer`, considering only peers with these names.
-    pub(crate) fn best_peer_named(&self, column: usize, names: &[&str]) -> Option<usize> {
-        let is_named = |peer: &usize| names.contains(&self.servers[*peer].as_str());
-        self.best_of((1..self.servers.len()).filter(is_named), column)
-    }
-
-    fn best_of(&self, peers: impl Iterator<Item = usize>, column: usize) -> Option<usize> {
-        let compared = |peer: usize| Some((peer, self.compared(peer, column)?.median));
-        peers.filter_map(compared).min_by(|a, b| a.1.total_cmp(&b.1)).map(|(peer, _)| peer)
-    }
-
-    /// Returns the peer's name if the row has several peers.
-    pub(crate) fn name_among_peers(&self, peer: usize) -> Option<&str> {
-        (self.servers.len() > 2).then(|| self.servers[peer].as_str())
-    }
-
     /// Returns the heading of each cell of `lines`.
     pub(crate) fn heading(table: &Table) -> Vec<String> {
         let figures = || table.columns.iter().map(|c| c.heading.to_owned());
@@ -131,45 +92,47 @@ impl Row {
             Layout::ByServer => heading.push("server".to_owned()),
         }
         heading.extend(figures());
-        heading.extend(table.columns.iter().filter_map(compared_heading));
-        heading.extend(targets::has_any(table).then(|| "target".to_owned()));
+        heading.extend(table.columns.iter().filter_map(|column| {
+            let quantity = column.heading.rsplit_once(", ").map_or(column.heading, |(quantity, _)| quantity);
+            match column.compare {
+                Compare::No => None,
+                Compare::Less => Some(format!("times less {quantity}")),
+                Compare::More => Some(format!("times more {quantity}")),
+                Compare::Cost => Some(format!("more {quantity}")),
+            }
+        }));
         heading
     }
 
-    /// Returns one line per peer: title, the subject's medians, the peer, its medians, the comparisons, the targets.
+    /// Returns one line per peer: title, the subject's medians, the peer, its medians, the comparisons.
     /// If no peer can run the workload, returns one line without a peer. In a table by server, returns one line per
     /// server, without the subject's medians in the lines of peers.
     pub(crate) fn lines(&self) -> Vec<Vec<String>> {
         match self.table.layout {
-            Layout::ByPeer if self.servers.len() == 1 => vec![self.line_alone()],
-            Layout::ByPeer => (1..self.servers.len()).map(|peer| self.line(peer)).collect(),
+            Layout::ByPeer if self.servers.len() > 1 => {
+                (1..self.servers.len()).map(|peer| self.line(peer)).collect()
+            }
+            Layout::ByPeer => vec![self.line(0)],
             Layout::ByServer => (0..self.servers.len()).map(|server| self.line(server)).collect(),
         }
     }
 
+    /// The subject is not compared with itself.
     fn line(&self, server: usize) -> Vec<String> {
         let columns = 0..self.table.columns.len();
-        let medians = |server: usize| columns.clone().map(move |c| figure(self.median(server, c)));
+        let medians =
+            |server| columns.clone().map(move |c| self.median(server, c).map_or("–".into(), significant));
         let mut line = vec![self.title.clone()];
         if self.table.layout == Layout::ByPeer {
             line.extend(medians(0));
         }
-        line.push(self.servers[server].clone());
-        line.extend(medians(server));
-        if server == 0 {
-            // The subject is not compared with itself.
-            line.resize(Row::heading(self.table).len(), "–".to_owned());
-            return line;
+        if self.table.layout == Layout::ByServer || server > 0 {
+            line.push(self.servers[server].clone());
+            line.extend(medians(server));
         }
-        line.extend(columns.clone().filter_map(|c| self.compared_text(server, c)));
-        line.extend(targets::has_any(self.table).then(|| targets::text(&targets::judge(self, server))));
-        line
-    }
-
-    fn line_alone(&self) -> Vec<String> {
-        let columns = 0..self.table.columns.len();
-        let mut line = vec![self.title.clone()];
-        line.extend(columns.map(|column| figure(self.median(0, column))));
+        if server > 0 {
+            line.extend(columns.clone().filter_map(|c| self.compared_text(server, c)));
+        }
         line.resize(Row::heading(self.table).len(), "–".to_owned());
         line
     }
@@ -185,65 +148,34 @@ impl Row {
     }
 }
 
-fn compared_heading(column: &Column) -> Option<String> {
-    let quantity = column.quantity();
-    match column.compare {
-        Compare::No => None,
-        Compare::Less => Some(format!("times less {quantity}")),
-        Compare::More => Some(format!("times more {quantity}")),
-        Compare::Cost => Some(format!("more {quantity}")),
-    }
-}
-
-fn figure(value: Option<f64>) -> String {
-    match value {
-        None => "–".into(),
-        Some(value) if value >= 1000.0 => thousands(value),
-        Some(value) => significant(value),
-    }
-}
-
-/// Formats a row of a Markdown table.
-pub(crate) fn markdown_line(cells: &[String]) -> String {
-    format!("| {} |\n", cells.join(" | "))
-}
-
 /// Formats a Markdown table: text columns left-aligned, figures right-aligned.
 pub(crate) fn markdown(heading: &[String], lines: &[Vec<String>]) -> String {
-    let sides: String = heading
-        .iter()
-        .map(|cell| {
-            if matches!(cell.as_str(), "workload" | "peer" | "size" | "server" | "target") {
-                "---|"
-            } else {
-                "--:|"
-            }
-        })
-        .collect();
-    let mut out = markdown_line(heading);
-    out.push_str(&format!("|{sides}\n"));
-    out.extend(lines.iter().map(|line| markdown_line(line)));
-    out
+    let side =
+        |cell: &String| if matches!(cell.as_str(), "workload" | "peer" | "server") { "---|" } else { "--:|" };
+    let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
+    let sides: String = heading.iter().map(side).collect();
+    format!("{}|{sides}\n{}", line(heading), lines.iter().map(|cells| line(cells)).collect::<String>())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    static TABLE: Table = Table {
-        topic: "test",
-        heading: "Test",
-        intro: "",
-        layout: Layout::ByPeer,
-        columns: &[
-            Column { key: "cpu_us", heading: "CPU, µs/op", compare: Compare::Less },
-            Column { key: "op_s", heading: "op/s", compare: Compare::More },
-            Column { key: "p50_ms", heading: "p50, ms", compare: Compare::No },
-        ],
-    };
+    const fn table(layout: Layout) -> Table {
+        const COLUMNS: &[Column] = &[
+            column("cpu_us", "CPU, µs/op", Compare::Less),
+            column("op_s", "op/s", Compare::More),
+            column("p50_ms", "p50, ms", Compare::No),
+        ];
+        Table { topic: "test", heading: "Test", intro: "", layout, columns: COLUMNS }
+    }
 
-    fn row() -> Row {
-        let mut row = Row::new(&TABLE, "xadd", "XADD", vec!["a".into(), "b".into()]);
+    static BY_PEER: Table = table(Layout::ByPeer);
+    static BY_SERVER: Table = table(Layout::ByServer);
+
+    fn row(table: &'static Table) -> Row {
+        let (servers, samples) = (vec!["a".into(), "b".into()], vec![Vec::new(); 2]);
+        let mut row = Row { table, name: "xadd".into(), title: "XADD".into(), servers, samples };
         for (ours, theirs) in [(1.0, 4.0), (2.0, 4.0), (1.0, 3.0)] {
             row.samples[0].push(vec![Some(ours), Some(2000.0), None]);
             row.samples[1].push(vec![Some(theirs), Some(1000.0), Some(0.5)]);
@@ -253,72 +185,31 @@ mod tests {
 
     #[test]
     fn figures_of_the_same_repetition_are_compared() {
-        let spread = row().compared(1, 0).unwrap();
+        let spread = row(&BY_PEER).compared(1, 0).unwrap();
         assert_eq!((spread.median, spread.min, spread.max), (3.0, 2.0, 4.0));
-        assert_eq!(row().compared(1, 1).unwrap().median, 2.0);
-        assert!(row().compared(1, 2).is_none());
-    }
-
-    #[test]
-    fn best_peer_has_the_best_figure() {
-        let mut several = row();
-        assert_eq!((several.best_peer(0), several.name_among_peers(1)), (Some(1), None));
-        several.servers.push("c".into());
-        several.samples.push(vec![vec![Some(1.5), Some(3000.0), None]; 3]);
-        assert_eq!((several.best_peer(0), several.name_among_peers(2)), (Some(2), Some("c")));
-        assert_eq!(several.best_peer(1), Some(2), "more is better in this column");
-        assert_eq!(several.best_peer(2), None, "this column is not compared");
-    }
-
-    #[test]
-    fn best_peer_named_ignores_other_peers() {
-        let mut several = row();
-        several.servers.push("c".into());
-        several.samples.push(vec![vec![Some(1.5), Some(3000.0), None]; 3]);
-        assert_eq!(several.best_peer_named(0, &["b", "d"]), Some(1));
-        assert_eq!(several.best_peer_named(0, &["b", "c"]), Some(2));
-        assert_eq!(several.best_peer_named(0, &["d"]), None);
+        assert_eq!(row(&BY_PEER).compared(1, 1).unwrap().median, 2.0);
+        assert!(row(&BY_PEER).compared(1, 2).is_none());
     }
 
     #[test]
     fn every_line_has_a_cell_per_heading() {
-        let lines = row().lines();
-        assert_eq!(
-            lines,
-            [["XADD", "1.00", "2,000", "–", "b", "4.00", "1,000", "0.50", "3.00× (2.00–4.00)", "2.00×"]]
-        );
-        let heading = Row::heading(&TABLE);
-        assert_eq!(heading.len(), lines[0].len());
-        assert_eq!(heading[8..], ["times less CPU", "times more op/s"]);
+        let line = ["XADD", "1.00", "2,000", "–", "b", "4.00", "1,000", "0.50", "3.00× (2.00–4.00)", "2.00×"];
+        assert_eq!(row(&BY_PEER).lines(), [line]);
+        assert_eq!(Row::heading(&BY_PEER).len(), line.len());
+        assert_eq!(Row::heading(&BY_PEER)[8..], ["times less CPU", "times more op/s"]);
+        let mut alone = row(&BY_PEER);
+        alone.servers.truncate(1);
+        assert_eq!(alone.lines(), [["XADD", "1.00", "2,000", "–", "–", "–", "–", "–", "–", "–"]]);
     }
 
     #[test]
     fn a_table_by_server_has_a_line_per_server() {
-        static BY_SERVER: Table = Table {
-            topic: "test",
-            heading: "Test",
-            intro: "",
-            layout: Layout::ByServer,
-            columns: TABLE.columns,
-        };
-        let row = Row { table: &BY_SERVER, ..row() };
-        assert_eq!(
-            row.lines(),
-            [
-                ["XADD", "a", "1.00", "2,000", "–", "–", "–"],
-                ["XADD", "b", "4.00", "1,000", "0.50", "3.00× (2.00–4.00)", "2.00×"],
-            ]
-        );
+        let lines = [
+            ["XADD", "a", "1.00", "2,000", "–", "–", "–"],
+            ["XADD", "b", "4.00", "1,000", "0.50", "3.00× (2.00–4.00)", "2.00×"],
+        ];
+        assert_eq!(row(&BY_SERVER).lines(), lines);
         assert_eq!(Row::heading(&BY_SERVER)[..3], ["workload", "server", "CPU, µs/op"]);
-        assert_eq!(Row::heading(&BY_SERVER).len(), 7);
-    }
-
-    #[test]
-    fn a_row_without_peers_has_one_line() {
-        let mut alone = row();
-        alone.servers.truncate(1);
-        alone.samples.truncate(1);
-        assert_eq!(alone.lines(), [["XADD", "1.00", "2,000", "–", "–", "–", "–", "–", "–", "–"]]);
     }
 
     #[test]

@@ -8,17 +8,15 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::Failure;
-use crate::hostile::{
-    Flood, command, connect, connect_and_log_in, connect_to_tls, drain, wait_until_blocked,
-};
-use crate::options::{Options, Program};
+use crate::hostile::{Flood, connect, connect_and_log_in, connect_to_tls, drain};
+use crate::options::Options;
 use crate::probe::Probe;
-use crate::report::Report;
-use crate::server::{Extra, PASSWORD, Server};
+use crate::server::{PASSWORD, Persistence, Server, Setup};
 use crate::stats::Latencies;
-use crate::table::{Column, Compare, Layout, Row, Sample, Table};
+use crate::table::{Compare, Layout, Sample, Table, column};
 use crate::topics::clients::{read_blocking, waited_key};
-use crate::topics::{tls, turns};
+use crate::topics::{Case, Group, Repetitions, tls};
+use crate::wire::encoded as command;
 
 pub(crate) static TABLE: Table = Table {
     topic: "attacks",
@@ -30,104 +28,76 @@ pub(crate) static TABLE: Table = Table {
             ClientHello, and then silence. `maxmemory` is 64 MB in the row that fills the memory. The attack, the two measuring clients and the \
             server share the cores of the machine, so compare the lines of a row: they are from the same run. \
             A stall also counts for the requests that would have been sent meanwhile, each with the rest of \
-            the time. The target: no stall above 10 ms or twice the stall on redis-server, whichever is more.",
+            the time.",
     layout: Layout::ByServer,
     columns: &[
-        Column { key: "ping_p50_us", heading: "PING p50, µs", compare: Compare::No },
-        Column { key: "ping_p99_us", heading: "PING p99, µs", compare: Compare::No },
-        Column { key: "ping_worst_ms", heading: "PING worst, ms", compare: Compare::Less },
-        Column { key: "xadd_p99_us", heading: "XADD p99, µs", compare: Compare::No },
-        Column { key: "xadd_worst_ms", heading: "XADD worst, ms", compare: Compare::Less },
+        column("ping_p50_us", "PING p50, µs", Compare::No),
+        column("ping_p99_us", "PING p99, µs", Compare::No),
+        column("ping_worst_ms", "PING worst, ms", Compare::Less),
+        column("xadd_p99_us", "XADD p99, µs", Compare::No),
+        column("xadd_worst_ms", "XADD worst, ms", Compare::Less),
     ],
 };
 
 /// A prepared attack.
 type Ready<'a> = Box<dyn FnOnce() -> Result<(), Failure> + 'a>;
+/// Does what must be done before the measurement, and returns the attack.
+type Prepare = for<'a> fn(&'a Server, &'a Options) -> Result<Ready<'a>, Failure>;
+/// Name, title, setup of the server, and the attack.
+type Attack = (&'static str, &'static str, Setup, Prepare);
 
-/// One row: an attack.
-struct Attack {
-    name: &'static str,
-    title: &'static str,
-    extra: Extra,
-    /// Does what must be done before the measurement, and returns the attack.
-    prepare: Prepare,
-}
+const OPEN: Setup =
+    Setup { persistence: Persistence::Off, is_exposed: true, has_memory_limit: false, has_tls: false };
+const WITH_TLS: Setup = Setup { has_tls: true, ..OPEN };
+const WITH_LIMIT: Setup = Setup { has_memory_limit: true, ..OPEN };
 
+#[rustfmt::skip]
 const ATTACKS: &[Attack] = &[
-    attack("none", "no attack", none),
-    attack("hash-flood", "SADD of 80,000 colliding members, 5 times", hash_flood),
-    attack("mget", "MGET of 1 MiB 2,500 times, 3 times", mget),
-    attack("block-many", "XREAD BLOCK on 65,536 keys, 5 times", block_many),
-    attack("flushall", "FLUSHALL, 200 clients blocked on 500 keys each, 5 times", flush_waited),
-    attack("exec", "EXEC of 100,000 XADDs that wake 200 clients", exec_waited),
-    attack("watch", "WATCH of 60,000 keys, once", watch),
-    attack("auth", "AUTH guesses, 4 connections", auth),
-    attack("garbage", "garbage and reconnect, 4 connections", garbage),
-    attack("tls-hello", "TLS to the plain port, 4 connections", tls_hello),
-    attack("stranger-ping", "PINGs without login, 4 connections", stranger_ping),
-    attack("connects", "5,000 connects per second", connects),
-    attack("keys-glob", "KEYS with a hostile pattern, 10 times", keys_glob),
-    attack("xrange-unread", "XRANGE of 20 MB, 20 clients that do not read", xrange),
-    attack("pipelines", "pipelines of 10,000 XADDs, 4 connections", pipelines),
-    Attack {
-        extra: Extra::TlsPort,
-        ..attack("tls-half-open", "500 half-open TLS handshakes", half_open_handshakes)
-    },
-    Attack {
-        extra: Extra::MemoryLimit,
-        ..attack("memory-full", "XADDs of 10 KB until maxmemory and beyond, 4 connections", fill_memory)
-    },
+    ("none", "no attack", OPEN, none),
+    ("hash-flood", "SADD of 80,000 colliding members, 5 times", OPEN, hash_flood),
+    ("mget", "MGET of 1 MiB 2,500 times, 3 times", OPEN, mget),
+    ("block-many", "XREAD BLOCK on 65,536 keys, 5 times", OPEN, block_many),
+    ("flushall", "FLUSHALL, 200 clients blocked on 500 keys each, 5 times", OPEN, flush_waited),
+    ("exec", "EXEC of 100,000 XADDs that wake 200 clients", OPEN, exec_waited),
+    ("watch", "WATCH of 60,000 keys, once", OPEN, watch),
+    ("auth", "AUTH guesses, 4 connections", OPEN, auth),
+    ("garbage", "garbage and reconnect, 4 connections", OPEN, garbage),
+    ("tls-hello", "TLS to the plain port, 4 connections", OPEN, tls_hello),
+    ("stranger-ping", "PINGs without login, 4 connections", OPEN, stranger_ping),
+    ("connects", "5,000 connects per second", OPEN, connects),
+    ("keys-glob", "KEYS with a hostile pattern, 10 times", OPEN, keys_glob),
+    ("xrange-unread", "XRANGE of 20 MB, 20 clients that do not read", OPEN, xrange),
+    ("pipelines", "pipelines of 10,000 XADDs, 4 connections", OPEN, pipelines),
+    ("tls-half-open", "500 half-open TLS handshakes", WITH_TLS, half_open_handshakes),
+    ("memory-full", "XADDs of 10 KB until maxmemory and beyond, 4 connections", WITH_LIMIT, fill_memory),
 ];
 
-type Prepare = for<'a> fn(&'a Server, &'a Options) -> Result<Ready<'a>, Failure>;
-
-const fn attack(name: &'static str, title: &'static str, prepare: Prepare) -> Attack {
-    Attack { name, title, extra: Extra::Nothing, prepare }
+pub(crate) fn groups() -> Vec<Group> {
+    let group = |&(name, title, setup, prepare): &Attack| {
+        let measured = move |server: &mut Server, options: &Options| measure(server, setup, prepare, options);
+        let case = Case::new(&TABLE, name, title, measured).repeated(Repetitions::Few).with_setup(setup);
+        let programs = if setup.has_tls { tls::with_tls } else { |options: &Options| options.startable() };
+        Group::fresh(programs, vec![case])
+    };
+    ATTACKS.iter().map(group).collect()
 }
 
-pub(crate) fn rows() -> Vec<(String, String)> {
-    ATTACKS.iter().map(|attack| (attack.name.into(), attack.title.into())).collect()
-}
-
-pub(crate) fn run(options: &Options, report: &mut Report) -> Result<(), Failure> {
-    for attack in ATTACKS.iter().filter(|attack| options.wants(TABLE.topic, attack.name)) {
-        let mut programs = options.startable();
-        programs.retain(|program| attack.extra != Extra::TlsPort || tls::has_tls(program, options));
-        let names = programs.iter().map(|program| program.name.clone()).collect();
-        let mut row = Row::new(&TABLE, attack.name, attack.title, names);
-        for repetition in 0..options.heavy_repetitions() {
-            for at in turns(repetition, programs.len()) {
-                let sample = measure(&programs[at], attack, options)
-                    .map_err(|e| format!("attacks/{} on {}: {e}", attack.name, programs[at].name))?;
-                row.samples[at].push(sample);
-            }
-        }
-        report.add(row);
-    }
-    Ok(())
-}
-
-fn measure(program: &Program, attack: &Attack, options: &Options) -> Result<Sample, Failure> {
-    let server = Server::start_exposed(program, attack.extra, options)?;
-    let ready = (attack.prepare)(&server, options)?;
+fn measure(server: &Server, setup: Setup, prepare: Prepare, options: &Options) -> Result<Sample, Failure> {
+    let ready = prepare(server, options)?;
     let quiet = options.sized(Duration::from_millis(50), Duration::from_millis(10));
     // A server whose memory is full refuses XADD.
-    let probe = if attack.extra == Extra::MemoryLimit { Probe::ping() } else { Probe::ping_and_add() };
-    let (latencies, ()) = probe.during(&server, || {
+    let probe = if setup.has_memory_limit { Probe::ping() } else { Probe::ping_and_add() };
+    let (latencies, ()) = probe.during(server, || {
         // A short quiet time before and after the attack, so the probe runs when the attack begins and ends.
         thread::sleep(quiet);
         ready()?;
         thread::sleep(quiet);
         Ok(())
     })?;
-    Ok(sample(&latencies[0], latencies.get(1)))
-}
-
-/// Returns the figures in the order of the columns.
-fn sample(ping: &Latencies, add: Option<&Latencies>) -> Sample {
-    let mut sample = [ping.p50_us, ping.p99_us, ping.worst_us / 1e3].map(Some).to_vec();
-    sample.extend([add.map(|add| add.p99_us), add.map(|add| add.worst_us / 1e3)]);
-    sample
+    let (ping, add) = (&latencies[0], latencies.get(1));
+    let mut sample = [ping.p50_us(), ping.p99_us(), ping.worst_ms()].map(Some).to_vec();
+    sample.extend([add.map(Latencies::p99_us), add.map(Latencies::worst_ms)]);
+    Ok(sample)
 }
 
 /// Duration of attacks that do not end by themselves.
@@ -192,19 +162,18 @@ fn mget<'a>(server: &'a Server, options: &'a Options) -> Result<Ready<'a>, Failu
 fn block_many<'a>(server: &'a Server, options: &'a Options) -> Result<Ready<'a>, Failure> {
     let keys = options.sized(65_536, 5_000);
     let requests: Vec<_> = (0..5).map(|client| read_blocking(client, keys)).collect();
-    let mut admin = server.connect()?;
     Ok(Box::new(move || {
         let mut attackers = Vec::new();
         repeat(requests.len(), |time| {
             let mut attacker = connect_and_log_in(server)?;
             attacker.write_all(&requests[time])?;
             attackers.push(attacker);
-            wait_until_blocked(&mut admin, time + 1)
+            server.wait_until_blocked(time + 1)
         })?;
         // A client that disconnects has to be removed from the queues of all its keys.
         repeat(requests.len(), |time| {
             attackers.pop();
-            wait_until_blocked(&mut admin, requests.len() - time - 1)
+            server.wait_until_blocked(requests.len() - time - 1)
         })
     }))
 }
@@ -220,7 +189,7 @@ fn blocked_clients(server: &Server, count: usize) -> Result<Vec<TcpStream>, Fail
         socket.write_all(&read_blocking(client, KEYS_EACH))?;
         clients.push(socket);
     }
-    wait_until_blocked(&mut server.connect()?, count)?;
+    server.wait_until_blocked(count)?;
     Ok(clients)
 }
 
@@ -229,7 +198,7 @@ fn flush_waited<'a>(server: &'a Server, options: &'a Options) -> Result<Ready<'a
     let mut attacker = server.connect()?;
     Ok(Box::new(move || {
         repeat(5, |_| attacker.call(&["FLUSHALL"]).map(drop))?;
-        wait_until_blocked(&mut attacker, clients.len())
+        server.wait_until_blocked(clients.len())
     }))
 }
 
@@ -247,7 +216,7 @@ fn exec_waited<'a>(server: &'a Server, options: &'a Options) -> Result<Ready<'a>
     }
     Ok(Box::new(move || {
         attacker.call(&["EXEC"])?;
-        wait_until_blocked(&mut attacker, 0)?;
+        server.wait_until_blocked(0)?;
         drop(clients);
         Ok(())
     }))

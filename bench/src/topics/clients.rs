@@ -7,13 +7,12 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use crate::Failure;
-use crate::hostile::{command, connect, connect_and_log_in, wait_until_blocked};
-use crate::options::{Options, Program};
-use crate::report::Report;
-use crate::server::{Extra, Server};
-use crate::table::{Column, Compare, Layout, Row, Sample, Table};
-use crate::topics::settled;
-use crate::wire::Connection;
+use crate::hostile::{connect, connect_and_log_in};
+use crate::options::Options;
+use crate::server::{Server, Setup};
+use crate::table::{Compare, Layout, Sample, Table, column};
+use crate::topics::{Case, Group, Repetitions, settled};
+use crate::wire::encoded as command;
 
 pub(crate) static TABLE: Table = Table {
     topic: "attacks",
@@ -26,9 +25,9 @@ pub(crate) static TABLE: Table = Table {
             A server that closes such a client needs no memory for it.",
     layout: Layout::ByPeer,
     columns: &[
-        Column { key: "bytes", heading: "bytes, B", compare: Compare::Less },
-        Column { key: "clients", heading: "clients", compare: Compare::No },
-        Column { key: "connected", heading: "still connected", compare: Compare::No },
+        column("bytes", "bytes, B", Compare::Less),
+        column("clients", "clients", Compare::No),
+        column("connected", "still connected", Compare::No),
     ],
 };
 
@@ -132,44 +131,31 @@ pub(crate) fn waited_key(client: usize, key: usize) -> String {
     format!("waited:{client}:{key}")
 }
 
-pub(crate) fn rows() -> Vec<(String, String)> {
-    KINDS.iter().map(|kind| (kind.name.into(), kind.title.into())).collect()
+pub(crate) fn groups() -> Vec<Group> {
+    let setup = Setup { is_exposed: true, ..Setup::default() };
+    let case = |kind: &'static Kind| {
+        let measured =
+            Case::new(&TABLE, kind.name, kind.title, |server, options| measure(server, kind, options));
+        measured.repeated(Repetitions::Once).with_setup(setup)
+    };
+    vec![Group::fresh(|options| options.startable(), KINDS.iter().map(case).collect())]
 }
 
-pub(crate) fn run(options: &Options, report: &mut Report) -> Result<(), Failure> {
-    let programs = options.startable();
-    for kind in KINDS.iter().filter(|kind| options.wants(TABLE.topic, kind.name)) {
-        let names = programs.iter().map(|program| program.name.clone()).collect();
-        let mut row = Row::new(&TABLE, kind.name, kind.title, names);
-        for (program, samples) in programs.iter().zip(&mut row.samples) {
-            let sample = measure(program, kind, options)
-                .map_err(|e| format!("{} on {}: {e}", kind.name, program.name))?;
-            samples.push(sample);
-        }
-        report.add(row);
-    }
-    Ok(())
-}
-
-fn measure(program: &Program, kind: &Kind, options: &Options) -> Result<Sample, Failure> {
-    let server = Server::start_exposed(program, Extra::Nothing, options)?;
+fn measure(server: &Server, kind: &Kind, options: &Options) -> Result<Sample, Failure> {
     let mut admin = server.connect()?;
     admin.call(&["SET", VALUE, &"x".repeat(10_000)])?;
     admin.call(&["XGROUP", "CREATE", STREAM, GROUP, "$", "MKSTREAM"])?;
     let count = options.sized(kind.count.0, kind.count.1);
     // The first clients allocate tables that do not grow with their number.
-    let first = (0..20).map(|_| connect_and_log_in(&server)).collect::<Result<Vec<_>, _>>()?;
-    let before = settled(&server, options)?;
-    let mut clients = Vec::with_capacity(count);
-    for client in 0..count {
-        clients.push(attach(&server, kind, client)?);
-    }
+    let _first = (0..20).map(|_| connect_and_log_in(server)).collect::<Result<Vec<_>, _>>()?;
+    let (before, connected_before) = (settled(server, options)?, connected(server)?);
+    let clients = (0..count).map(|client| attach(server, kind, client)).collect::<Result<Vec<_>, _>>()?;
     if kind.is_blocked {
-        wait_until_blocked(&mut admin, count)?;
+        server.wait_until_blocked(count)?;
     }
-    let after = settled(&server, options)?;
-    let connected = connected(&mut admin)? - first.len() as f64 - 1.0;
-    let bytes = after.saturating_sub(before) as f64 / count as f64;
+    let bytes = settled(server, options)?.saturating_sub(before) as f64 / count as f64;
+    let connected = connected(server)? - connected_before;
+    drop(clients);
     Ok(vec![Some(bytes), Some(count as f64), Some(connected)])
 }
 
@@ -182,8 +168,6 @@ fn attach(server: &Server, kind: &Kind, client: usize) -> Result<TcpStream, Fail
     Ok(socket)
 }
 
-fn connected(admin: &mut Connection) -> Result<f64, Failure> {
-    let info = admin.call_text(&["INFO", "clients"])?;
-    let count = info.lines().find_map(|line| line.strip_prefix("connected_clients:"));
-    Ok(count.ok_or("INFO has no connected_clients")?.trim().parse()?)
+fn connected(server: &Server) -> Result<f64, Failure> {
+    Ok(server.info("clients", "connected_clients")?.parse()?)
 }

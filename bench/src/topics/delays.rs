@@ -10,14 +10,13 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::Failure;
 use crate::load;
-use crate::options::{Options, Program};
+use crate::options::Options;
 use crate::payload::Rng;
 use crate::probe::Probe;
-use crate::report::Report;
-use crate::server::{Persistence, Server, uses_libc_malloc};
+use crate::server::{Persistence, Server, with_own_malloc};
 use crate::stats::Latencies;
-use crate::table::{Column, Compare, Layout, Row, Sample, Table};
-use crate::topics::{names_of, start_all};
+use crate::table::{Compare, Layout, Sample, Table, column};
+use crate::topics::{Case, CaseRow, Group, Repetitions, latency, start_all};
 use crate::wire::{Connection, encode};
 
 pub(crate) static MEMORY: Table = Table {
@@ -29,7 +28,7 @@ pub(crate) static MEMORY: Table = Table {
             (`XADD key *@time`); on the peers, the messages are members of a sorted set by due time. (`--quick` uses a \
             hundredth.)",
     layout: Layout::ByPeer,
-    columns: &[Column { key: "bytes", heading: "bytes, B", compare: Compare::Less }],
+    columns: &[column("bytes", "bytes, B", Compare::Less)],
 };
 
 pub(crate) static BURST: Table = Table {
@@ -41,10 +40,10 @@ pub(crate) static BURST: Table = Table {
             Persistence is off. (`--quick` uses a fiftieth.)",
     layout: Layout::ByPeer,
     columns: &[
-        Column { key: "p50_us", heading: "p50, µs", compare: Compare::No },
-        Column { key: "p99_us", heading: "p99, µs", compare: Compare::Less },
-        Column { key: "worst_ms", heading: "worst stall, ms", compare: Compare::Less },
-        Column { key: "seconds", heading: "until all are added, s", compare: Compare::Less },
+        column("p50_us", "p50, µs", Compare::No),
+        column("p99_us", "p99, µs", Compare::Less),
+        column("worst_ms", "worst stall, ms", Compare::Less),
+        column("seconds", "until all are added, s", Compare::Less),
     ],
 };
 
@@ -58,48 +57,24 @@ const MOVED_AT_ONCE: usize = 500;
 /// How often a mover asks for due messages while there are none.
 const POLL: Duration = Duration::from_millis(1);
 
-const MEMORY_ROWS: [(&str, &str, u64); 2] =
-    [("memory-equal", "equal delays", 0), ("memory-random", "random delays up to 30 days", 2_592_000_000)];
-const BURST_ROWS: [(&str, &str); 2] = [("burst-ping", "PING"), ("burst-xadd", "XADD")];
+/// Name, title, and the range of delays in milliseconds.
+const MEMORY_ROWS: [(&str, &str, u64); 2] = [
+    ("memory-equal", "per message, equal delays", 0),
+    ("memory-random", "per message, random delays up to 30 days", 2_592_000_000),
+];
+const BURST_ROWS: [(&str, &str); 2] =
+    [("burst-ping", "PING, a million due at once"), ("burst-xadd", "XADD, a million due at once")];
 
-pub(crate) fn memory_rows() -> Vec<(String, String)> {
-    MEMORY_ROWS.iter().map(|(name, title, _)| ((*name).into(), format!("per message, {title}"))).collect()
-}
-
-pub(crate) fn burst_rows() -> Vec<(String, String)> {
-    BURST_ROWS
-        .iter()
-        .map(|(name, title)| ((*name).into(), format!("{title}, a million due at once")))
-        .collect()
-}
-
-pub(crate) fn run(options: &Options, report: &mut Report) -> Result<(), Failure> {
-    for ((name, title), (_, _, spread_ms)) in memory_rows().into_iter().zip(MEMORY_ROWS) {
-        if options.wants(MEMORY.topic, &name) {
-            let programs: Vec<_> =
-                options.startable().into_iter().filter(|program| !uses_libc_malloc(program)).collect();
-            let mut row = Row::new(&MEMORY, name, title, programs.iter().map(|p| p.name.clone()).collect());
-            for (program, samples) in programs.iter().zip(&mut row.samples) {
-                samples.push(vec![Some(bytes(program, spread_ms, options)?)]);
-            }
-            report.add(row);
-        }
-    }
-    if BURST_ROWS.iter().any(|(name, _)| options.wants(BURST.topic, name)) {
-        let servers = start_all(&options.startable(), Persistence::Off, options)?;
-        let mut rows: Vec<Row> = burst_rows()
-            .into_iter()
-            .map(|(name, title)| Row::new(&BURST, name, title, names_of(&servers)))
-            .collect();
-        for _ in 0..options.heavy_repetitions() {
-            for (at, server) in servers.iter().enumerate() {
-                let samples = burst(server, options).map_err(|e| format!("burst on {}: {e}", server.name))?;
-                rows.iter_mut().zip(samples).for_each(|(row, sample)| row.samples[at].push(sample));
-            }
-        }
-        rows.into_iter().for_each(|row| report.add(row));
-    }
-    Ok(())
+pub(crate) fn groups() -> Vec<Group> {
+    let memory = |(name, title, spread_ms): (&str, &str, u64)| {
+        let bytes =
+            move |server: &mut Server, options: &Options| Ok(vec![Some(bytes(server, spread_ms, options)?)]);
+        Case::new(&MEMORY, name, title, bytes).repeated(Repetitions::Once)
+    };
+    let row = |(name, title): (&str, &str)| CaseRow { table: &BURST, name: name.into(), title: title.into() };
+    let burst = Case::of_rows(BURST_ROWS.map(row).into(), burst).repeated(Repetitions::Few);
+    let start = |options: &Options| start_all(&options.startable(), Persistence::Off, options);
+    vec![Group::fresh(with_own_malloc, MEMORY_ROWS.map(memory).into()), Group::kept(start, vec![burst])]
 }
 
 fn unix_ms() -> f64 {
@@ -120,11 +95,10 @@ fn delay(out: &mut Vec<u8>, has_delays: bool, n: u64, due_ms: u64) {
     }
 }
 
-fn bytes(program: &Program, spread_ms: u64, options: &Options) -> Result<f64, Failure> {
-    let server = Server::start(program, Persistence::Off, options)?;
-    let (has_delays, count) = (delays(&server)?, options.sized(10_000_000, 100_000));
+fn bytes(server: &Server, spread_ms: u64, options: &Options) -> Result<f64, Failure> {
+    let (has_delays, count) = (delays(server)?, options.sized(10_000_000, 100_000));
     let (begin_ms, before) = (unix_ms() as u64 + 86_400_000, server.resident_bytes()?);
-    load::send_in_order(&server, count, 1000, |n, out| {
+    load::send_in_order(server, count, 1000, |n, out| {
         // A hundred messages a millisecond.
         let mut rng = Rng::seeded(n);
         let random_ms = if spread_ms == 0 { 0 } else { rng.below(spread_ms) };
@@ -135,7 +109,8 @@ fn bytes(program: &Program, spread_ms: u64, options: &Options) -> Result<f64, Fa
     Ok(grown as f64 / count as f64 - PAYLOAD.len() as f64)
 }
 
-fn burst(server: &Server, options: &Options) -> Result<Vec<Sample>, Failure> {
+fn burst(server: &mut Server, options: &Options) -> Result<Vec<Vec<Sample>>, Failure> {
+    let server = &*server;
     let has_delays = delays(server)?;
     let count = options.sized(1_000_000, 20_000);
     server.connect()?.call(&["DEL", STREAM, SORTED_SET])?;
@@ -156,14 +131,8 @@ fn burst(server: &Server, options: &Options) -> Result<Vec<Sample>, Failure> {
             Ok((unix_ms() - due_ms as f64) / 1e3)
         })
     })?;
-    let sample = |latencies: &Latencies| {
-        vec![
-            Some(latencies.p50_us),
-            Some(latencies.p99_us),
-            Some(latencies.worst_us / 1e3),
-            Some(seconds.max(0.0)),
-        ]
-    };
+    let sample =
+        |latencies: &Latencies| vec![[latency::sample(latencies), vec![Some(seconds.max(0.0))]].concat()];
     Ok(latencies.iter().map(sample).collect())
 }
 

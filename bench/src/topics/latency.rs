@@ -7,18 +7,17 @@ use crate::data;
 use crate::options::Options;
 use crate::payload::Rng;
 use crate::probe::Probe;
-use crate::report::Report;
 use crate::server::{Persistence, Server};
 use crate::stats::Latencies;
-use crate::table::{Column, Compare, Layout, Row, Sample, Table};
-use crate::topics::{expect_at_least, names_of, start_all, turns};
-use crate::wire::encode;
+use crate::table::{Column, Compare, Layout, Sample, Table, column};
+use crate::topics::{Case, CaseRow, Group, Repetitions, expect_at_least, start_all};
+use crate::wire::encoded;
 
 /// Columns of every latency table.
 pub(crate) const COLUMNS: &[Column] = &[
-    Column { key: "p50_us", heading: "p50, µs", compare: Compare::No },
-    Column { key: "p99_us", heading: "p99, µs", compare: Compare::Less },
-    Column { key: "worst_ms", heading: "worst stall, ms", compare: Compare::Less },
+    column("p50_us", "p50, µs", Compare::No),
+    column("p99_us", "p99, µs", Compare::Less),
+    column("worst_ms", "worst stall, ms", Compare::Less),
 ];
 
 pub(crate) static TABLE: Table = Table {
@@ -38,71 +37,53 @@ pub(crate) static TABLE: Table = Table {
 const BIG: &str = "bench:big";
 const PROBED: [&str; 2] = ["PING", "XADD"];
 
-/// What the busy client does.
-struct Work {
-    name: &'static str,
-    title: &'static str,
-    /// Gets the length of the stream.
-    run: fn(&Server, u64, &Options) -> Result<(), Failure>,
-}
+/// What the busy client does; gets the length of the stream.
+type Work = fn(&Server, u64, &Options) -> Result<(), Failure>;
 
 /// The order matters: trimming and deleting shorten the stream.
-const WORKS: &[Work] = &[
-    Work { name: "idle", title: "otherwise idle server", run: idle },
-    Work { name: "read", title: "long reads", run: read },
-    Work { name: "trim", title: "a long trim", run: trim },
-    Work { name: "delete", title: "a long stream deleted", run: delete },
+const WORKS: [(&str, &str, Work); 4] = [
+    ("idle", "otherwise idle server", idle),
+    ("read", "long reads", read),
+    ("trim", "a long trim", trim),
+    ("delete", "a long stream deleted", delete),
 ];
 
-pub(crate) fn rows() -> Vec<(String, String)> {
-    let probed =
-        |work: &Work| PROBED.map(|command| (row_name(work.name, command), title(command, work.title)));
-    WORKS.iter().flat_map(probed).collect()
+pub(crate) fn groups() -> Vec<Group> {
+    let rows = |(work, what, _): (&str, &str, Work)| {
+        PROBED.map(|command| CaseRow {
+            table: &TABLE,
+            name: row_name(work, command),
+            title: format!("{command}, {what}"),
+        })
+    };
+    let case = Case::of_rows(WORKS.into_iter().flat_map(rows).collect(), measure).repeated(Repetitions::Few);
+    vec![Group::kept(|options| start_all(&options.startable(), Persistence::Off, options), vec![case])]
 }
 
 /// Returns the name of a row, such as `delete-ping`.
-pub(crate) fn row_name(work: &str, command: &str) -> String {
+fn row_name(work: &str, command: &str) -> String {
     format!("{work}-{}", command.to_lowercase())
 }
 
-fn title(command: &str, work: &str) -> String {
-    format!("{command}, {work}")
-}
-
-pub(crate) fn run(options: &Options, report: &mut Report) -> Result<(), Failure> {
-    let wants = |work: &Work| PROBED.iter().any(|c| options.wants(TABLE.topic, &row_name(work.name, c)));
-    let works: Vec<_> = WORKS.iter().filter(|work| wants(work)).collect();
-    if works.is_empty() {
-        return Ok(());
-    }
-    let servers = start_all(&options.startable(), Persistence::Off, options)?;
-    let mut rows: Vec<[Row; 2]> = works
-        .iter()
-        .map(|work| {
-            PROBED.map(|c| Row::new(&TABLE, row_name(work.name, c), title(c, work.title), names_of(&servers)))
-        })
-        .collect();
-    for repetition in 0..options.heavy_repetitions() {
-        for at in turns(repetition, servers.len()) {
-            let server = &servers[at];
-            fill(server, options)?;
-            for (work, rows) in works.iter().zip(&mut rows) {
-                let latencies = probe(server, work, options)
-                    .map_err(|e| format!("latency/{} on {}: {e}", work.name, server.name))?;
-                for (row, latencies) in rows.iter_mut().zip(latencies) {
-                    row.samples[at].push(sample(&latencies));
-                }
-            }
-            server.connect()?.call(&["DEL", BIG])?;
+/// Does all works whose rows are selected, one after the other, on a stream that is filled once.
+fn measure(server: &mut Server, options: &Options) -> Result<Vec<Vec<Sample>>, Failure> {
+    fill(server, options)?;
+    let mut samples = Vec::new();
+    for (name, _, work) in WORKS {
+        if PROBED.iter().any(|command| options.wants(TABLE.topic, &row_name(name, command))) {
+            let latencies = probe(server, work, options)?;
+            samples.extend(latencies.iter().map(|latencies| vec![sample(latencies)]));
+        } else {
+            samples.extend([vec![], vec![]]);
         }
     }
-    rows.into_iter().flatten().for_each(|row| report.add(row));
-    Ok(())
+    server.connect()?.call(&["DEL", BIG])?;
+    Ok(samples)
 }
 
 /// Returns the figures in the order of the columns of latency tables.
 pub(crate) fn sample(latencies: &Latencies) -> Sample {
-    vec![Some(latencies.p50_us), Some(latencies.p99_us), Some(latencies.worst_us / 1e3)]
+    vec![Some(latencies.p50_us()), Some(latencies.p99_us()), Some(latencies.worst_ms())]
 }
 
 /// Number of trims. A single trim ends before the probe has enough samples for a p99.
@@ -122,14 +103,14 @@ fn fill(server: &Server, options: &Options) -> Result<(), Failure> {
     data::fill(server, BIG, 0, options.sized(10_000_000, 200_000) + TRIMS * trimmed(options))
 }
 
-fn probe(server: &Server, work: &Work, options: &Options) -> Result<Vec<Latencies>, Failure> {
+fn probe(server: &Server, work: Work, options: &Options) -> Result<Vec<Latencies>, Failure> {
     let len = server.connect()?.call_int(&["XLEN", BIG])?;
     let quiet = options.sized(Duration::from_millis(50), Duration::from_millis(20));
     let (latencies, ()) = Probe::ping_and_add().during(server, || {
         // A short quiet time before and after the work, so the probe runs when the work begins. A long one would hide
         // the work in p99.
         std::thread::sleep(quiet);
-        (work.run)(server, len, options)?;
+        work(server, len, options)?;
         std::thread::sleep(quiet);
         Ok(())
     })?;
@@ -148,9 +129,7 @@ fn read(server: &Server, len: u64, options: &Options) -> Result<(), Failure> {
     let begun = Instant::now();
     while begun.elapsed() < options.sized(Duration::from_secs(4), Duration::from_millis(300)) {
         let first = data::id(rng.below(len - count + 1));
-        let mut request = Vec::new();
-        encode(&mut request, &["XRANGE", BIG, &first, "+", "COUNT", &count.to_string()]);
-        connection.send(&request)?;
+        connection.send(&encoded(&["XRANGE", BIG, &first, "+", "COUNT", &count.to_string()]))?;
         connection.skip(1)?;
     }
     Ok(())

@@ -7,11 +7,11 @@ use std::time::Duration;
 use crate::Failure;
 use crate::data::{self, GROUP, id};
 use crate::load;
-use crate::options::{Options, Program};
+use crate::options::Options;
 use crate::payload::{Payload, Rng};
-use crate::report::Report;
-use crate::server::{self, Persistence, Server};
-use crate::table::{Column, Compare, Layout, Row, Table};
+use crate::server::{Server, with_own_malloc};
+use crate::table::{Compare, Layout, Table, column};
+use crate::topics::{Case, Group, Repetitions};
 use crate::wire::encode;
 
 pub(crate) static TABLE: Table = Table {
@@ -25,16 +25,10 @@ pub(crate) static TABLE: Table = Table {
             one of the consumers. Peers built with the system's malloc are left out, because their official \
             releases use jemalloc.",
     layout: Layout::ByPeer,
-    columns: &[Column { key: "bytes", heading: "bytes, B", compare: Compare::Less }],
+    columns: &[column("bytes", "bytes, B", Compare::Less)],
 };
 
-/// One row: the data whose memory is measured.
-struct Measure {
-    name: &'static str,
-    title: &'static str,
-    data: Data,
-}
-
+/// The data whose memory is measured.
 #[derive(Clone, Copy)]
 enum Data {
     Entries(Payload),
@@ -42,61 +36,35 @@ enum Data {
 }
 
 /// What happened to pending entries after their delivery.
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone, Copy)]
 enum PendingState {
     Fresh,
     AfterRandomAcks,
     WithClaims,
 }
 
-const MEASURES: &[Measure] = &[
-    measure_of("entry-short", "per entry, 3 short fields", Data::Entries(Payload::Short)),
-    measure_of("entry-json", "per entry, 250-byte JSON", Data::Entries(Payload::Json)),
-    measure_of("entry-ten", "per entry, 10 fields", Data::Entries(Payload::Ten)),
-    measure_of("pending-fresh", "per pending entry, fresh", Data::Pending(PendingState::Fresh)),
-    measure_of(
-        "pending-acked",
-        "per pending entry, after random acks",
-        Data::Pending(PendingState::AfterRandomAcks),
-    ),
-    measure_of("pending-claimed", "per pending entry, with claims", Data::Pending(PendingState::WithClaims)),
+const MEASURES: &[(&str, &str, Data)] = &[
+    ("entry-short", "per entry, 3 short fields", Data::Entries(Payload::Short)),
+    ("entry-json", "per entry, 250-byte JSON", Data::Entries(Payload::Json)),
+    ("entry-ten", "per entry, 10 fields", Data::Entries(Payload::Ten)),
+    ("pending-fresh", "per pending entry, fresh", Data::Pending(PendingState::Fresh)),
+    ("pending-acked", "per pending entry, after random acks", Data::Pending(PendingState::AfterRandomAcks)),
+    ("pending-claimed", "per pending entry, with claims", Data::Pending(PendingState::WithClaims)),
 ];
 
-const fn measure_of(name: &'static str, title: &'static str, data: Data) -> Measure {
-    Measure { name, title, data }
-}
-
-pub(crate) fn rows() -> Vec<(String, String)> {
-    MEASURES.iter().map(|measure| (measure.name.into(), measure.title.into())).collect()
-}
-
-pub(crate) fn run(options: &Options, report: &mut Report) -> Result<(), Failure> {
-    let (libc, programs): (Vec<_>, Vec<_>) =
-        options.startable().into_iter().partition(server::uses_libc_malloc);
-    for program in libc {
-        report.note(&format!(
-            "memory: {} is left out, because this build uses the system's malloc and its releases use jemalloc",
-            program.name
-        ));
-    }
-    let count = options.sized(1_000_000, 100_000);
-    for measure in MEASURES.iter().filter(|measure| options.wants(TABLE.topic, measure.name)) {
-        let names = programs.iter().map(|program| program.name.clone()).collect();
-        let mut row = Row::new(&TABLE, measure.name, measure.title, names);
-        for (program, samples) in programs.iter().zip(&mut row.samples) {
-            samples.push(vec![Some(bytes(program, measure.data, count, options)?)]);
-        }
-        report.add(row);
-    }
-    Ok(())
-}
-
-fn bytes(program: &Program, data: Data, count: u64, options: &Options) -> Result<f64, Failure> {
-    let server = Server::start(program, Persistence::Off, options)?;
-    match data {
-        Data::Entries(payload) => per_entry(&server, count, payload, options),
-        Data::Pending(state) => per_pending(&server, count, state, options),
-    }
+pub(crate) fn groups() -> Vec<Group> {
+    let case = |&(name, title, data): &(&str, &str, Data)| {
+        let bytes = move |server: &mut Server, options: &Options| {
+            let count = options.sized(1_000_000, 100_000);
+            let bytes = match data {
+                Data::Entries(payload) => per_entry(server, count, payload, options),
+                Data::Pending(state) => per_pending(server, count, state, options),
+            };
+            Ok(vec![Some(bytes?)])
+        };
+        Case::new(&TABLE, name, title, bytes).repeated(Repetitions::Once)
+    };
+    vec![Group::fresh(with_own_malloc, MEASURES.iter().map(case).collect())]
 }
 
 fn per_entry(server: &Server, count: u64, payload: Payload, options: &Options) -> Result<f64, Failure> {

@@ -1,127 +1,190 @@
-//! The topics of the benchmark: one file per topic, and the list of all topics.
+//! The topics of the benchmark: what is measured, as a table of cases per topic.
+//!
+//! A *case* fills one or several rows of tables. Cases that share servers and data form a *group*.
 
 pub(crate) mod attacks;
-pub(crate) mod clients;
-pub(crate) mod delays;
-pub(crate) mod durability;
-pub(crate) mod growth;
-pub(crate) mod latency;
+mod clients;
+mod delays;
+mod durability;
+mod growth;
+mod latency;
 pub(crate) mod memory;
-pub(crate) mod messages;
-pub(crate) mod policies;
-pub(crate) mod recovery;
-pub(crate) mod scans;
+mod messages;
+mod policies;
+mod recovery;
+mod scans;
 pub(crate) mod speed;
-pub(crate) mod start;
-pub(crate) mod tls;
-pub(crate) mod workers;
+mod start;
+mod tls;
+mod workers;
 
-use std::borrow::Borrow;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::Failure;
 use crate::options::{Options, Program};
-use crate::report::Report;
-use crate::server::{Persistence, Server};
+use crate::server::{Persistence, Server, Setup};
 use crate::table::{Row, Sample, Table};
 
-/// Measurements that share their preparation.
-pub(crate) struct Topic {
-    /// The part before the slash of a row's name in `--only`.
-    pub(crate) name: &'static str,
-    pub(crate) parts: &'static [Part],
-    /// Measures the selected rows of the topic.
-    pub(crate) run: fn(&Options, &mut Report) -> Result<(), Failure>,
+/// The names in `--peer` of the servers that README compares with.
+pub(crate) const README_PEERS: [&str; 2] = ["redis-8.2", "valkey-9.1"];
+
+/// All topics, in the order of the report: the part before the slash of a row's name in `--only`, and the groups.
+pub(crate) const TOPICS: &[(&str, Groups)] = &[
+    ("speed", speed::groups),
+    ("scans", scans::groups),
+    ("memory", memory::groups),
+    ("start", start::groups),
+    ("durability", durability::groups),
+    ("recovery", recovery::groups),
+    ("latency", || {
+        [latency::groups(), messages::groups(), workers::groups()].into_iter().flatten().collect()
+    }),
+    ("growth", growth::groups),
+    ("delays", delays::groups),
+    ("attacks", || [clients::groups(), attacks::groups()].into_iter().flatten().collect()),
+    ("policies", policies::groups),
+    ("tls", tls::groups),
+];
+
+type Groups = fn() -> Vec<Group>;
+
+/// Cases that are measured on the same servers, or on servers that are started alike.
+pub(crate) struct Group {
+    pub(crate) cases: Vec<Case>,
+    pub(crate) servers: Servers,
+    /// Prepares a kept server for the selected cases.
+    pub(crate) prepare: fn(&Server, &Options, &[&Case]) -> Result<(), Failure>,
+    /// Removes from a kept server what `prepare` added; it may be a server that was already running.
+    pub(crate) clean: fn(&Server) -> Result<(), Failure>,
+    /// A program that must be installed or built for these rows; `scripts/bench` does so.
+    pub(crate) needs: Option<&'static str>,
 }
 
-/// The rows of a topic that belong to one table.
-pub(crate) struct Part {
+pub(crate) enum Servers {
+    /// All cases run on the same servers. Returns a sentence for the document too, if there is anything to say.
+    Kept(Start),
+    /// Each measurement starts one of these programs, with the setup of its case.
+    Fresh(fn(&Options) -> Vec<Program>),
+}
+
+pub(crate) type Start = Box<dyn Fn(&Options) -> Result<(Vec<Server>, Option<String>), Failure>>;
+
+/// What one call measures.
+pub(crate) struct Case {
+    pub(crate) rows: Vec<CaseRow>,
+    pub(crate) repetitions: Repetitions,
+    /// Whether `--quick` measures it.
+    pub(crate) in_quick: bool,
+    /// Settings of a fresh server.
+    pub(crate) setup: Setup,
+    /// Number of entries in the stream that the case reads: in a full run, and with `--quick`.
+    pub(crate) entries: (u64, u64),
+    /// Returns the samples of each row.
+    pub(crate) measure: Measure,
+}
+
+pub(crate) type Measure = Box<dyn Fn(&mut Server, &Options) -> Result<Vec<Vec<Sample>>, Failure>>;
+
+/// A row to measure.
+pub(crate) struct CaseRow {
     pub(crate) table: &'static Table,
-    /// Name and title of every row.
-    rows: fn() -> Vec<(String, String)>,
+    pub(crate) name: String,
+    pub(crate) title: String,
 }
 
-impl Topic {
-    /// Returns name and title of every row.
-    pub(crate) fn rows(&self) -> Vec<(String, String)> {
-        self.parts.iter().flat_map(|part| (part.rows)()).collect()
+/// How often a case is measured on each server.
+#[derive(Clone, Copy)]
+pub(crate) enum Repetitions {
+    Once,
+    /// For cases with minutes of preparation.
+    Few,
+    Usual,
+    /// For differences of a few percent.
+    Many,
+}
+
+impl Repetitions {
+    pub(crate) fn count(self, options: &Options) -> usize {
+        match self {
+            Repetitions::Once => 1,
+            Repetitions::Few => options.heavy_repetitions(),
+            Repetitions::Usual => options.repetitions(),
+            Repetitions::Many => 3 * options.repetitions(),
+        }
     }
 }
 
-/// All topics, in the order of the report.
-pub(crate) const TOPICS: &[Topic] = &[
-    Topic { name: "speed", parts: &[part(&speed::TABLE, speed::rows)], run: speed::run },
-    Topic { name: "scans", parts: &[part(&scans::TABLE, scans::rows)], run: scans::run },
-    Topic { name: "memory", parts: &[part(&memory::TABLE, memory::rows)], run: memory::run },
-    Topic { name: "start", parts: &[part(&start::TABLE, start::rows)], run: start::run },
-    Topic {
-        name: "durability",
-        parts: &[
-            part(&durability::COST, durability::cost_rows),
-            part(&durability::EVERY_SEC, durability::every_sec_rows),
-            part(&durability::ALWAYS, durability::always_rows),
-        ],
-        run: durability::run,
-    },
-    Topic {
-        name: "recovery",
-        parts: &[
-            part(&recovery::TABLE, recovery::recovery_rows),
-            part(&recovery::SNAPSHOT, recovery::latency_rows),
-        ],
-        run: recovery::run,
-    },
-    Topic {
-        name: "latency",
-        parts: &[
-            part(&latency::TABLE, latency::rows),
-            part(&messages::ALWAYS, messages::always_rows),
-            part(&messages::EVERY_SEC, messages::every_sec_rows),
-            part(&messages::OFF, messages::off_rows),
-            part(&workers::TABLE, workers::rows),
-        ],
-        run: |options, report| {
-            latency::run(options, report)?;
-            messages::run(options, report)?;
-            workers::run(options, report)
-        },
-    },
-    Topic { name: "growth", parts: &[part(&growth::TABLE, growth::rows)], run: growth::run },
-    Topic {
-        name: "delays",
-        parts: &[part(&delays::MEMORY, delays::memory_rows), part(&delays::BURST, delays::burst_rows)],
-        run: delays::run,
-    },
-    Topic {
-        name: "attacks",
-        parts: &[part(&clients::TABLE, clients::rows), part(&attacks::TABLE, attacks::rows)],
-        run: |options, report| {
-            clients::run(options, report)?;
-            attacks::run(options, report)
-        },
-    },
-    Topic { name: "policies", parts: &[part(&policies::TABLE, policies::rows)], run: policies::run },
-    Topic {
-        name: "tls",
-        parts: &[
-            part(&tls::TABLE, tls::rows),
-            part(&tls::MEMORY, tls::memory_rows),
-            part(&tls::HANDSHAKES, tls::handshake_rows),
-        ],
-        run: tls::run,
-    },
-];
+impl Group {
+    /// Returns a group whose servers are started once.
+    pub(crate) fn kept(
+        start: impl Fn(&Options) -> Result<Vec<Server>, Failure> + 'static,
+        cases: Vec<Case>,
+    ) -> Group {
+        Group::of(Servers::Kept(Box::new(move |options| Ok((start(options)?, None)))), cases)
+    }
 
-const fn part(table: &'static Table, rows: fn() -> Vec<(String, String)>) -> Part {
-    Part { table, rows }
+    /// Returns a group whose measurements start a server each.
+    pub(crate) fn fresh(programs: fn(&Options) -> Vec<Program>, cases: Vec<Case>) -> Group {
+        Group::of(Servers::Fresh(programs), cases)
+    }
+
+    pub(crate) fn of(servers: Servers, cases: Vec<Case>) -> Group {
+        Group { cases, servers, prepare: |_, _, _| Ok(()), clean: |_| Ok(()), needs: None }
+    }
+}
+
+impl Case {
+    /// Returns a case with one row and one sample per repetition.
+    pub(crate) fn new(
+        table: &'static Table,
+        name: impl Into<String>,
+        title: impl Into<String>,
+        measure: impl Fn(&mut Server, &Options) -> Result<Sample, Failure> + 'static,
+    ) -> Case {
+        let row = CaseRow { table, name: name.into(), title: title.into() };
+        Case::of_rows(vec![row], move |server, options| Ok(vec![vec![measure(server, options)?]]))
+    }
+
+    pub(crate) fn of_rows(
+        rows: Vec<CaseRow>,
+        measure: impl Fn(&mut Server, &Options) -> Result<Vec<Vec<Sample>>, Failure> + 'static,
+    ) -> Case {
+        let (repetitions, measure) = (Repetitions::Usual, Box::new(measure));
+        Case { rows, repetitions, in_quick: true, setup: Setup::default(), entries: (0, 0), measure }
+    }
+
+    pub(crate) fn repeated(self, repetitions: Repetitions) -> Case {
+        Case { repetitions, ..self }
+    }
+
+    pub(crate) fn with_setup(self, setup: Setup) -> Case {
+        Case { setup, ..self }
+    }
+}
+
+/// Returns all tables.
+pub(crate) fn tables() -> Vec<&'static Table> {
+    let rows = TOPICS
+        .iter()
+        .flat_map(|(_, groups)| groups())
+        .flat_map(|group| group.cases)
+        .flat_map(|case| case.rows);
+    let mut tables: Vec<_> = rows.map(|row| row.table).collect();
+    tables.dedup_by_key(|table| table.heading);
+    tables
 }
 
 /// Whether these are all rows of their table.
 pub(crate) fn is_whole(rows: &[&Row]) -> bool {
-    let Some(heading) = rows.first().map(|row| row.table.heading) else { return false };
-    let part = TOPICS.iter().flat_map(|topic| topic.parts).find(|part| part.table.heading == heading);
-    part.is_none_or(|part| (part.rows)().iter().all(|(name, _)| rows.iter().any(|row| row.name == *name)))
+    let heading = rows[0].table.heading;
+    let all = TOPICS
+        .iter()
+        .flat_map(|(_, groups)| groups())
+        .flat_map(|group| group.cases)
+        .flat_map(|case| case.rows);
+    let mut of_table = all.filter(|row| row.table.heading == heading);
+    of_table.all(|wanted| rows.iter().any(|row| row.name == wanted.name))
 }
 
 /// Starts one server of each program, all with the same persistence.
@@ -130,34 +193,8 @@ fn start_all(
     persistence: Persistence,
     options: &Options,
 ) -> Result<Vec<Server>, Failure> {
-    programs.iter().map(|program| Server::start(program, persistence, options)).collect()
-}
-
-fn names_of<S: Borrow<Server>>(servers: &[S]) -> Vec<String> {
-    servers.iter().map(|server| server.borrow().name.clone()).collect()
-}
-
-/// Fills a row. Each repetition runs on one server after the other, each time starting with another server, so a
-/// machine that warms up or slows down affects all servers alike.
-fn alternate<S: Borrow<Server>>(
-    row: &mut Row,
-    servers: &[S],
-    repetitions: usize,
-    run: impl Fn(&Server) -> Result<Sample, Failure>,
-) -> Result<(), Failure> {
-    for repetition in 0..repetitions {
-        for at in turns(repetition, servers.len()) {
-            let server = servers[at].borrow();
-            let sample = run(server).map_err(|e| format!("{} on {}: {e}", row.name, server.name))?;
-            row.samples[at].push(sample);
-        }
-    }
-    Ok(())
-}
-
-/// Returns the order of the servers in this repetition; each repetition starts with another server.
-fn turns(repetition: usize, servers: usize) -> impl Iterator<Item = usize> {
-    (0..servers).map(move |turn| (turn + repetition) % servers)
+    let setup = Setup { persistence, ..Setup::default() };
+    programs.iter().map(|program| Server::start(program, setup, options)).collect()
 }
 
 /// Waits until the resident memory has not changed for a while, and returns it.

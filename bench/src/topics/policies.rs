@@ -12,11 +12,10 @@ use crate::data::{self, GROUP};
 use crate::load;
 use crate::options::Options;
 use crate::payload::Payload;
-use crate::report::Report;
 use crate::server::{Persistence, Server};
 use crate::stats::Latencies;
-use crate::table::{Column, Compare, Layout, Row, Sample, Table};
-use crate::topics::{alternate, expect_at_least, names_of, start_all};
+use crate::table::{Compare, Layout, Sample, Table, column};
+use crate::topics::{Case, Group, Repetitions, expect_at_least, start_all};
 use crate::wire::{Connection, encode};
 
 pub(crate) static TABLE: Table = Table {
@@ -36,11 +35,11 @@ pub(crate) static TABLE: Table = Table {
             MINID every second.",
     layout: Layout::ByPeer,
     columns: &[
-        Column { key: "server_cpu_us", heading: "server CPU, µs", compare: Compare::Less },
-        Column { key: "client_cpu_us", heading: "client CPU, µs", compare: Compare::Less },
-        Column { key: "all_cpu_us", heading: "all CPU, µs", compare: Compare::Less },
-        Column { key: "late_p50_ms", heading: "late p50, ms", compare: Compare::No },
-        Column { key: "late_p99_ms", heading: "late p99, ms", compare: Compare::No },
+        column("server_cpu_us", "server CPU, µs", Compare::Less),
+        column("client_cpu_us", "client CPU, µs", Compare::Less),
+        column("all_cpu_us", "all CPU, µs", Compare::Less),
+        column("late_p50_ms", "late p50, ms", Compare::No),
+        column("late_p99_ms", "late p99, ms", Compare::No),
     ],
 };
 
@@ -72,32 +71,19 @@ const MOVE_SCRIPT: &str = "local due = redis.call('ZRANGEBYSCORE', KEYS[1], '-in
      if #due > 0 then redis.call('ZREM', KEYS[1], unpack(due)) end \
      return #due";
 
-/// A row.
-struct Duty {
-    name: &'static str,
-    title: &'static str,
-    messages: (u64, u64),
-    run: fn(&Server, u64, bool) -> Result<Work, Failure>,
-}
+/// Gets the number of messages, and whether the server has policies.
+type Run = fn(&Server, u64, bool) -> Result<Work, Failure>;
 
-const DUTIES: &[Duty] = &[
-    Duty { name: "lease", title: "a lost consumer", messages: (100_000, 5_000), run: redeliver },
-    Duty { name: "dead-letters", title: "dead letters", messages: (20_000, 2_000), run: dead_letter },
-    Duty {
-        name: "delayed",
-        title: "delayed messages, moved every 10 ms",
-        messages: (20_000, 2_000),
-        run: |server, messages, has_policies| {
-            delay(server, messages, has_policies, Duration::from_millis(10))
-        },
-    },
-    Duty {
-        name: "delayed-1ms",
-        title: "delayed messages, moved every ms",
-        messages: (20_000, 2_000),
-        run: |server, messages, has_policies| delay(server, messages, has_policies, Duration::from_millis(1)),
-    },
-    Duty { name: "retention", title: "retention by age", messages: (100_000, 5_000), run: retain },
+/// Name, title, number of messages in a full run and with `--quick`, and what is measured.
+#[rustfmt::skip]
+const DUTIES: [(&str, &str, (u64, u64), Run); 5] = [
+    ("lease", "a lost consumer", (100_000, 5_000), redeliver),
+    ("dead-letters", "dead letters", (20_000, 2_000), dead_letter),
+    ("delayed", "delayed messages, moved every 10 ms", (20_000, 2_000),
+        |server, messages, has_policies| delay(server, messages, has_policies, Duration::from_millis(10))),
+    ("delayed-1ms", "delayed messages, moved every ms", (20_000, 2_000),
+        |server, messages, has_policies| delay(server, messages, has_policies, Duration::from_millis(1))),
+    ("retention", "retention by age", (100_000, 5_000), retain),
 ];
 
 /// What a repetition cost.
@@ -107,29 +93,19 @@ struct Work {
     late: Option<Latencies>,
 }
 
-pub(crate) fn rows() -> Vec<(String, String)> {
-    DUTIES.iter().map(|duty| (duty.name.into(), duty.title.into())).collect()
-}
-
-pub(crate) fn run(options: &Options, report: &mut Report) -> Result<(), Failure> {
-    let wanted: Vec<_> = DUTIES.iter().filter(|duty| options.wants(TABLE.topic, duty.name)).collect();
-    if wanted.is_empty() {
-        return Ok(());
-    }
-    let servers = start_all(&options.servers(), Persistence::Off, options)?;
-    for duty in wanted {
-        let messages = options.sized(duty.messages.0, duty.messages.1);
-        let mut row = Row::new(&TABLE, duty.name, duty.title, names_of(&servers));
-        alternate(&mut row, &servers, options.heavy_repetitions(), |server| {
-            let has_policies = has_policies(server)?;
+pub(crate) fn groups() -> Vec<Group> {
+    let case = |(name, title, messages, run): (&str, &str, (u64, u64), Run)| {
+        let measure = move |server: &mut Server, options: &Options| {
+            let (messages, has_policies) = (options.sized(messages.0, messages.1), has_policies(server)?);
             server.connect()?.call(&["DEL", STREAM, DEAD, DELAYED])?;
-            let work = (duty.run)(server, messages, has_policies)?;
+            let work = run(server, messages, has_policies)?;
             server.connect()?.call(&["DEL", STREAM, DEAD, DELAYED])?;
             Ok(work.sample(messages))
-        })?;
-        report.add(row);
-    }
-    Ok(())
+        };
+        Case::new(&TABLE, name, title, measure).repeated(Repetitions::Few)
+    };
+    let start = |options: &Options| start_all(&options.servers(), Persistence::Off, options);
+    vec![Group::kept(start, DUTIES.map(case).into())]
 }
 
 impl Work {
@@ -140,8 +116,8 @@ impl Work {
             each(self.server_cpu),
             each(self.client_cpu),
             each(self.server_cpu + self.client_cpu),
-            late(|late| late.p50_us),
-            late(|late| late.p99_us),
+            late(Latencies::p50_us),
+            late(Latencies::p99_us),
         ]
     }
 }
@@ -301,18 +277,18 @@ fn move_delayed(server: &Server, messages: u64, interval: Duration) -> Result<()
 /// Reads and acknowledges all messages. Returns its CPU time and their lateness.
 fn read_delayed(server: &Server, messages: u64) -> Result<(Duration, Option<Latencies>), Failure> {
     let mut connection = server.connect()?;
-    let mut late_us = Vec::new();
+    let mut late = Latencies::new();
     let deadline = Instant::now() + LIMIT;
     let cpu = client(|| {
-        while (late_us.len() as u64) < messages && Instant::now() < deadline {
+        while late.count() < messages && Instant::now() < deadline {
             let (ids, dues_ms) = read(&mut connection)?;
-            let now_us = since_1970().as_micros() as f64;
-            late_us.extend(dues_ms.iter().map(|due_ms| now_us - *due_ms as f64 * 1000.0));
+            let now = since_1970();
+            dues_ms.iter().for_each(|due_ms| late.record(now.saturating_sub(Duration::from_millis(*due_ms))));
             acknowledge(&mut connection, &ids)?;
         }
-        expect_at_least("delayed messages", late_us.len() as u64, messages)
+        expect_at_least("delayed messages", late.count(), messages)
     })?;
-    Ok((cpu, Latencies::of(late_us)))
+    Ok((cpu, Some(late)))
 }
 
 fn retain(server: &Server, messages: u64, has_policies: bool) -> Result<Work, Failure> {

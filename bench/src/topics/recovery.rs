@@ -6,11 +6,9 @@ use crate::Failure;
 use crate::data::{self, GROUP};
 use crate::options::Options;
 use crate::probe::Probe;
-use crate::report::Report;
-use crate::server::{Persistence, Server};
-use crate::stats::Latencies;
-use crate::table::{Column, Compare, Layout, Row, Sample, Table};
-use crate::topics::{latency, turns};
+use crate::server::{Persistence, Server, Setup};
+use crate::table::{Compare, Layout, Sample, Table, column};
+use crate::topics::{Case, CaseRow, Group, Repetitions, latency};
 
 pub(crate) static TABLE: Table = Table {
     topic: "recovery",
@@ -24,10 +22,10 @@ pub(crate) static TABLE: Table = Table {
             served.",
     layout: Layout::ByPeer,
     columns: &[
-        Column { key: "seconds", heading: "time, s", compare: Compare::Less },
-        Column { key: "disk_mib", heading: "on disk, MiB", compare: Compare::Less },
-        Column { key: "gib_per_second", heading: "GiB/s", compare: Compare::More },
-        Column { key: "entries_per_second", heading: "entries/s", compare: Compare::More },
+        column("seconds", "time, s", Compare::Less),
+        column("disk_mib", "on disk, MiB", Compare::Less),
+        column("gib_per_second", "GiB/s", Compare::More),
+        column("entries_per_second", "entries/s", Compare::More),
     ],
 };
 
@@ -44,69 +42,35 @@ pub(crate) static SNAPSHOT: Table = Table {
 const KEY: &str = "s";
 const MIB: f64 = 1024.0 * 1024.0;
 
-/// Name and title of each row, in the order of the fields of `Samples`.
-const RECOVERIES: [(&str, &str); 3] =
-    [("log", "as the load left it"), ("snapshot", "after a snapshot"), ("bgsave", "BGSAVE itself")];
-const LATENCIES: [(&str, &str); 4] = [
-    ("snapshot-idle-ping", "PING, otherwise idle server"),
-    ("snapshot-idle-xadd", "XADD, otherwise idle server"),
-    ("snapshot-running-ping", "PING, during a snapshot"),
-    ("snapshot-running-xadd", "XADD, during a snapshot"),
+const ROWS: [(&Table, &str, &str); 7] = [
+    (&TABLE, "log", "as the load left it"),
+    (&TABLE, "snapshot", "after a snapshot"),
+    (&TABLE, "bgsave", "BGSAVE itself"),
+    (&SNAPSHOT, "snapshot-idle-ping", "PING, otherwise idle server"),
+    (&SNAPSHOT, "snapshot-idle-xadd", "XADD, otherwise idle server"),
+    (&SNAPSHOT, "snapshot-running-ping", "PING, during a snapshot"),
+    (&SNAPSHOT, "snapshot-running-xadd", "XADD, during a snapshot"),
 ];
 
-/// The figures of one repetition on one server.
-struct Samples {
-    recoveries: [Sample; 3],
-    /// Rows with a snapshot have one sample per snapshot.
-    latencies: [Vec<Sample>; 4],
+pub(crate) fn groups() -> Vec<Group> {
+    let row =
+        |(table, name, title): (_, &str, &str)| CaseRow { table, name: name.into(), title: title.into() };
+    let setup = Setup { persistence: Persistence::EverySec, ..Setup::default() };
+    let case = Case::of_rows(ROWS.map(row).into(), measure);
+    vec![Group::fresh(|options| options.startable(), vec![case.repeated(Repetitions::Few).with_setup(setup)])]
 }
 
-pub(crate) fn recovery_rows() -> Vec<(String, String)> {
-    RECOVERIES.map(|(name, title)| (name.into(), title.into())).to_vec()
-}
-
-pub(crate) fn latency_rows() -> Vec<(String, String)> {
-    LATENCIES.map(|(name, title)| (name.into(), title.into())).to_vec()
-}
-
-pub(crate) fn run(options: &Options, report: &mut Report) -> Result<(), Failure> {
-    let mut names = RECOVERIES.iter().chain(&LATENCIES).map(|(name, _)| name);
-    if !names.any(|name| options.wants(TABLE.topic, name)) {
-        return Ok(());
-    }
-    let programs = options.startable();
-    let names: Vec<_> = programs.iter().map(|program| program.name.clone()).collect();
-    let mut recoveries = RECOVERIES.map(|(name, title)| Row::new(&TABLE, name, title, names.clone()));
-    let mut latencies = LATENCIES.map(|(name, title)| Row::new(&SNAPSHOT, name, title, names.clone()));
-    for repetition in 0..options.heavy_repetitions() {
-        for at in turns(repetition, programs.len()) {
-            let program = &programs[at];
-            let server = Server::start(program, Persistence::EverySec, options)?;
-            server.enable_automatic_rewrite()?;
-            let samples =
-                measure(server, options).map_err(|e| format!("recovery on {}: {e}", program.name))?;
-            for (row, sample) in recoveries.iter_mut().zip(samples.recoveries) {
-                row.samples[at].push(sample);
-            }
-            for (row, samples) in latencies.iter_mut().zip(samples.latencies) {
-                row.samples[at].extend(samples);
-            }
-        }
-    }
-    recoveries.into_iter().chain(latencies).for_each(|row| report.add(row));
-    Ok(())
-}
-
-fn measure(mut server: Server, options: &Options) -> Result<Samples, Failure> {
+fn measure(server: &mut Server, options: &Options) -> Result<Vec<Vec<Sample>>, Failure> {
+    server.enable_automatic_rewrite()?;
     let (entries, pending) = (options.sized(10_000_000, 200_000), options.sized(1_000_000, 20_000));
-    data::fill(&server, KEY, 0, entries)?;
-    data::begin_group_and_deliver(&server, KEY, pending)?;
-    let log = recover(&mut server, entries, pending)?;
+    data::fill(server, KEY, 0, entries)?;
+    data::begin_group_and_deliver(server, KEY, pending)?;
+    let log = recover(server, entries, pending)?;
     let quiet = options.sized(Duration::from_secs(2), Duration::from_millis(200));
     // A server may start a snapshot by itself soon after its start; let it begin, then wait for its end.
     std::thread::sleep(quiet / 4);
     server.wait_until_at_rest()?;
-    let idle = probe(&server, || {
+    let idle = probe(server, || {
         std::thread::sleep(quiet);
         Ok(())
     })?;
@@ -114,17 +78,17 @@ fn measure(mut server: Server, options: &Options) -> Result<Samples, Failure> {
     let (mut pings, mut adds) = (Vec::new(), Vec::new());
     let begun = Instant::now();
     for _ in 0..snapshots {
-        let [ping, add] = probe(&server, || snapshot(&server, "BGSAVE"))?;
+        let [ping, add] = probe(server, || snapshot(server, "BGSAVE"))?;
         pings.push(ping);
         adds.push(add);
     }
     let seconds = begun.elapsed().as_secs_f64() / f64::from(snapshots);
     let bgsave = vec![Some(seconds), None, None, Some(entries as f64 / seconds)];
-    snapshot(&server, "BGREWRITEAOF")?;
-    let after = recover(&mut server, entries, pending)?;
+    snapshot(server, "BGREWRITEAOF")?;
+    let after = recover(server, entries, pending)?;
     let [idle_ping, idle_add] = idle;
-    let latencies = [vec![idle_ping], vec![idle_add], pings, adds];
-    Ok(Samples { recoveries: [log, after, bgsave], latencies })
+    // In the order of `ROWS`. Rows with a snapshot have one sample per snapshot.
+    Ok(vec![vec![log], vec![after], vec![bgsave], vec![idle_ping], vec![idle_add], pings, adds])
 }
 
 fn recover(server: &mut Server, entries: u64, pending: u64) -> Result<Sample, Failure> {
@@ -145,7 +109,7 @@ fn recover(server: &mut Server, entries: u64, pending: u64) -> Result<Sample, Fa
 
 fn probe(server: &Server, work: impl FnOnce() -> Result<(), Failure>) -> Result<[Sample; 2], Failure> {
     let (latencies, ()) = Probe::ping_and_add().during(server, work)?;
-    let samples: Vec<Sample> = latencies.iter().map(|l: &Latencies| latency::sample(l)).collect();
+    let samples: Vec<Sample> = latencies.iter().map(latency::sample).collect();
     samples.try_into().map_err(|_| "the probe must return the latencies of two commands".into())
 }
 

@@ -8,24 +8,22 @@ use crate::Failure;
 use crate::load;
 use crate::options::{Options, Program};
 use crate::probe::Probe;
-use crate::report::Report;
-use crate::server::{Persistence, Server};
-use crate::table::{Column, Compare, Layout, Row, Sample, Table};
-use crate::topics::{alternate, names_of, settled, speed};
+use crate::server::{Server, Setup};
+use crate::table::{Compare, Layout, Sample, Table, column};
+use crate::topics::{Case, Group, Repetitions, Servers, settled, speed};
 
 pub(crate) static TABLE: Table = Table {
     topic: "tls",
     heading: "TLS",
     intro: "Servers with and without TLS (version 1.3, AES-256-GCM), with persistence off. The load generator is \
             `redis-benchmark`, 50 clients. It encrypts too, on the same cores, so op/s depends on its cost as much as on \
-            the server's; CPU is the server's alone. The comparisons are those of Millstream with TLS. The target: \
-            at least 85 % of the throughput without TLS.",
+            the server's; CPU is the server's alone. The comparisons are those of Millstream with TLS.",
     layout: Layout::ByServer,
     columns: &[
-        Column { key: "cpu_us_per_op", heading: "CPU, µs/op", compare: Compare::Less },
-        Column { key: "ops_per_second", heading: "op/s", compare: Compare::More },
-        Column { key: "p50_ms", heading: "p50, ms", compare: Compare::No },
-        Column { key: "p99_ms", heading: "p99, ms", compare: Compare::No },
+        column("cpu_us_per_op", "CPU, µs/op", Compare::Less),
+        column("ops_per_second", "op/s", Compare::More),
+        column("p50_ms", "p50, ms", Compare::No),
+        column("p99_ms", "p99, ms", Compare::No),
     ],
 };
 
@@ -37,7 +35,7 @@ pub(crate) static MEMORY: Table = Table {
             measured once. The server also remembers one session per client for five minutes, \
             which is part of the figure.",
     layout: Layout::ByServer,
-    columns: &[Column { key: "bytes", heading: "bytes, B", compare: Compare::Less }],
+    columns: &[column("bytes", "bytes, B", Compare::Less)],
 };
 
 pub(crate) static HANDSHAKES: Table = Table {
@@ -47,66 +45,47 @@ pub(crate) static HANDSHAKES: Table = Table {
             client, without TLS, sends PING every millisecond.",
     layout: Layout::ByServer,
     columns: &[
-        Column { key: "connections_per_second", heading: "connections/s", compare: Compare::No },
-        Column { key: "cpu_us_per_op", heading: "CPU, µs per connection", compare: Compare::Less },
-        Column { key: "ping_p50_us", heading: "PING p50, µs", compare: Compare::No },
-        Column { key: "ping_p99_us", heading: "PING p99, µs", compare: Compare::Less },
-        Column { key: "ping_worst_ms", heading: "PING worst, ms", compare: Compare::No },
+        column("connections_per_second", "connections/s", Compare::No),
+        column("cpu_us_per_op", "CPU, µs per connection", Compare::Less),
+        column("ping_p50_us", "PING p50, µs", Compare::No),
+        column("ping_p99_us", "PING p99, µs", Compare::Less),
+        column("ping_worst_ms", "PING worst, ms", Compare::No),
     ],
 };
 
 /// Workloads of the speed table that are also measured with TLS.
 const WORKLOADS: &[&str] = &["ping-p1", "ping-p16", "xadd-short-p1", "xadd-short-p16"];
-const IDLE: &str = "tls-idle";
-const RECONNECTING: &str = "tls-reconnecting";
 /// Clients that reconnect at the same time.
 const RECONNECTING_CLIENTS: u64 = 8;
 
-pub(crate) fn rows() -> Vec<(String, String)> {
-    let named = WORKLOADS.iter().zip(speed::named(WORKLOADS));
-    named.map(|(name, workload)| (row_name(name), workload.title().into())).collect()
+pub(crate) fn groups() -> Vec<Group> {
+    let case = |name: &&str| speed::case(&TABLE, name, format!("tls-{name}"), speed::title(name));
+    let idle = Case::new(&MEMORY, "tls-idle", "idle", idle_bytes).repeated(Repetitions::Once);
+    let reconnecting = Case::new(&HANDSHAKES, "tls-reconnecting", "connect, PING, disconnect", handshakes);
+    vec![
+        speed::group(
+            Servers::Kept(Box::new(|options| Ok((start(options)?, None)))),
+            WORKLOADS.iter().map(case).collect(),
+        ),
+        Group::kept(start, vec![idle]),
+        Group::kept(start, vec![reconnecting]),
+    ]
 }
 
-pub(crate) fn memory_rows() -> Vec<(String, String)> {
-    vec![(IDLE.into(), "idle".into())]
-}
-
-pub(crate) fn handshake_rows() -> Vec<(String, String)> {
-    vec![(RECONNECTING.into(), "connect, PING, disconnect".into())]
-}
-
-fn row_name(workload: &str) -> String {
-    format!("tls-{workload}")
-}
-
-pub(crate) fn run(options: &Options, report: &mut Report) -> Result<(), Failure> {
-    let programs = with_tls(options, report);
-    measure_speed(&programs, options, report)?;
-    measure_memory(&programs, options, report)?;
-    measure_handshakes(&programs, options, report)
-}
-
-/// Whether a server is built with TLS: the subject and the system's redis-server are, servers of `scripts/peers` are not.
-pub(crate) fn has_tls(program: &Program, options: &Options) -> bool {
-    program.name == options.subject.name || program.name == "redis"
-}
-
-/// Returns the servers that are built with TLS.
-fn with_tls(options: &Options, report: &Report) -> Vec<Program> {
-    let (with, without): (Vec<_>, Vec<_>) =
-        options.startable().into_iter().partition(|program| has_tls(program, options));
-    for program in without.iter().filter(|_| options.wants(TABLE.topic, &row_name(WORKLOADS[0]))) {
-        report.note(&format!("tls: {} is left out, because it is built without TLS", program.name));
-    }
-    with
+/// Returns the servers that are built with TLS: the subject and the system's redis-server are, servers of `scripts/peers`
+/// are not.
+pub(crate) fn with_tls(options: &Options) -> Vec<Program> {
+    let mut programs = options.startable();
+    programs.retain(|program| program.name == options.subject().name || program.name == "redis");
+    programs
 }
 
 /// Starts each program twice: with a port for TLS, and without.
-fn start(programs: &[Program], options: &Options) -> Result<Vec<Server>, Failure> {
+fn start(options: &Options) -> Result<Vec<Server>, Failure> {
     let mut servers = Vec::new();
-    for program in programs {
-        let pair = [Server::start_tls(program, options)?, Server::start(program, Persistence::Off, options)?];
-        for (mut server, kind) in pair.into_iter().zip(["TLS", "plain"]) {
+    for program in with_tls(options) {
+        for (kind, has_tls) in [("TLS", true), ("plain", false)] {
+            let mut server = Server::start(&program, Setup { has_tls, ..Setup::default() }, options)?;
             server.name = format!("{} {kind}", server.name);
             servers.push(server);
         }
@@ -114,35 +93,16 @@ fn start(programs: &[Program], options: &Options) -> Result<Vec<Server>, Failure
     Ok(servers)
 }
 
-fn measure_speed(programs: &[Program], options: &Options, report: &mut Report) -> Result<(), Failure> {
-    let wanted: Vec<&str> =
-        WORKLOADS.iter().copied().filter(|name| options.wants(TABLE.topic, &row_name(name))).collect();
-    if wanted.is_empty() {
-        return Ok(());
-    }
-    let servers = start(programs, options)?;
-    for (name, workload) in wanted.iter().zip(speed::named(&wanted)) {
-        let mut row = Row::new(&TABLE, row_name(name), workload.title(), names_of(&servers));
-        alternate(&mut row, &servers, options.repetitions, |server| {
-            Ok(workload.run(server, options)?.sample())
-        })?;
-        report.add(row);
-    }
-    Ok(())
+fn handshakes(server: &mut Server, options: &Options) -> Result<Sample, Failure> {
+    let ops = options.sized(3_000, 100);
+    let load = || load::reconnecting(server, ops, RECONNECTING_CLIENTS);
+    let (latencies, speed) = Probe::ping().during(server, load)?;
+    let ping = latencies.first().ok_or("the probe measured nothing")?;
+    let figures = [speed.ops_per_second, speed.cpu_us_per_op, ping.p50_us(), ping.p99_us(), ping.worst_ms()];
+    Ok(figures.map(Some).to_vec())
 }
 
-fn measure_memory(programs: &[Program], options: &Options, report: &mut Report) -> Result<(), Failure> {
-    if !options.wants(MEMORY.topic, IDLE) {
-        return Ok(());
-    }
-    let servers = start(programs, options)?;
-    let mut row = Row::new(&MEMORY, IDLE, "idle", names_of(&servers));
-    alternate(&mut row, &servers, 1, |server| idle_bytes(server, options))?;
-    report.add(row);
-    Ok(())
-}
-
-fn idle_bytes(server: &Server, options: &Options) -> Result<Sample, Failure> {
+fn idle_bytes(server: &mut Server, options: &Options) -> Result<Sample, Failure> {
     // The first clients allocate tables that do not grow with their number.
     let _first = IdleClients::connect(server, 50)?;
     let before = settled(server, options)?;
@@ -157,12 +117,8 @@ struct IdleClients(Child);
 
 impl IdleClients {
     fn connect(server: &Server, count: u64) -> Result<IdleClients, Failure> {
-        let mut admin = server.connect()?;
-        let mut connected = || -> Result<u64, Failure> {
-            let info = admin.call_text(&["INFO", "clients"])?;
-            let number = info.lines().find_map(|line| line.strip_prefix("connected_clients:"));
-            Ok(number.ok_or("INFO has no connected_clients")?.trim().parse()?)
-        };
+        let connected =
+            || -> Result<u64, Failure> { Ok(server.info("clients", "connected_clients")?.parse()?) };
         let before = connected()?;
         let mut command = load::redis_benchmark(server)?;
         command.args(["-I", "-c", &count.to_string()]).stdout(Stdio::null()).stderr(Stdio::null());
@@ -184,23 +140,4 @@ impl Drop for IdleClients {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
-}
-
-fn measure_handshakes(programs: &[Program], options: &Options, report: &mut Report) -> Result<(), Failure> {
-    if !options.wants(HANDSHAKES.topic, RECONNECTING) {
-        return Ok(());
-    }
-    let servers = start(programs, options)?;
-    let mut row = Row::new(&HANDSHAKES, RECONNECTING, "connect, PING, disconnect", names_of(&servers));
-    alternate(&mut row, &servers, options.repetitions, |server| {
-        let ops = options.sized(3_000, 100);
-        let load = || load::reconnecting(server, ops, RECONNECTING_CLIENTS);
-        let (latencies, speed) = Probe::ping().during(server, load)?;
-        let ping = latencies.first().ok_or("the probe measured nothing")?;
-        let figures =
-            [speed.ops_per_second, speed.cpu_us_per_op, ping.p50_us, ping.p99_us, ping.worst_us / 1e3];
-        Ok(figures.map(Some).to_vec())
-    })?;
-    report.add(row);
-    Ok(())
 }

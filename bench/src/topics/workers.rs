@@ -6,16 +6,15 @@ use std::process::Command;
 
 use crate::Failure;
 use crate::options::Options;
-use crate::report::Report;
 use crate::server::{Persistence, Server};
 use crate::stats::thousands;
-use crate::table::{Column, Compare, Layout, Row, Sample, Table};
-use crate::topics::{alternate, names_of, start_all};
+use crate::table::{Column, Compare, Layout, Sample, Table, column};
+use crate::topics::{Case, Group, Repetitions, start_all};
 
 const COLUMNS: &[Column] = &[
-    Column { key: "p50_us", heading: "p50, µs", compare: Compare::Less },
-    Column { key: "p99_us", heading: "p99, µs", compare: Compare::Less },
-    Column { key: "p999_us", heading: "p99.9, µs", compare: Compare::Less },
+    column("p50_us", "p50, µs", Compare::Less),
+    column("p99_us", "p99, µs", Compare::Less),
+    column("p999_us", "p99.9, µs", Compare::Less),
 ];
 
 pub(crate) static TABLE: Table = Table {
@@ -33,61 +32,45 @@ const PERSISTENCE: [(&str, Persistence); 3] =
 /// Messages per second.
 const RATES: [u64; 3] = [100, 500, 2_000];
 
-pub(crate) fn rows() -> Vec<(String, String)> {
-    let all = PERSISTENCE.iter().flat_map(|(name, _)| RATES.map(|rate| (name, rate)));
-    all.map(|(name, rate)| (row_name(name, rate), row_title(name, rate))).collect()
-}
-
-fn row_name(persistence: &str, rate: u64) -> String {
-    format!("worker-{persistence}-{rate}")
-}
-
-fn row_title(persistence: &str, rate: u64) -> String {
-    format!("a worker, {persistence}, {}/s", thousands(rate as f64))
-}
-
-/// Whether this run measures any of these rows. `--quick` leaves them out, because their program takes long to build.
-pub(crate) fn are_wanted(options: &Options) -> bool {
-    !options.quick && rows().iter().any(|(name, _)| options.wants(TABLE.topic, name))
-}
-
-pub(crate) fn run(options: &Options, report: &mut Report) -> Result<(), Failure> {
-    if !are_wanted(options) {
-        return Ok(());
-    }
-    if !options.worker.is_file() {
-        let missing = options.worker.display();
-        report.note(&format!("{}: skipped, because {missing} does not exist", TABLE.heading));
-        return Ok(());
-    }
-    for (name, persistence) in PERSISTENCE {
-        let wanted = RATES.into_iter().filter(|rate| options.wants(TABLE.topic, &row_name(name, *rate)));
-        let wanted: Vec<_> = wanted.collect();
-        if wanted.is_empty() {
-            continue;
-        }
-        let servers = start_all(&options.startable(), persistence, options)?;
-        for rate in wanted {
-            let mut row = Row::new(&TABLE, row_name(name, rate), row_title(name, rate), names_of(&servers));
-            alternate(&mut row, &servers, options.heavy_repetitions(), |server| {
-                measure(server, rate, options)
-            })?;
-            report.add(row);
-        }
-    }
-    Ok(())
+/// `--quick` leaves these rows out, because their program takes long to build.
+pub(crate) fn groups() -> Vec<Group> {
+    let group = |(policy, persistence): (&str, Persistence)| {
+        let case = |rate| {
+            let (name, title) = (
+                format!("worker-{policy}-{rate}"),
+                format!("a worker, {policy}, {}/s", thousands(rate as f64)),
+            );
+            let measured =
+                Case::new(&TABLE, name, title, move |server, options| measure(server, rate, options));
+            Case { in_quick: false, ..measured.repeated(Repetitions::Few) }
+        };
+        let start = move |options: &Options| {
+            if !options.worker().is_file() {
+                println!(
+                    "({}: skipped, because {} does not exist)",
+                    TABLE.heading,
+                    options.worker().display()
+                );
+                return Ok(Vec::new());
+            }
+            start_all(&options.startable(), persistence, options)
+        };
+        Group { needs: Some("worker"), ..Group::kept(start, RATES.map(case).into()) }
+    };
+    PERSISTENCE.map(group).into()
 }
 
 fn measure(server: &Server, rate: u64, options: &Options) -> Result<Sample, Failure> {
     let seconds = if rate == 100 { "10" } else { "3" };
-    let output = Command::new(&options.worker)
+    let worker = options.worker();
+    let output = Command::new(&worker)
         .args([&format!("redis://{}", server.address), &rate.to_string(), seconds])
         .output()
-        .map_err(|e| format!("cannot run {}: {e}", options.worker.display()))?;
+        .map_err(|e| format!("cannot run {}: {e}", worker.display()))?;
     let text = String::from_utf8_lossy(&output.stdout);
     parse(&text).filter(|_| output.status.success()).ok_or_else(|| {
         let errors = String::from_utf8_lossy(&output.stderr);
-        format!("{} failed: {}{}", options.worker.display(), text.trim(), errors.trim()).into()
+        format!("{} failed: {}{}", worker.display(), text.trim(), errors.trim()).into()
     })
 }
 
