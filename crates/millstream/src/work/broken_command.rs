@@ -25,11 +25,11 @@ const FAILURES_MAX: usize = 3;
 /// Whether the command of a worker can run.
 #[derive(Default)]
 pub(super) struct CommandCheck {
-    state: Mutex<State>,
+    state: Mutex<CommandState>,
     broken: CancellationToken,
 }
 
-enum State {
+enum CommandState {
     /// No run has ended, except with one of [`CANNOT_RUN_CODES`]. Contains how often that happened per message.
     Unknown(HashMap<(Arc<str>, StreamId), usize>),
     /// A run has ended in another way.
@@ -38,9 +38,9 @@ enum State {
     Broken(String),
 }
 
-impl Default for State {
-    fn default() -> State {
-        State::Unknown(HashMap::new())
+impl Default for CommandState {
+    fn default() -> CommandState {
+        CommandState::Unknown(HashMap::new())
     }
 }
 
@@ -57,18 +57,18 @@ impl CommandCheck {
         let cannot_run = code.is_some_and(|code| CANNOT_RUN_CODES.contains(&code));
         let mut state = self.state.lock();
         match &mut *state {
-            State::CanRun => return outcome,
-            State::Unknown(_) if !cannot_run => {
-                *state = State::CanRun;
+            CommandState::CanRun => return outcome,
+            CommandState::Unknown(_) if !cannot_run => {
+                *state = CommandState::CanRun;
                 return outcome;
             }
-            State::Broken(_) if !cannot_run => return outcome,
-            State::Broken(_) => {}
-            State::Unknown(failures) => {
+            CommandState::Broken(_) if !cannot_run => return outcome,
+            CommandState::Broken(_) => {}
+            CommandState::Unknown(failures) => {
                 let count = failures.entry((Arc::clone(&message.stream), message.id)).or_default();
                 *count += 1;
                 if *count >= FAILURES_MAX || failures.len() >= FAILURES_MAX {
-                    *state = State::Broken(error_of(&outcome));
+                    *state = CommandState::Broken(error_of(&outcome));
                     self.broken.cancel();
                 }
             }
@@ -84,7 +84,7 @@ impl CommandCheck {
     /// Returns the error of a broken command.
     pub(super) fn error(&self) -> Option<String> {
         match &*self.state.lock() {
-            State::Broken(error) => Some(error.clone()),
+            CommandState::Broken(error) => Some(error.clone()),
             _ => None,
         }
     }
