@@ -6,6 +6,7 @@
 //! - [`ids`]: stream ids as text.
 //! - [`errors`]: every error text that a client can receive.
 //! - [`glob`] and [`number`]: patterns and numbers as Redis reads them.
+//! - [`prometheus`]: the text of metrics.
 //!
 //! This crate does no I/O and runs no commands. The command table is in the server.
 
@@ -15,6 +16,7 @@ pub mod errors;
 pub mod glob;
 pub mod ids;
 pub mod number;
+pub mod prometheus;
 pub mod resp;
 
 pub use errors::CommandError;

@@ -3,8 +3,9 @@
 //!
 //! This module knows no HTTP. The figures of streams and groups are not here.
 
-use std::fmt::{Display, Write as _};
+use std::fmt::Display;
 
+use millstream_protocol::prometheus::{MetricKind, PrometheusText};
 use millstream_store::DurabilityStats;
 use millstream_store::log::SYNC_BOUNDS_US;
 
@@ -32,84 +33,59 @@ impl Server {
             write_snapshots(&mut text, self, &durability);
         }
         write_streams(&mut text, self);
-        text.text
+        text.0.finish()
     }
 }
 
-/// The type of a metric.
-#[derive(Clone, Copy)]
-enum Kind {
-    Counter,
-    Gauge,
-    Histogram,
-}
-
-/// Writes metrics as text.
+/// Writes metrics whose names begin with `millstream_server_`.
 #[derive(Default)]
-struct Figures {
-    text: String,
-}
+struct Figures(PrometheusText);
 
 impl Figures {
-    /// Begins a metric. Its samples follow.
-    fn metric(&mut self, kind: Kind, name: &str, help: &str) {
-        let kind = match kind {
-            Kind::Counter => "counter",
-            Kind::Gauge => "gauge",
-            Kind::Histogram => "histogram",
-        };
-        let name = format!("millstream_server_{name}");
-        let _ = writeln!(self.text, "# HELP {name} {help}\n# TYPE {name} {kind}");
+    fn metric(&mut self, kind: MetricKind, name: &str, help: &str) {
+        self.0.family(&format!("millstream_server_{name}"), help, kind);
     }
 
-    /// Writes a sample. `labels` is empty, or in braces; its values contain only letters, digits and `|_.+`, or are quoted by
-    /// [`label`].
-    fn sample(&mut self, name: &str, labels: &str, value: impl Display) {
-        let _ = writeln!(self.text, "millstream_server_{name}{labels} {value}");
+    fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
+        self.0.sample(&format!("millstream_server_{name}"), labels, value);
     }
 
     fn gauge(&mut self, name: &str, help: &str, value: impl Display) {
-        self.metric(Kind::Gauge, name, help);
-        self.sample(name, "", value);
+        self.metric(MetricKind::Gauge, name, help);
+        self.sample(name, &[], value);
     }
 
     fn counter(&mut self, name: &str, help: &str, value: impl Display) {
-        self.metric(Kind::Counter, name, help);
-        self.sample(name, "", value);
+        self.metric(MetricKind::Counter, name, help);
+        self.sample(name, &[], value);
     }
 
-    /// Writes a metric with one label.
     fn labelled<V: Display>(
         &mut self,
-        kind: Kind,
-        (name, label_name): (&str, &str),
+        kind: MetricKind,
+        (name, label): (&str, &str),
         help: &str,
         samples: impl IntoIterator<Item = (impl AsRef<str>, V)>,
     ) {
         self.metric(kind, name, help);
         for (value_of_label, value) in samples {
-            self.sample(name, &format!("{{{label_name}=\"{}\"}}", label(value_of_label.as_ref())), value);
+            self.sample(name, &[(label, value_of_label.as_ref())], value);
         }
     }
 }
 
-/// Escapes the value of a label.
-fn label(text: &str) -> String {
-    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
-}
-
 fn write_build(text: &mut Figures, server: &Server) {
     text.metric(
-        Kind::Gauge,
+        MetricKind::Gauge,
         "build_info",
         "The version of the server, and of Redis that it reports to clients",
     );
     let version = env!("CARGO_PKG_VERSION");
-    text.sample("build_info", &format!("{{version=\"{version}\",redis_version=\"{REDIS_VERSION}\"}}"), 1);
+    text.sample("build_info", &[("version", version), ("redis_version", REDIS_VERSION)], 1);
     text.gauge("uptime_seconds", "Seconds since the start", server.uptime_ms() / 1000);
     let (system, user) = cpu_seconds();
     text.labelled(
-        Kind::Counter,
+        MetricKind::Counter,
         ("cpu_seconds_total", "mode"),
         "Processor time of the process",
         [("system", system), ("user", user)],
@@ -161,25 +137,25 @@ fn write_commands(text: &mut Figures, server: &Server, totals: &Totals) {
         all.filter(|(_, totals)| totals.calls + totals.rejected + totals.failed > 0)
     };
     text.labelled(
-        Kind::Counter,
+        MetricKind::Counter,
         ("commands_total", "command"),
         "Commands run",
         called().map(|(spec, totals)| (spec.name, totals.calls)),
     );
     text.labelled(
-        Kind::Counter,
+        MetricKind::Counter,
         ("command_seconds_total", "command"),
         "Time in which commands ran",
         called().map(|(spec, totals)| (spec.name, totals.nanos as f64 / 1e9)),
     );
     text.labelled(
-        Kind::Counter,
+        MetricKind::Counter,
         ("command_errors_total", "command"),
         "Commands that replied with an error, or were rejected before they ran",
         called().map(|(spec, totals)| (spec.name, totals.failed + totals.rejected)),
     );
     text.labelled(
-        Kind::Counter,
+        MetricKind::Counter,
         ("errors_total", "code"),
         "Error replies by their first word",
         server.stats.error_kinds(),
@@ -199,7 +175,7 @@ fn write_memory(text: &mut Figures, server: &Server) {
 fn write_log(text: &mut Figures, durability: &DurabilityStats) {
     let log = &durability.log;
     text.labelled(
-        Kind::Gauge,
+        MetricKind::Gauge,
         ("log_policy_info", "appendfsync"),
         "When the log is synced",
         [(policy_name(durability.policy), 1)],
@@ -224,15 +200,15 @@ fn write_log(text: &mut Figures, durability: &DurabilityStats) {
 }
 
 fn write_sync_times(text: &mut Figures, sync_times: &[u64], sync_ns: u64) {
-    text.metric(Kind::Histogram, "log_sync_seconds", "Time that a sync of the log takes");
+    text.metric(MetricKind::Histogram, "log_sync_seconds", "Time that a sync of the log takes");
     let bounds = SYNC_BOUNDS_US.iter().map(|us| (*us as f64 / 1e6).to_string()).chain(["+Inf".to_owned()]);
     let mut count = 0;
     for (bound, times) in bounds.zip(sync_times) {
         count += times;
-        text.sample("log_sync_seconds_bucket", &format!("{{le=\"{bound}\"}}"), count);
+        text.sample("log_sync_seconds_bucket", &[("le", &bound)], count);
     }
-    text.sample("log_sync_seconds_sum", "", sync_ns as f64 / 1e9);
-    text.sample("log_sync_seconds_count", "", count);
+    text.sample("log_sync_seconds_sum", &[], sync_ns as f64 / 1e9);
+    text.sample("log_sync_seconds_count", &[], count);
 }
 
 fn write_snapshots(text: &mut Figures, server: &Server, durability: &DurabilityStats) {
@@ -300,7 +276,8 @@ mod tests {
         let mut times = [0; SYNC_BOUNDS_US.len() + 1];
         (times[0], times[2], times[SYNC_BOUNDS_US.len()]) = (3, 4, 1);
         write_sync_times(&mut text, &times, 2_500_000_000);
-        let lines: Vec<&str> = text.text.lines().skip(2).collect();
+        let text = text.0.finish();
+        let lines: Vec<&str> = text.lines().skip(2).collect();
         assert_eq!(lines[0], "millstream_server_log_sync_seconds_bucket{le=\"0.00005\"} 3");
         assert_eq!(lines[2], "millstream_server_log_sync_seconds_bucket{le=\"0.00025\"} 7");
         assert_eq!(lines[12], "millstream_server_log_sync_seconds_bucket{le=\"1\"} 7");
@@ -332,12 +309,5 @@ mod tests {
         names.dedup();
         assert!(names.len() == count && count > 30, "{text}");
         running.server().shutdown.begin();
-    }
-
-    #[test]
-    fn values_of_labels_are_escaped() {
-        let mut text = Figures::default();
-        text.labelled(Kind::Gauge, ("x", "code"), "Help", [("a\"b\\c\nd", 1)]);
-        assert!(text.text.ends_with("millstream_server_x{code=\"a\\\"b\\\\c\\nd\"} 1\n"));
     }
 }

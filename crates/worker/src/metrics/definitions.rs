@@ -1,6 +1,6 @@
 //! The definitions of all metrics of a worker: name, help text, kind and buckets.
 
-use super::text::MetricKind;
+use millstream_protocol::prometheus::MetricKind;
 
 /// The definition of a metric.
 #[derive(Debug, PartialEq, Eq)]

@@ -13,6 +13,8 @@ use std::fmt::Display;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use millstream_protocol::prometheus::{MetricKind, PrometheusText, render_labels};
+
 use super::definitions::{
     BACKEND_UP, DLQ_ADDED, DLQ_LENGTH, Definition, GROUP_BLOCKED_KEYS, GROUP_BLOCKED_MESSAGES,
     GROUP_DEAD_WORKERS, GROUP_FAILING_KEYS, GROUP_HEALTH, GROUP_LAG_EXACT, GROUP_LONGEST_RUNNING,
@@ -21,7 +23,6 @@ use super::definitions::{
     STORE_DEAD_WORKERS, STORE_ENTRIES, STORE_GROUPS, STORE_MISSED, STORE_OLDEST_PENDING_AGE,
     STORE_OLDEST_UNREAD_AGE, STORE_PENDING, STORE_STREAMS, STORE_STUCK, STORE_UNREAD, STORE_WORKERS,
 };
-use super::text::{MetricKind, PrometheusText, render_labels};
 use crate::backend::StreamId;
 use crate::monitor::{GroupSnapshot, Health, Limits, StreamSnapshot};
 use crate::observe::Sampler;

@@ -9,13 +9,13 @@ mod exporter;
 mod registry;
 #[cfg(test)]
 mod tests;
-mod text;
 mod value;
 mod worker;
 
 pub use compression::{accepts_gzip, gzip};
+pub use millstream_protocol::prometheus::{CONTENT_TYPE, MetricKind, PrometheusText};
+
 pub use exporter::{EXPORTED_GROUPS_MAX, MoreSeries, exporter_text, observed_text, store_text};
 pub use registry::Registry;
-pub use text::{CONTENT_TYPE, MetricKind, PrometheusText};
 pub use value::{Counter, Gauge, Histogram};
 pub use worker::{Processed, WorkerMetrics};

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use millstream_protocol::prometheus::{MetricKind, PrometheusText};
 use parking_lot::Mutex;
 
 use super::definitions::Definition;
-use super::text::{MetricKind, PrometheusText};
 use super::value::{Counter, Gauge, Histogram};
 
 type SeriesLabels = Vec<(&'static str, String)>;

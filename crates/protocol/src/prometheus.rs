@@ -1,4 +1,4 @@
-//! Writes the text format of Prometheus, version 0.0.4.
+//! Writes the text format of Prometheus, version 0.0.4: the metrics of the server and of workers.
 
 use std::fmt::{self, Display, Write};
 
@@ -48,7 +48,7 @@ impl PrometheusText {
     }
 
     /// Adds a sample with labels that [`render_labels`] returned.
-    pub(super) fn sample_with(&mut self, name: &str, labels: &str, value: impl Display) {
+    pub fn sample_with(&mut self, name: &str, labels: &str, value: impl Display) {
         self.line(format_args!("{name}{labels} {value}"));
     }
 
@@ -63,7 +63,7 @@ impl PrometheusText {
 }
 
 /// Returns the labels of a sample, in braces. Empty if there are none.
-pub(super) fn render_labels<N: AsRef<str>, V: AsRef<str>>(labels: &[(N, V)]) -> String {
+pub fn render_labels<N: AsRef<str>, V: AsRef<str>>(labels: &[(N, V)]) -> String {
     let mut rendered = String::new();
     for (position, (label, value)) in labels.iter().enumerate() {
         rendered.push(if position == 0 { '{' } else { ',' });
