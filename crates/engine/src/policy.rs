@@ -228,7 +228,6 @@ impl Policy {
         }
     }
 
-    /// Returns the bytes that the policy takes in memory.
     pub(crate) fn memory_bytes(&self) -> usize {
         size_of::<Policy>() + self.dead_letters.as_ref().map_or(0, |key| key.len())
     }
@@ -342,7 +341,6 @@ impl GroupRules {
         row.delivered_at_ms.saturating_add(self.ready_rule().wait_ms(row.id, row.deliveries))
     }
 
-    /// Returns the part of the rules that decides when a row is ready.
     pub(crate) fn ready_rule(&self) -> ReadyRule {
         ReadyRule { lease_ms: self.lease_ms, backoff: self.backoff, max_deliveries: self.max_deliveries }
     }

@@ -123,7 +123,6 @@ impl<'a> Args<'a> {
     }
 }
 
-/// Returns whether an argument equals `word`, ignoring case.
 #[inline(always)]
 fn is_word(arg: &[u8], word: &[u8]) -> bool {
     // The compiler evaluates this for a constant word.

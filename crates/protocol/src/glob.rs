@@ -133,7 +133,6 @@ pub struct Glob {
     fold: fn(u8) -> u8,
 }
 
-/// What matches one byte of a text.
 enum Element {
     /// This byte, folded.
     Byte(u8),
@@ -220,7 +219,6 @@ impl Glob {
         true
     }
 
-    /// Returns whether a text begins with this part.
     fn begins(&self, text: &[u8], part: &[Element]) -> bool {
         part.len() <= text.len()
             && part.iter().zip(text).all(|(element, byte)| element.matches((self.fold)(*byte)))

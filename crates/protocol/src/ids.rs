@@ -214,14 +214,12 @@ fn eight_digits(text: &[u8; 8]) -> Option<u64> {
     Some((fours * 10_000 + (fours >> 32)) & 0xffff_ffff)
 }
 
-/// Parses four digits. Returns `None` if a byte is not a digit.
 #[inline]
 fn four_digits(text: &[u8; 4]) -> Option<u64> {
     let [a, b, c, d] = *text;
     eight_digits(&[b'0', b'0', b'0', b'0', a, b, c, d])
 }
 
-/// Parses a number that consists of digits only. Returns `None` if it exceeds 64 bits.
 fn digits(text: &[u8]) -> Option<u64> {
     if text.is_empty() {
         return None;

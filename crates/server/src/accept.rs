@@ -29,7 +29,6 @@ const UNSERVED_MAX: usize = 1024;
 /// Pause while too many clients wait until their thread serves them.
 const UNSERVED_PAUSE: Duration = Duration::from_millis(1);
 
-/// Accepts connections until the server is asked to stop.
 pub(crate) async fn run(
     server: &Arc<Server>,
     listeners: Listeners,
@@ -52,7 +51,6 @@ pub(crate) async fn run(
     Ok(())
 }
 
-/// What an accept loop needs to turn a socket into a served connection.
 #[derive(Clone)]
 struct Acceptor {
     server: Arc<Server>,
@@ -159,7 +157,6 @@ impl Acceptor {
         is_protected
     }
 
-    /// Registers a client, or returns an error if too many clients are connected.
     fn register(&self, info: ConnectionInfo) -> Result<Arc<Client>, CommandError> {
         let (server, addr) = (&self.server, info.addr.clone());
         let clients_max = server.settings.size(Id::MaxClients);
@@ -197,7 +194,6 @@ impl Acceptor {
         start_on(thread, connection, stream, join_runtime, serve);
     }
 
-    /// Chooses a thread, round robin.
     fn thread_for(&self, client_id: u64) -> &IoThreadHandle {
         &self.threads[(client_id % self.threads.len() as u64) as usize]
     }

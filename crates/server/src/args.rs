@@ -45,7 +45,6 @@ impl OwnedArgs {
             .collect()
     }
 
-    /// Returns the memory used, in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         size_of::<Self>() + self.packed.len()
     }

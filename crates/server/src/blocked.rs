@@ -39,11 +39,9 @@ pub(crate) struct BlockedClient {
     pub(crate) fallback_reply: Option<Vec<u8>>,
 }
 
-/// How the reply of a blocked command is written.
 #[derive(Clone, Copy)]
 struct ReplyForm {
     resp3: bool,
-    /// Maximum length of the reply, in bytes.
     bytes_max: usize,
 }
 
@@ -155,13 +153,11 @@ fn deadline_after(timeout_ms: u64) -> Option<Instant> {
     (timeout_ms > 0).then(|| Instant::now().checked_add(after)).flatten()
 }
 
-/// Copies the arguments and replaces the last ones by `last_args`.
 fn with_last_args(argv: &[&[u8]], last_args: &[Box<[u8]>]) -> OwnedArgs {
     let kept = argv.len().saturating_sub(last_args.len());
     OwnedArgs::new(argv[..kept].iter().copied().chain(last_args.iter().map(|arg| &arg[..])))
 }
 
-/// Runs slow work and returns its reply.
 fn reply_of(work: WorkFn, server: &Arc<Server>, resp3: bool) -> BlockedResult {
     let mut out = Writer::new(resp3);
     match work(server, &mut out) {

@@ -114,7 +114,6 @@ impl DeferredReplies {
         }
     }
 
-    /// Resolves when there is a waiter.
     fn poll_waiters(&mut self, flush_task: &Waker) -> Poll<()> {
         if !self.waiters.is_empty() {
             return Poll::Ready(());
@@ -150,7 +149,6 @@ mod tests {
     use std::net::TcpStream;
     use std::path::PathBuf;
 
-    /// Starts a server on a new data folder.
     fn server(name: &str, policy: &str) -> (Running, PathBuf) {
         let dir = std::env::temp_dir().join(format!("millstream-deferred-{name}-{}", std::process::id()));
         // A test run that was killed can have left the folder behind.

@@ -19,7 +19,6 @@ pub(crate) fn allow_clients(wanted: u64, io_threads: usize, has_dashboard: bool)
     allowed.saturating_sub(reserved).clamp(1, wanted.max(1))
 }
 
-/// Returns the maximum number of files the process can have open.
 pub(crate) fn open_files_max() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }

@@ -28,29 +28,23 @@ const BRIEF_REPLY_BYTES_MAX: usize = 4 << 10;
 
 /// What the connection does after a request, before it looks at the next one.
 pub(crate) enum AfterRequest {
-    /// It continues with the next request.
     Continue,
-    /// It waits for the result of a blocking command.
     Block(Box<BlockedClient>),
-    /// It sends the rest of the reply in slices.
     SendLongReply(Box<LongReply>),
     /// Because of CLIENT PAUSE, the request has not run. It runs when the server's uptime is `until_ns`.
-    Pause { until_ns: u64 },
+    Pause {
+        until_ns: u64,
+    },
 }
 
 /// What happens to a request, decided before any key is locked.
 enum Admission {
-    /// It runs now.
     Run(&'static CommandSpec),
-    /// The session queues it for EXEC, because MULTI has begun.
     Queue(&'static CommandSpec),
-    /// Because of CLIENT PAUSE, it waits until the server's uptime is `until_ns`.
     Pause { until_ns: u64 },
 }
 
-/// A request that is answered with an error before it runs.
 struct Rejection {
-    /// The command, or `None` if the table does not contain it.
     spec: Option<&'static CommandSpec>,
     error: CommandError,
 }
@@ -88,7 +82,6 @@ impl<'d> CommandContext<'d> {
         after
     }
 
-    /// Decides whether a request runs now, is queued, waits or is rejected.
     fn admit(&self, argv: &[&[u8]]) -> Result<Admission, Rejection> {
         let spec = table::find(argv).map_err(|error| Rejection { spec: None, error })?;
         let reject = |error| Rejection { spec: Some(spec), error };

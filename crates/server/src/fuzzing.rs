@@ -40,11 +40,9 @@ pub fn acl_line(line: &[u8]) -> Option<Vec<u8>> {
     normalized_line(line, &CATALOG)
 }
 
-/// The commands on streams.
 static OF_STREAMS: LazyLock<Vec<&CommandSpec>> =
     LazyLock::new(|| COMMANDS.iter().filter(|spec| spec.group == Group::Stream).collect());
 
-/// The commands on streams, keys and other types.
 static OF_DATA: LazyLock<Vec<&CommandSpec>> =
     LazyLock::new(|| COMMANDS.iter().filter(|spec| matches!(spec.run, Run::Data(_))).collect());
 

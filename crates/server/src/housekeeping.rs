@@ -57,7 +57,6 @@ pub(crate) fn start(server: &Arc<Server>) -> io::Result<Option<JoinHandle<()>>> 
     })
 }
 
-/// Logs a message, if there is one.
 fn log(server: &Server, message: Option<(Level, String)>) {
     if let Some((level, message)) = message {
         server.event_log.write(level, &message);
@@ -110,7 +109,6 @@ fn check_log(server: &Arc<Server>, refusing: &mut Option<LogError>) {
     }
 }
 
-/// Reads the TLS files again if one of them has changed.
 fn check_tls_files(server: &Server) {
     if server.tls.as_ref().is_some_and(|tls| tls.files_have_changed(&server.settings)) {
         server.reload_tls("a TLS file has changed");

@@ -21,9 +21,7 @@ use crate::state::Server;
 use crate::stats::Event;
 use crate::table;
 
-/// The address of every in-process connection, in CLIENT LIST.
 const ADDRESS: &str = "dashboard:0";
-/// The name of every in-process connection, in CLIENT LIST.
 const NAME: &str = "dashboard";
 /// Maximum number of in-process connections. They may exceed `maxclients` by this number, so that an operator can look at a
 /// server that has too many clients.
@@ -53,7 +51,6 @@ enum Proof {
     Password(PasswordHash),
     /// The user `default` needs no password.
     NotNeeded,
-    /// It is the server itself.
     Internal,
 }
 
@@ -228,7 +225,6 @@ mod tests {
     use crate::settings::{Setting, Settings};
     use std::io::{Read, Write};
 
-    /// Starts a server in memory.
     fn start(pairs: &[(&str, &str)]) -> InProcess {
         let settings = Settings::new();
         for (name, value) in [("port", "0"), ("appendonly", "no")].iter().chain(pairs) {
@@ -243,7 +239,6 @@ mod tests {
         stream
     }
 
-    /// Sends a request, and returns what the server sends next.
     fn ask(mut stream: &UnixStream, request: &str) -> String {
         stream.write_all(format!("{request}\r\n").as_bytes()).unwrap();
         let mut reply = vec![0; 1 << 16];

@@ -35,7 +35,6 @@ thread_local! {
     static SPARES: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The buffers that the connections of a thread share.
 pub(crate) struct Buffers {
     pub(crate) input: Box<[u8]>,
     pub(crate) output: Writer,
@@ -69,7 +68,6 @@ pub(crate) fn recycle(mut buffer: Vec<u8>) {
     });
 }
 
-/// A thread that serves clients.
 pub(crate) struct IoThread {
     thread: thread::JoinHandle<()>,
     handle: IoThreadHandle,
@@ -83,7 +81,6 @@ pub(crate) struct IoThreadHandle {
 }
 
 impl IoThreadHandle {
-    /// Runs a connection on the thread.
     pub(crate) fn spawn(&self, connection: impl Future<Output = ()> + Send + 'static) {
         self.runtime.spawn(connection);
     }

@@ -12,13 +12,10 @@ use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
 
 use crate::settings::{Id, Settings};
 
-/// The sockets a server listens on.
 pub(crate) struct Listeners {
     pub(crate) tcp: Vec<TcpListener>,
-    /// Those for connections with TLS.
     pub(crate) tls: Vec<TcpListener>,
     pub(crate) unix: Option<UnixSocket>,
-    /// The listener of the dashboard.
     pub(crate) http: Option<TcpListener>,
 }
 
@@ -109,7 +106,6 @@ impl std::error::Error for ListenError {
 }
 
 impl Listeners {
-    /// Opens the sockets that the settings `bind`, `port`, `tls-port`, `unixsocket`, `unixsocketperm` and `http` describe.
     pub(crate) fn open(settings: &Settings) -> Result<Listeners, ListenError> {
         let backlog = i32::try_from(settings.number(Id::TcpBacklog)).unwrap_or(i32::MAX);
         let binds = parse_bind(&settings.text(Id::Bind))?;
@@ -140,7 +136,6 @@ pub(crate) fn addresses(listeners: &[TcpListener]) -> Vec<SocketAddr> {
     listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect()
 }
 
-/// Listens for the dashboard, unless the address is empty.
 fn open_http(text: &str, backlog: i32) -> Result<Option<TcpListener>, ListenError> {
     if text.is_empty() {
         return Ok(None);
@@ -154,7 +149,6 @@ fn open_http(text: &str, backlog: i32) -> Result<Option<TcpListener>, ListenErro
     listen_tcp(address, backlog).map(Some).map_err(|source| listen_error(address.to_string(), source))
 }
 
-/// Listens on a port of these addresses.
 fn open_port(binds: &[Bind], mut port: u16, backlog: i32) -> Result<Vec<TcpListener>, ListenError> {
     let mut listeners = Vec::new();
     for bind in binds {

@@ -20,7 +20,6 @@ thread_local! {
     static DELAYS: RefCell<Delays> = RefCell::default();
 }
 
-/// The connections of one thread that wait after a failed login.
 #[derive(Default)]
 struct Delays {
     /// By number, so that the first has waited longest.

@@ -13,7 +13,6 @@ const BELOW_SECONDS: u32 = 10;
 /// so they must not be able to use up the memory.
 pub(crate) const LOGGED_OUT_BYTES_MAX: u64 = 64 << 20;
 
-/// Watches whether more memory is in use than `maxmemory`.
 #[derive(Default)]
 pub(crate) struct MemoryMonitor {
     /// Whether the last line said that the server refuses commands.
@@ -75,7 +74,6 @@ pub(crate) struct Evicted {
 }
 
 impl Evicted {
-    /// Adds a number of clients and their memory in bytes.
     pub(crate) fn add(&mut self, (clients, bytes): (u64, u64)) {
         self.clients += clients;
         self.bytes += bytes;

@@ -28,7 +28,6 @@ impl Pause {
         until.fetch_max(until_ns.max(1), Ordering::Relaxed);
     }
 
-    /// Ends all pauses.
     pub(crate) fn end(&self) {
         self.writes_until_ns.store(0, Ordering::Relaxed);
         self.all_until_ns.store(0, Ordering::Relaxed);
@@ -48,7 +47,6 @@ impl Pause {
         (until > now_ns).then_some(until)
     }
 
-    /// Resolves when [`Pause::end`] is called.
     pub(crate) fn ended(&self) -> impl Future<Output = ()> {
         self.ended.notified()
     }

@@ -14,10 +14,8 @@ pub(crate) enum SnapshotPurpose {
     Rewrite,
 }
 
-/// The result of requesting a snapshot in the background.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BackgroundSave {
-    /// The snapshot has started.
     Started,
     /// The snapshot will start after the running one.
     Scheduled,
@@ -25,35 +23,27 @@ pub(crate) enum BackgroundSave {
     Refused(SnapshotPurpose),
 }
 
-/// The result of the last snapshot for one purpose.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LastSnapshot {
     /// How long it took; `None` if no snapshot was attempted since the server started.
     pub(crate) took: Option<Duration>,
-    /// Whether it failed.
     pub(crate) failed: bool,
 }
 
-/// The state of snapshots, as INFO shows it.
 #[derive(Clone, Debug)]
 pub(crate) struct SnapshotState {
     /// The purpose of the snapshot running in the background, and when it started.
     pub(crate) running: Option<(SnapshotPurpose, Instant)>,
-    /// The purpose of the scheduled snapshot.
     pub(crate) scheduled: Option<SnapshotPurpose>,
-    /// The last snapshot for SAVE or BGSAVE.
     pub(crate) last_save: LastSnapshot,
     /// The last snapshot for [`SnapshotPurpose::Rewrite`].
     pub(crate) last_rewrite: LastSnapshot,
-    /// The number of successful snapshots since the server started.
     pub(crate) taken: u64,
     /// When the last successful snapshot was taken, or when the server started, in Unix seconds.
     pub(crate) last_save_s: u64,
-    /// Why the last snapshot failed, if it did.
     pub(crate) error: Option<String>,
 }
 
-/// The state of snapshots, shared by all threads.
 pub(crate) struct Persistence {
     state: Mutex<SnapshotState>,
 }
@@ -73,17 +63,14 @@ impl Persistence {
         }
     }
 
-    /// Returns a copy of the state.
     pub(crate) fn state(&self) -> SnapshotState {
         self.state.lock().clone()
     }
 
-    /// Returns the purpose of the snapshot running in the background.
     pub(crate) fn running(&self) -> Option<SnapshotPurpose> {
         self.state.lock().running.map(|(purpose, _)| purpose)
     }
 
-    /// Returns when the last successful snapshot was taken, or when the server started, in Unix seconds.
     pub(crate) fn last_save_s(&self) -> u64 {
         self.state.lock().last_save_s
     }

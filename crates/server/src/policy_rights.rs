@@ -10,10 +10,8 @@ use crate::event_log::EventKind;
 use crate::state::Server;
 use crate::table;
 
-/// Maximum bytes of a key in a line of the log.
 const SHOWN_KEY_BYTES: usize = 100;
 
-/// Makes policies act with the rights of their owners.
 pub(crate) fn begin(server: &Arc<Server>) {
     // A weak reference: the server owns the store.
     server.store.set_policy_rights(Box::new(OwnerRights(Arc::downgrade(server))));

@@ -19,7 +19,6 @@ use crate::acl::{DEFAULT_USER, User};
 /// Approximate memory of a connection that holds no data, in bytes.
 const CONNECTION_BYTES: usize = 2048;
 
-/// Every connected client.
 #[derive(Default)]
 pub(crate) struct Registry {
     clients: RwLock<BTreeMap<u64, Arc<Client>>>,
@@ -41,35 +40,26 @@ pub(crate) struct Client {
     pub(crate) id: u64,
     /// The client's address: `host:port`, or `path:0` if it connected to the Unix socket.
     pub(crate) addr: String,
-    /// The server's address that it connected to.
     pub(crate) laddr: String,
-    /// The file descriptor of its socket, for CLIENT LIST.
     pub(crate) fd: i32,
-    /// How it connected.
     pub(crate) transport: Transport,
     /// When it connected, in milliseconds of the server's uptime.
     pub(crate) connected_at_ms: u64,
     /// When it last sent something, in milliseconds of the server's uptime.
     pub(crate) active_at_ms: AtomicU64,
-    /// The names it has given itself.
     pub(crate) labels: Mutex<Labels>,
     /// The user it has authenticated as; `None` before that.
     user: Mutex<Option<Arc<User>>>,
-    /// The selected database.
     pub(crate) db: AtomicU32,
     /// Its RESP version: 2 or 3.
     pub(crate) resp: AtomicU8,
     /// Bits of [`flags`].
     pub(crate) flags: AtomicU32,
-    /// Number of commands queued since MULTI; -1 outside a transaction.
     pub(crate) queued: AtomicI64,
-    /// Number of keys it watches.
     pub(crate) watched: AtomicUsize,
     /// Bytes of the requests received and not run yet.
     pub(crate) input_bytes: AtomicUsize,
-    /// Bytes of replies not sent yet.
     pub(crate) output_bytes: AtomicUsize,
-    /// Bytes of commands queued since MULTI.
     pub(crate) queued_bytes: AtomicUsize,
     /// Approximate bytes of the keys it watches.
     pub(crate) watched_bytes: AtomicUsize,
@@ -82,11 +72,8 @@ pub(crate) struct Client {
     last_command: AtomicUsize,
     is_killed: AtomicBool,
     blocked_call: Mutex<BlockedCall>,
-    /// The number of blocked clients of the whole server.
     blocked: Arc<AtomicUsize>,
-    /// The clients of the whole server that have not logged in.
     logged_out: Arc<Mutex<LoggedOut>>,
-    /// The number of clients of the whole server that wait until their thread serves them.
     pub(crate) unserved: Arc<AtomicUsize>,
     waker: OnceLock<Waker>,
 }
@@ -104,41 +91,29 @@ struct BlockedCall {
     result: Option<BlockedResult>,
 }
 
-/// How a blocked command ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum BlockedResult {
-    /// With a reply, in RESP.
     Reply(Vec<u8>),
-    /// With an error.
     Error(CommandError),
     /// With a reply that is longer than `client-output-buffer-limit`, and was not kept.
     ReplyTooLong,
     /// The thread that ran it panicked: there is no reply.
     Panicked,
-    /// By CLIENT UNBLOCK.
     Unblocked(UnblockReason),
 }
 
-/// Bits of [`Client::flags`].
 pub(crate) mod flags {
-    /// It is in a blocking command.
     pub(crate) const BLOCKED: u32 = 1;
     /// A key it watches was changed: EXEC will run no commands.
     pub(crate) const DIRTY_WATCH: u32 = 2;
-    /// CLIENT NO-EVICT ON.
     pub(crate) const NO_EVICT: u32 = 4;
-    /// CLIENT NO-TOUCH ON.
     pub(crate) const NO_TOUCH: u32 = 8;
 }
 
-/// The names a client has given itself.
 #[derive(Clone, Default)]
 pub(crate) struct Labels {
-    /// CLIENT SETNAME.
     pub(crate) name: String,
-    /// CLIENT SETINFO LIB-NAME.
     pub(crate) lib_name: String,
-    /// CLIENT SETINFO LIB-VER.
     pub(crate) lib_ver: String,
 }
 
@@ -150,25 +125,20 @@ pub(crate) struct ConnectionInfo {
     pub(crate) transport: Transport,
 }
 
-/// How a client connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Transport {
-    /// Over TCP, with or without TLS.
     Tcp,
-    /// To the Unix socket.
     UnixSocket,
     /// From within the process (see the module `in_process`).
     InProcess,
 }
 
 impl Registry {
-    /// Returns the number of clients that connected from within the process.
     pub(crate) fn in_process_count(&self) -> usize {
         let clients = self.clients.read();
         clients.values().filter(|client| client.transport == Transport::InProcess).count()
     }
 
-    /// Registers a client. Returns `None` if `max` clients are connected.
     pub(crate) fn add(
         &self,
         info: ConnectionInfo,
@@ -211,7 +181,6 @@ impl Registry {
         }
     }
 
-    /// Returns the number of clients that have not logged in, although they must.
     pub(crate) fn logged_out_count(&self) -> usize {
         self.logged_out.lock().len()
     }
@@ -222,7 +191,6 @@ impl Registry {
         self.unserved.load(Ordering::Relaxed)
     }
 
-    /// Returns the client with this id.
     pub(crate) fn get(&self, id: u64) -> Option<Arc<Client>> {
         self.clients.read().get(&id).cloned()
     }
@@ -232,12 +200,10 @@ impl Registry {
         self.clients.read().values().cloned().collect()
     }
 
-    /// Returns the number of connected clients.
     pub(crate) fn count(&self) -> usize {
         self.clients.read().len()
     }
 
-    /// Returns the memory of all clients together, in bytes.
     pub(crate) fn memory_bytes(&self) -> u64 {
         self.clients.read().values().map(|client| client.memory_bytes() as u64).sum()
     }
@@ -263,7 +229,6 @@ impl Registry {
         close_largest(clients.map(|client| (client.buffer_bytes() as u64, client)).collect(), bytes_max)
     }
 
-    /// Returns the number of blocked clients.
     pub(crate) fn blocked_count(&self) -> usize {
         self.blocked.load(Ordering::Relaxed)
     }
@@ -328,7 +293,6 @@ impl Client {
         user.is_none_or(|user| !user.is_removed())
     }
 
-    /// Whether it has authenticated as this user.
     pub(crate) fn is_user(&self, user: &Arc<User>) -> bool {
         self.user.lock().as_ref().is_some_and(|own| Arc::ptr_eq(own, user))
     }
@@ -338,7 +302,6 @@ impl Client {
         self.user.lock().as_ref().map_or(DEFAULT_USER, |user| user.name()).to_vec()
     }
 
-    /// Whether a flag of [`flags`] is set.
     pub(crate) fn has(&self, flag: u32) -> bool {
         self.flags.load(Ordering::Relaxed) & flag != 0
     }
@@ -364,7 +327,6 @@ impl Client {
         counts.iter().map(|count| count.load(Ordering::Relaxed)).sum::<usize>() + CONNECTION_BYTES
     }
 
-    /// Returns the bytes of the requests that it has not run and of the replies that it has not read.
     fn buffer_bytes(&self) -> usize {
         self.input_bytes.load(Ordering::Relaxed) + self.output_bytes.load(Ordering::Relaxed)
     }
@@ -452,7 +414,6 @@ impl Client {
         }
     }
 
-    /// Marks the client as not blocked. A result that was stored stays.
     pub(crate) fn end_blocking(&self) {
         self.mark_unblocked(&mut self.blocked_call.lock());
     }

@@ -18,7 +18,6 @@ pub(crate) type ReadSettings = Arc<dyn Fn() -> Result<Settings, String> + Send +
 
 /// The settings as the operator has set them, and how to read them again.
 pub(crate) struct Configured {
-    /// The settings that were read last.
     pub(crate) settings: Settings,
     /// `None` if the program that runs the server has no file to read.
     pub(crate) read: Option<ReadSettings>,
@@ -37,7 +36,6 @@ pub(crate) fn catch_hangups() -> io::Result<Signal> {
     hangups
 }
 
-/// Reloads the settings and the TLS files at each SIGHUP.
 pub(crate) fn listen_for_hangups(
     server: &Arc<Server>,
     mut hangups: Signal,
@@ -61,7 +59,6 @@ pub(crate) fn listen_for_hangups(
 }
 
 impl Configured {
-    /// Reads the settings and the TLS files again, and logs what has changed.
     fn reload(&mut self, server: &Server) {
         match self.try_reload(server) {
             Ok(done) => {

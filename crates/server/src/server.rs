@@ -284,7 +284,6 @@ fn limit_clients(settings: &Settings, event_log: &EventLog) {
     }
 }
 
-/// Returns the users: `default`, and those of the ACL file.
 fn open_users(settings: &Settings) -> Result<Users, StartError> {
     let (requirepass, aclfile) = (settings.text(Id::RequirePass), settings.text(Id::AclFile));
     Users::open(table::catalog(), &requirepass, &aclfile)

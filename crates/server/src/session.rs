@@ -11,13 +11,10 @@ use crate::args::OwnedArgs;
 use crate::registry::{Client, flags};
 use crate::state::Server;
 
-/// A connection's state between commands.
 pub(crate) struct Session {
     /// The part that other threads see.
     pub(crate) client: Arc<Client>,
-    /// The selected database.
     pub(crate) db: u32,
-    /// Whether the client has switched to RESP3.
     pub(crate) resp3: bool,
     /// Whether the client has authenticated, or needed no password when it connected.
     pub(crate) authenticated: bool,
@@ -25,31 +22,22 @@ pub(crate) struct Session {
     pub(crate) user: Arc<User>,
     /// Which commands get a reply, as set by CLIENT REPLY.
     pub(crate) reply: ReplyMode,
-    /// The transaction that MULTI has begun.
     pub(crate) transaction: Option<Transaction>,
-    /// The keys that WATCH has named.
     pub(crate) watch: Option<Watch>,
-    /// Number of failed logins on this connection.
     pub(crate) failed_logins: u32,
-    /// What the connection does after the reply to the current command.
     pub(crate) after_reply: AfterReply,
 }
 
-/// What a connection does after the reply to a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AfterReply {
-    /// It runs the next request.
     Continue,
     /// Because a login has failed, it waits before it sends the reply, and runs no requests meanwhile.
     Delay,
-    /// It closes, once the replies are sent.
     Close,
 }
 
-/// Which commands get a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReplyMode {
-    /// All.
     On,
     /// None, until CLIENT REPLY ON.
     Off,
@@ -65,7 +53,6 @@ pub(crate) struct Transaction {
     pub(crate) commands: Vec<Queued>,
     /// Whether a command was rejected instead of queued. Then EXEC runs none of them.
     pub(crate) is_aborted: bool,
-    /// Whether any of them can change data.
     pub(crate) writes: bool,
     pub(crate) memory_bytes: usize,
 }
@@ -83,19 +70,15 @@ impl Transaction {
     }
 }
 
-/// A command that is queued for EXEC.
 pub(crate) struct Queued {
-    /// Its index in the table.
     pub(crate) command: usize,
     pub(crate) args: OwnedArgs,
 }
 
-/// The watched keys.
 #[derive(Default)]
 pub(crate) struct Watch {
     /// Set by the store when one of the keys is changed.
     pub(crate) flag: WatchFlag,
-    /// The keys, each with its database.
     pub(crate) keys: Vec<(u32, Box<[u8]>)>,
     pub(crate) memory_bytes: usize,
 }
@@ -149,7 +132,6 @@ impl Session {
         if self.transaction.is_some() { DenialContext::Transaction } else { DenialContext::TopLevel }
     }
 
-    /// Queues a command for EXEC.
     pub(crate) fn queue(&mut self, command: usize, argv: &[&[u8]], writes: bool) {
         let transaction = self.transaction.get_or_insert_default();
         let args = OwnedArgs::new(argv.iter().copied());
@@ -158,12 +140,10 @@ impl Session {
         transaction.commands.push(Queued { command, args });
     }
 
-    /// Returns the name of the user that the client is logged in as.
     pub(crate) fn user_name(&self) -> Cow<'_, str> {
         String::from_utf8_lossy(self.user.name())
     }
 
-    /// Whether the connection must be closed, because too many logins have failed.
     pub(crate) fn has_too_many_failed_logins(&self) -> bool {
         self.failed_logins >= FAILED_LOGINS_MAX
     }
@@ -184,7 +164,6 @@ impl Session {
         }
     }
 
-    /// Makes EXEC of the current transaction fail, if there is one.
     pub(crate) fn abort_transaction(&mut self) {
         if let Some(transaction) = &mut self.transaction {
             transaction.is_aborted = true;
@@ -223,7 +202,6 @@ impl Session {
 }
 
 impl Watch {
-    /// Adds a key, which the store watches by now.
     pub(crate) fn add(&mut self, db: u32, key: &[u8]) {
         self.memory_bytes += WATCHED_KEY_BYTES + 2 * key.len();
         self.keys.push((db, key.into()));

@@ -6,10 +6,8 @@ use parking_lot::Mutex;
 
 /// Maximum number of arguments kept per command. If there are more, the last one kept states how many were left out.
 const ARGUMENTS_MAX: usize = 32;
-/// Maximum bytes kept per argument.
 const ARGUMENT_BYTES_MAX: usize = 128;
 
-/// A slow command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SlowEntry {
     /// Its id. Ids rise.
@@ -22,7 +20,6 @@ pub(crate) struct SlowEntry {
     pub(crate) args: Vec<Vec<u8>>,
     /// The client's address, as CLIENT LIST shows it.
     pub(crate) addr: String,
-    /// The client's name.
     pub(crate) name: String,
 }
 
@@ -48,22 +45,18 @@ impl Slowlog {
         inner.entries.truncate(max);
     }
 
-    /// Returns the newest `count` commands.
     pub(crate) fn newest(&self, count: usize) -> Vec<SlowEntry> {
         self.inner.lock().entries.iter().take(count).cloned().collect()
     }
 
-    /// Returns the number of commands recorded since the start.
     pub(crate) fn recorded(&self) -> u64 {
         self.inner.lock().next_id
     }
 
-    /// Returns the number of commands kept.
     pub(crate) fn len(&self) -> usize {
         self.inner.lock().entries.len()
     }
 
-    /// Removes all commands.
     pub(crate) fn clear(&self) {
         self.inner.lock().entries.clear();
     }

@@ -12,7 +12,6 @@ use crate::persistence::{BackgroundSave, SnapshotPurpose};
 use crate::state::Server;
 
 impl Server {
-    /// Takes a snapshot on the calling thread.
     pub(crate) fn save(&self) -> Result<(), SnapshotFailed> {
         self.save_for(SnapshotPurpose::Save)
     }

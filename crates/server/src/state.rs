@@ -45,21 +45,13 @@ pub struct Server {
     pub store: Arc<Store>,
     /// The settings in force.
     pub settings: Settings,
-    /// The users and what each may do.
     pub(crate) users: Users,
-    /// Denials for ACL LOG.
     pub(crate) acl_log: AclLog,
-    /// The connected clients.
     pub(crate) clients: Registry,
-    /// Counters for INFO.
     pub(crate) stats: Stats,
-    /// The slow commands.
     pub(crate) slowlog: Slowlog,
-    /// The lines on standard error.
     pub(crate) event_log: Arc<EventLog>,
-    /// The state of CLIENT PAUSE.
     pub(crate) pause: Pause,
-    /// The state of snapshots.
     pub(crate) persistence: Persistence,
     /// Asks the server to stop.
     pub shutdown: Shutdown,
@@ -169,7 +161,6 @@ impl Server {
         self.event_log.note(kind, addr, user, what, self.uptime_ms());
     }
 
-    /// Returns the maximum length of a reply, in bytes.
     #[inline]
     pub(crate) fn reply_bytes_max(&self) -> usize {
         self.reply_bytes_max.load(Ordering::Relaxed)
@@ -205,7 +196,6 @@ impl Server {
         self.store.check_writable(bytes).map_err(|error| not_writable(&error))
     }
 
-    /// Returns `maxmemory` in bytes; 0: no limit.
     #[inline]
     pub(crate) fn maxmemory(&self) -> u64 {
         self.settings.number(Id::MaxMemory).unsigned_abs()
@@ -218,7 +208,6 @@ impl Server {
         limit != 0 && memory::used_bytes() > limit
     }
 
-    /// Returns whether `bytes` more fit into `maxmemory`.
     pub(crate) fn fits_into_maxmemory(&self, bytes: u64) -> bool {
         let limit = self.maxmemory();
         limit == 0 || memory::used_bytes().saturating_add(bytes) <= limit
@@ -316,7 +305,6 @@ impl Server {
         Ok(has_tls)
     }
 
-    /// Applies values that were checked. Returns their settings.
     fn apply_settings(&self, values: Vec<(Id, Value)>, new_tls: Option<NewConfig>) -> Vec<Id> {
         let changed = self.settings.apply(values);
         if let (Some(tls), Some(config)) = (&self.tls, new_tls) {
@@ -363,7 +351,6 @@ impl Server {
     }
 }
 
-/// Returns the size of the reserve above this `maxmemory`.
 fn reserve_bytes(limit: u64) -> u64 {
     (limit / 8).max(RESERVE_BYTES_MIN)
 }
@@ -377,7 +364,6 @@ pub(crate) fn not_writable(error: &LogError) -> CommandError {
     }
 }
 
-/// Returns the sync policy that `appendfsync` sets.
 pub(crate) fn policy(settings: &Settings) -> Policy {
     match &*settings.text(Id::AppendFsync) {
         "everysec" => Policy::EverySecond,

@@ -26,13 +26,11 @@ impl Counter {
         self.0.store(self.0.load(Ordering::Relaxed) + n, Ordering::Relaxed);
     }
 
-    /// Returns the current value.
     pub(crate) fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// The counters of one thread.
 pub(crate) struct ThreadStats {
     /// By index of the command in the table.
     pub(crate) commands: Box<[CommandCounters]>,
@@ -63,10 +61,8 @@ impl ThreadStats {
     }
 }
 
-/// The counters of one command, of all threads together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CommandTotals {
-    /// Number of calls.
     pub(crate) calls: u64,
     /// Nanoseconds of all calls together.
     pub(crate) nanos: u64,
@@ -76,35 +72,27 @@ pub(crate) struct CommandTotals {
     pub(crate) failed: u64,
 }
 
-/// The sums of the counters of all threads.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Totals {
     /// By index of the command in the table.
     pub(crate) commands: Vec<CommandTotals>,
-    /// Number of commands run.
     pub(crate) processed: u64,
-    /// Bytes received.
     pub(crate) input_bytes: u64,
-    /// Bytes sent.
     pub(crate) output_bytes: u64,
     /// Number of reads from sockets.
     pub(crate) reads: u64,
     /// Number of writes to sockets.
     pub(crate) writes: u64,
-    /// Number of events, indexed by [`Event`].
     events: [u64; Event::COUNT],
-    /// Number of expired keys that were removed.
     pub(crate) expired_keys: u64,
 }
 
 /// Rare events, for which all threads share a counter.
 #[derive(Clone, Copy)]
 pub(crate) enum Event {
-    /// A connection was accepted.
     Connection,
     /// A connection was rejected because `maxclients` were connected.
     RejectedConnection,
-    /// A command was answered with an error.
     Error,
     /// A connection was closed because its unfinished request and the commands it has queued exceeded a limit.
     QueryLimitClose,
@@ -116,7 +104,6 @@ pub(crate) enum Event {
     OutOfMemory,
     /// A connection was closed because all clients together used more memory than `maxmemory-clients`.
     EvictedClient,
-    /// A connection was closed after too many failed logins.
     FailedLoginsClose,
     /// A connection was closed because the client did not log in in time.
     LoginTimeoutClose,
@@ -130,7 +117,6 @@ impl Event {
     const COUNT: usize = Event::DeniedKey as usize + 1;
 }
 
-/// All counters of the server.
 pub(crate) struct Stats {
     threads: Box<[Arc<ThreadStats>]>,
     events: [AtomicU64; Event::COUNT],
@@ -159,17 +145,14 @@ impl Stats {
         &self.threads[number]
     }
 
-    /// Counts an event.
     pub(crate) fn note(&self, event: Event) {
         self.note_many(event, 1);
     }
 
-    /// Counts an event that happened `count` times.
     pub(crate) fn note_many(&self, event: Event, count: u64) {
         self.events[event as usize].fetch_add(count, Ordering::Relaxed);
     }
 
-    /// Returns how often an event has happened since the start.
     pub(crate) fn count_of(&self, event: Event) -> u64 {
         self.events[event as usize].load(Ordering::Relaxed)
     }
@@ -199,7 +182,6 @@ impl Stats {
         self.sum().since(&self.baseline.lock())
     }
 
-    /// Resets all sums to 0.
     pub(crate) fn reset(&self) {
         *self.baseline.lock() = self.sum();
         self.error_kinds.lock().clear();
@@ -230,7 +212,6 @@ impl Stats {
 }
 
 impl Totals {
-    /// Returns the number of these events.
     pub(crate) fn of(&self, event: Event) -> u64 {
         self.events[event as usize]
     }

@@ -25,7 +25,6 @@ thread_local! {
     static TURNS: RefCell<Turns> = RefCell::default();
 }
 
-/// The connections of one thread that wait for a turn.
 #[derive(Default)]
 struct Turns {
     /// In the order of their tickets. The first has ticket number `given`.

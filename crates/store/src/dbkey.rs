@@ -36,5 +36,4 @@ impl From<DbKeyRef<'_>> for DbKey {
     }
 }
 
-/// A hash map by database and key.
 pub(crate) type DbKeyMap<V> = HashMap<DbKey, V, SecretState>;

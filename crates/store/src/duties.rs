@@ -101,7 +101,6 @@ impl Store {
         self.shard(shard).lock().schedule.due(self.now_ms())
     }
 
-    /// Does a slice of each kind of duty of a stream, and puts the stream into the schedule again.
     fn run_duties_of(&self, due: DueStream, pause: &mut dyn FnMut()) {
         let DueStream { place, since_ms, mut search } = due;
         let (db, key) = (place.db, &*place.key);
@@ -138,7 +137,6 @@ impl Store {
         pause();
     }
 
-    /// Adds delayed entries that are due to their stream.
     fn promote(&self, txn: &mut Txn<'_>, key: &[u8]) {
         let Ok(Some(due_ms)) = txn.stream(key).map(|stream| stream?.next_promotion_ms()) else { return };
         let counters = &self.duties;
@@ -198,7 +196,6 @@ impl Txn<'_> {
 }
 
 impl DelayedStats {
-    /// Adds the delayed entries of a shard.
     fn add(&mut self, shard: &Shard) {
         for delayed in shard.keys.delayed() {
             self.entries += delayed.entries;

@@ -2,28 +2,20 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What the duties of all streams have done.
 #[derive(Default)]
 pub(crate) struct DutyCounters {
     /// When the timekeeper started (Unix milliseconds). Entries that became due before are late from then on.
     pub(crate) since_ms: AtomicU64,
-    /// Number of delayed entries that were added to their streams.
     pub(crate) promoted: AtomicU64,
-    /// The longest time that a duty was late.
     pub(crate) late_ms_max: AtomicU64,
     /// The longest time that one of them was late, in milliseconds.
     pub(crate) promotion_late_ms_max: AtomicU64,
     /// How often delayed entries could not be added, because their stream had no ids left.
     pub(crate) promotions_refused: AtomicU64,
-    /// Number of pending entries that reads got again.
     pub(crate) redelivered: AtomicU64,
-    /// Number of entries that were dead-lettered.
     pub(crate) dead_lettered: AtomicU64,
-    /// Number of failed attempts to dead-letter an entry.
     pub(crate) dead_letter_errors: AtomicU64,
-    /// Number of entries that retention has removed.
     pub(crate) trimmed: AtomicU64,
-    /// Number of consumers that have left because of CONSUMERTTL.
     pub(crate) consumers_removed: AtomicU64,
 }
 

@@ -34,7 +34,6 @@ fn open(folder: &Path) -> Store {
     opened.unwrap_or_else(|error| panic!("{}: {error}", folder.display())).0
 }
 
-/// Creates an empty folder for a test.
 fn empty_folder(name: &str) -> PathBuf {
     let folder = std::env::temp_dir().join(format!("millstream-format-{}-{name}", std::process::id()));
     let _ = fs::remove_dir_all(&folder);
@@ -42,7 +41,6 @@ fn empty_folder(name: &str) -> PathBuf {
     folder
 }
 
-/// Copies the files of a store.
 fn copy(from: &Path, to: &Path) {
     for file in fs::read_dir(from).unwrap().map(|file| file.unwrap()) {
         if !["LOCK", EXPECTED].map(Into::into).contains(&file.file_name()) {

@@ -54,18 +54,15 @@ pub struct Snapshot {
     pub at_ms: Option<u64>,
 }
 
-/// The log, and the threads that wait for it.
 pub(crate) struct Journal {
     pub(crate) log: Log,
     pub(crate) disk: Arc<dyn Disk>,
     clock: Arc<dyn Clock>,
     waiters: Mutex<DurabilityWaiters>,
     sync_requested: Condvar,
-    /// Number of changes that a running snapshot cannot follow: moved or copied values, swapped or cleared databases.
     pub(crate) rearrangements: AtomicU64,
     /// Number of records since the last snapshot that contain only redeliveries: repeated reads of pending entries.
     pub(crate) redelivery_records: AtomicU64,
-    /// Locked by the thread that takes a snapshot.
     pub(crate) snapshotting: Mutex<()>,
     pub(crate) last_snapshot: Mutex<Option<Snapshot>>,
     /// When a snapshot last failed, in Unix milliseconds; `None` if one was taken since then.
@@ -80,7 +77,6 @@ pub(crate) struct Journal {
     closing: AtomicBool,
 }
 
-/// The tasks that wait until a log position is durable enough.
 #[derive(Default)]
 struct DurabilityWaiters {
     /// The position each task waits for, and its waker.
@@ -197,7 +193,6 @@ impl Journal {
         self.sync_requested.notify_one();
     }
 
-    /// Runs one round of the syncing thread.
     fn sync_round(&self) {
         let mut waiters = self.waiters.lock();
         if !waiters.is_sync_requested {
@@ -270,7 +265,6 @@ impl Journal {
         self.closing.load(Ordering::Relaxed)
     }
 
-    /// Syncs all records and unlocks the folder.
     pub(crate) fn close(&self) -> Result<(), LogError> {
         self.closing.store(true, Ordering::Relaxed);
         let _no_snapshot = self.snapshotting.lock();

@@ -64,8 +64,6 @@ impl Cursor {
 }
 
 impl Txn<'_> {
-    // ---- One key ----------------------------------------------------------------------------
-
     /// Returns whether a key exists.
     pub fn exists(&self, key: &[u8]) -> bool {
         self.find(key).is_some()
@@ -133,8 +131,6 @@ impl Txn<'_> {
         }
         expires
     }
-
-    // ---- Names and databases ----------------------------------------------------------------
 
     /// Renames the key `from` to `to` and replaces any value at `to`. If `only_if_free` is set and `to` exists, does
     /// nothing. Returns whether the key was renamed.
@@ -217,8 +213,6 @@ impl Txn<'_> {
         }
     }
 
-    // ---- Scans and counts -------------------------------------------------------------------
-
     /// Returns the number of keys in the selected database.
     pub fn key_count(&self) -> u64 {
         self.shards().map(|shard| shard.keys.len(self.db()) as u64).sum()
@@ -276,8 +270,6 @@ impl Txn<'_> {
         }
         None
     }
-
-    // ---- Helpers ----------------------------------------------------------------------------
 
     /// Returns the shard and slot of a key of the selected database. This does not mark the key as used.
     fn find(&self, key: &[u8]) -> Option<(&Shard, SlotRef)> {

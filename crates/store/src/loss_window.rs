@@ -14,7 +14,6 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 /// Acknowledged data is durable after at most this many milliseconds.
 const WINDOW_MS: u64 = 2_000;
 
-/// Tracks the age of data that is written but not durable.
 pub(crate) struct LossWindow {
     /// Everything written before this time, in Unix milliseconds, is durable.
     covered_ms: AtomicU64,
@@ -22,7 +21,6 @@ pub(crate) struct LossWindow {
     under_way: AtomicU32,
     /// Whether the last sync took longer than the window and data was written during it.
     is_late: AtomicBool,
-    /// Number of syncs that took longer than the window.
     slow_syncs: AtomicU64,
 }
 
@@ -69,7 +67,6 @@ impl LossWindow {
         !in_time && now_ms().saturating_sub(self.covered_ms.load(Ordering::Relaxed)) > WINDOW_MS
     }
 
-    /// Returns the number of syncs that took longer than the window.
     pub(crate) fn slow_syncs(&self) -> u64 {
         self.slow_syncs.load(Ordering::Relaxed)
     }

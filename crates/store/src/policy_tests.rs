@@ -48,7 +48,6 @@ type Served = Vec<(&'static str, Vec<(u64, u64)>)>;
 struct PolicyFixture {
     store: Arc<Store>,
     clock: Arc<ManualClock>,
-    /// The readers that were served.
     served: Arc<Mutex<Served>>,
 }
 

@@ -59,7 +59,6 @@ impl fmt::Display for ProgressCounts {
     }
 }
 
-/// Limits how often progress is reported.
 pub(crate) struct Progress<'a> {
     clock: &'a dyn Clock,
     report: &'a mut dyn FnMut(RecoveryProgress),
@@ -78,7 +77,6 @@ impl<'a> Progress<'a> {
         progress
     }
 
-    /// Starts to count the bytes of another file.
     pub(crate) fn begin_file(&mut self) {
         (self.check_clock_at_bytes, self.report_at_bytes) = (CHECK_CLOCK_EVERY_BYTES, REPORT_EVERY_BYTES);
     }

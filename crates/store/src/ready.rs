@@ -27,7 +27,6 @@ impl ReadyKeys {
         self.taken == self.keys.len()
     }
 
-    /// Adds a key at the end, unless it is in the queue.
     pub(crate) fn add(&mut self, db: u32, key: &[u8]) {
         let at = DbKeyRef { db, key };
         if self.contains(at) {
@@ -52,7 +51,6 @@ impl ReadyKeys {
         &self.keys[self.taken..]
     }
 
-    /// Removes and returns the first key.
     pub(crate) fn take_first(&mut self) -> Option<DbKey> {
         let Some(first) = self.keys.get_mut(self.taken) else {
             *self = ReadyKeys::default();

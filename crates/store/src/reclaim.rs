@@ -28,7 +28,6 @@ pub(crate) struct Reclaimer {
 struct DropQueue {
     /// Values and databases to free, except the one that the background thread is freeing.
     queued: VecDeque<DeferredDrop>,
-    /// Whether the background thread is running.
     is_running: bool,
 }
 
@@ -51,7 +50,6 @@ impl Reclaimer {
         }
     }
 
-    /// Returns the number of values and databases that are not freed yet.
     pub(crate) fn pending(&self) -> usize {
         let queue = self.queue.lock();
         queue.queued.len() + usize::from(queue.is_running)

@@ -21,7 +21,6 @@ thread_local! {
     static SPARE: Cell<Option<Box<Record>>> = const { Cell::new(None) };
 }
 
-/// A record that is being built. See the documentation of the module.
 #[derive(Default)]
 pub(crate) struct Record {
     bytes: Vec<u8>,
@@ -46,7 +45,6 @@ struct Delivery {
 }
 
 impl Record {
-    /// Returns an empty record.
     pub(crate) fn begin() -> Box<Record> {
         SPARE.take().unwrap_or_default()
     }
@@ -60,13 +58,11 @@ impl Record {
         }
     }
 
-    /// Returns the number of bytes, without deliveries that are still being merged.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Adds a change of one key.
     #[inline(always)]
     pub(crate) fn put(&mut self, db: u32, key: &[u8], effect: &Effect<'_>) {
         match effect {
@@ -89,12 +85,10 @@ impl Record {
         codec::put_entry(&mut self.entry, &mut self.bytes, (db, key), entry, encoded);
     }
 
-    /// Adds a rearrangement of keys or databases.
     pub(crate) fn put_rearrangement(&mut self, change: &Rearrangement<'_>) {
         codec::put_rearrangement(self.bytes(), change);
     }
 
-    /// Returns the complete payload for the log.
     pub(crate) fn finish(&mut self) -> &[u8] {
         self.bytes()
     }
@@ -188,7 +182,6 @@ mod tests {
         StreamEffect::Deliver { group: b"g", consumer, last, count, at_ms: 7, pending: true }
     }
 
-    /// Returns the changes of a record as replay decodes them.
     fn changes(record: &mut Record) -> Vec<String> {
         let mut found = Vec::new();
         codec::replay(record.finish(), &mut |change| {
@@ -214,7 +207,6 @@ mod tests {
 
     type Streams<'a> = BTreeMap<(u32, &'a [u8]), Stream>;
 
-    /// Adds a change like a transaction does. Blocks hold three entries.
     fn put<'a>(
         record: &mut Record,
         streams: &mut Streams<'a>,

@@ -23,7 +23,6 @@ pub(crate) struct Schedule {
     cleared: Vec<Streams>,
 }
 
-/// The streams of a database that have duties.
 #[derive(Default)]
 struct Streams {
     by_time: BTreeSet<(u64, Box<[u8]>)>,
@@ -49,11 +48,8 @@ pub(crate) struct GroupSearch {
     pub(crate) has_found: bool,
 }
 
-/// A stream whose time has come.
 pub(crate) struct DueStream {
-    /// The stream.
     pub(crate) place: DbKey,
-    /// Since when it has something to do, in Unix milliseconds.
     pub(crate) since_ms: u64,
     /// How far the last turn of the stream has come.
     pub(crate) search: GroupSearch,
@@ -93,12 +89,10 @@ impl Schedule {
         earliest_ms.is_none_or(|earliest_ms| at_ms < earliest_ms)
     }
 
-    /// Returns when the timekeeper looks at a stream, in Unix milliseconds.
     pub(crate) fn time_of(&self, db: u32, key: &[u8]) -> Option<u64> {
         self.databases.get(&db)?.times.get(key).map(|time| time.at_ms)
     }
 
-    /// Returns the earliest time of a stream, in Unix milliseconds.
     pub(crate) fn earliest_ms(&self) -> Option<u64> {
         self.databases.values().filter_map(|streams| Some(streams.by_time.first()?.0)).min()
     }
@@ -111,14 +105,12 @@ impl Schedule {
         Some(DueStream { place: DbKey { db, key: key.clone() }, since_ms, search })
     }
 
-    /// Exchanges the streams of two databases.
     pub(crate) fn swap(&mut self, a: u32, b: u32) {
         let [of_a, of_b] = [a, b].map(|db| self.databases.remove(&db));
         self.databases.extend(of_a.map(|streams| (b, streams)));
         self.databases.extend(of_b.map(|streams| (a, streams)));
     }
 
-    /// Removes all streams of a database.
     pub(crate) fn clear(&mut self, db: u32) {
         self.cleared.extend(self.databases.remove(&db));
     }

@@ -333,7 +333,6 @@ mod tests {
             SnapshotTest { store: opened.unwrap().0, disk, clock }
         }
 
-        /// Sets keys with values of 1000 bytes.
         fn set(&self, keys: std::ops::Range<u32>) {
             let mut txn = self.store.lock_all(0, self.store.now_ms());
             for key in keys {

@@ -107,7 +107,6 @@ pub struct Store {
     journal: Option<Arc<Journal>>,
     pub(crate) reclaimer: Reclaimer,
     pub(crate) timers: Arc<Timers>,
-    /// The number of the next blocked reader.
     pub(crate) reader_numbers: AtomicU64,
     /// Number of keys that were removed because they had expired.
     pub(crate) expired: Arc<AtomicU64>,
@@ -116,7 +115,6 @@ pub struct Store {
     memory_check: OnceLock<MemoryCheck>,
     /// Not set: every policy acts with all rights.
     policy_rights: OnceLock<Box<dyn PolicyRights>>,
-    /// When the store was opened, in Unix milliseconds.
     opened_at_ms: u64,
 }
 
@@ -250,12 +248,10 @@ impl Store {
         self.opened_at_ms = self.now_ms();
     }
 
-    /// Returns when the store was opened, in Unix milliseconds.
     pub(crate) fn opened_at_ms(&self) -> u64 {
         self.opened_at_ms
     }
 
-    /// Returns a shard by its number.
     pub(crate) fn shard(&self, number: usize) -> &Mutex<Shard> {
         &self.shards[number]
     }

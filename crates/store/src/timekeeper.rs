@@ -18,7 +18,6 @@ use crate::priority;
 use crate::store::Store;
 use crate::timers::TimersEvent;
 
-/// Interval between two ticks.
 const TICK: Duration = Duration::from_millis(100);
 const TICKS_PER_SECOND: u64 = 10;
 /// Maximum number of expired keys removed between two checks of the time.

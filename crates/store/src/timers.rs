@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-/// All timers of a store.
 #[derive(Default)]
 pub(crate) struct Timers {
     state: Mutex<TimersState>,
@@ -28,7 +27,6 @@ struct TimersState {
     last_number: u64,
     /// When the timekeeper must serve readers or do duties; `None` if there is no such time.
     work_at: Option<Instant>,
-    /// Whether the timekeeper's thread was started.
     has_thread: bool,
 }
 
@@ -39,7 +37,6 @@ pub(crate) enum TimersEvent {
     TimeReached,
     /// Blocked readers may have something to read, or streams may have something to do.
     WorkDue,
-    /// The store was closed.
     Stopped,
 }
 
@@ -62,7 +59,6 @@ impl Timers {
         Timer { timers: Arc::clone(self), number: state.last_number, at }
     }
 
-    /// Fires all timers.
     pub(crate) fn wake_all(&self) {
         let woken: Vec<Waker> = self.state.lock().wakers.drain().map(|(_, waker)| waker).collect();
         woken.into_iter().for_each(Waker::wake);

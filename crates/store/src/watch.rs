@@ -21,14 +21,12 @@ pub(crate) struct WatchedKeys {
 struct KeyFlags(SmallVec<[WatchFlag; 2]>);
 
 impl KeyFlags {
-    /// Returns the index of a flag, or the index at which it belongs.
     fn position(&self, flag: &WatchFlag) -> Result<usize, usize> {
         self.0.binary_search_by_key(&Arc::as_ptr(flag), Arc::as_ptr)
     }
 }
 
 impl WatchedKeys {
-    /// Adds a watcher of a key. Returns false if it watches the key already.
     pub(crate) fn add(&mut self, db: u32, key: &[u8], flag: &WatchFlag) -> bool {
         let flags = self.flags.entry(DbKeyRef { db, key }.into()).or_default();
         let Err(at) = flags.position(flag) else { return false };
@@ -47,7 +45,6 @@ impl WatchedKeys {
         }
     }
 
-    /// Raises the flags of a key's watchers.
     #[inline(always)]
     pub(crate) fn touch(&self, db: u32, key: &[u8]) {
         if !self.flags.is_empty() {
@@ -62,7 +59,6 @@ impl WatchedKeys {
         }
     }
 
-    /// Returns the watched keys of a database.
     pub(crate) fn keys_of(&self, db: u32) -> Vec<Box<[u8]>> {
         self.flags.keys().filter(|at| at.db == db).map(|at| at.key.clone()).collect()
     }

@@ -50,7 +50,6 @@ impl<'a> Appender<'a> {
         self.put_number(number);
     }
 
-    /// Appends a number as a varint, then text of any length.
     #[inline(always)]
     pub(crate) fn number_and_text(&mut self, number: u64, text: &[u8]) {
         self.make_room();
@@ -116,7 +115,6 @@ impl<'a> Appender<'a> {
         self.length += length;
     }
 
-    /// Copies bytes into the array at `at`.
     #[inline(always)]
     fn set<const N: usize>(&mut self, at: usize, bytes: &[u8; N]) {
         const { assert!(N <= short::BYTES_MAX) }

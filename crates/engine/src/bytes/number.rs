@@ -40,7 +40,6 @@ pub struct IntegerText {
 }
 
 impl IntegerText {
-    /// Number of digits of `i64::MAX`.
     const DIGITS_MAX: usize = 19;
     const BYTES: usize = Self::DIGITS_MAX + 1;
 

@@ -1,7 +1,6 @@
 //! Comparing and copying short texts without a function call. For most names and values the call would cost
 //! more than the work.
 
-/// The maximum length of a short text in bytes.
 pub(crate) const BYTES_MAX: usize = 16;
 
 /// Returns the first and the last `N` bytes of a text of `N` to `2 * N` bytes. Together they cover the whole

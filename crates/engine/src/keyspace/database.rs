@@ -19,14 +19,12 @@ const SLOTS_PER_VISIT: usize = 10;
 /// Number of random slots that are tried before the nearest key is taken.
 const DRAWS: u32 = 16;
 
-/// The keys of one database that belong to one shard.
 #[derive(Default)]
 pub(super) struct Database {
     slots: Slab,
     index: HashTable<IndexEntry>,
     /// Expiry time and slot, for exactly the slots that have an expiry.
     expiring: BTreeSet<(u64, u32)>,
-    /// The delayed entries of all streams.
     pub(super) delayed: DelayedTotals,
 }
 
@@ -61,13 +59,11 @@ impl Database {
         self.index.find(IndexEntry::spread(hash), matches).map(|at| at.slot)
     }
 
-    /// Returns a slot, if it is in use.
     #[inline]
     pub(super) fn peek(&self, number: u32) -> Option<&Slot> {
         self.slots.get(number)
     }
 
-    /// Returns the slot of a key that was found.
     #[inline]
     pub(super) fn slot(&self, number: u32) -> &Slot {
         self.slots.get(number).expect("the slot of a key is in use")
@@ -78,7 +74,6 @@ impl Database {
         self.slots.get_mut(number).expect("the slot of a key is in use")
     }
 
-    /// Adds a key that does not exist, and returns its slot.
     pub(super) fn insert(&mut self, hash: u64, key: &[u8], entry: ValueWithExpiry) -> u32 {
         let ValueWithExpiry { value, expires_at_ms } = entry;
         self.delayed.add(&value);

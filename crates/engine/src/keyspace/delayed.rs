@@ -22,7 +22,6 @@ impl DelayedTotals {
         self.first_due.first_key_value().map(|(due_ms, _)| *due_ms)
     }
 
-    /// Adds the delayed entries of a value.
     pub(super) fn add(&mut self, value: &Value) {
         let Some((entries, text_bytes, due_ms)) = counts(value) else { return };
         self.entries += entries;

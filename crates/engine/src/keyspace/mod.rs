@@ -108,8 +108,6 @@ impl Keyspace {
         Keyspace { databases, hashing, deferred_drops, now_ms, recent }
     }
 
-    // ---- Lookup -----------------------------------------------------------------------------
-
     /// Returns the slot of a key that exists and has not expired. Does not count as a use of the key.
     #[inline]
     pub fn find(&self, db: u32, key: &[u8], now_ms: u64) -> Option<SlotRef> {
@@ -193,7 +191,6 @@ impl Keyspace {
         self.database(at.db).slot(at.slot).is_expired(now_ms)
     }
 
-    /// Records a use of the key in a slot.
     #[inline]
     fn touch_at(&self, at: SlotRef) {
         self.database(at.db).slot(at.slot).used_at_s.set(self.now_s());
@@ -213,8 +210,6 @@ impl Keyspace {
     pub fn memory_bytes_at(&self, at: SlotRef) -> usize {
         self.database(at.db).slot(at.slot).memory_bytes()
     }
-
-    // ---- Changes ----------------------------------------------------------------------------
 
     /// Changes the value of a key. Creates the key if the effect can start from nothing. A hash, list or set
     /// that becomes empty is removed with its key.
@@ -372,7 +367,6 @@ impl Keyspace {
         self.insert(db, key, entry);
     }
 
-    /// Adds a key that does not exist, and records a use of it.
     fn insert(&mut self, db: u32, key: &[u8], entry: ValueWithExpiry) {
         let hash = self.hashing.hash(key);
         let slot = self.database_mut(db).insert(hash, key, entry);
@@ -403,8 +397,6 @@ impl Keyspace {
     pub fn swap(&mut self, a: u32, b: u32) {
         self.databases.swap(a as usize, b as usize);
     }
-
-    // ---- Overview ---------------------------------------------------------------------------
 
     /// Returns the number of keys of a database, including expired keys that were not removed yet.
     pub fn len(&self, db: u32) -> usize {

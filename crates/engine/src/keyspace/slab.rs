@@ -57,7 +57,6 @@ impl Slab {
         self.used
     }
 
-    /// Returns the greatest number in use plus one.
     pub(super) fn end(&self) -> u32 {
         self.slots.len() as u32
     }
@@ -72,7 +71,6 @@ impl Slab {
         self.slots.get_mut(number as usize)?.as_mut()
     }
 
-    /// Returns every used slot in this range of numbers.
     pub(super) fn iter(&self, numbers: Range<u32>) -> impl Iterator<Item = (u32, &Slot)> {
         let end = numbers.end.min(self.end());
         let start = numbers.start.min(end);

@@ -144,7 +144,6 @@ impl Simulation {
         }
     }
 
-    /// Advances the time and removes expired keys from the keyspace and the model.
     fn expire(&mut self, by_ms: u64) {
         self.now_ms += by_ms;
         let now_ms = self.now_ms;

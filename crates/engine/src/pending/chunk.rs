@@ -32,7 +32,6 @@ use super::column::{Column, Encoding, Extent, READ_BYTES, Width};
 use super::{ConsumerHandle, NewRows, PendingEntry};
 use crate::StreamId;
 
-/// Maximum number of rows of a chunk.
 pub(super) const ROWS_MAX: usize = 256;
 /// A chunk of this size or smaller keeps its memory: re-fitting it would cost more than it saves.
 const KEEP_BYTES_MAX: usize = 256;
@@ -58,7 +57,6 @@ pub(super) struct Chunk {
     bytes: Box<[u8]>,
     bases: [u64; COLUMNS],
     starts: [u16; COLUMNS],
-    /// The slot of the first row.
     head: u16,
     len: u16,
     /// Slots per column: at least `head + len`, at most [`ROWS_MAX`].
@@ -155,7 +153,6 @@ impl Chunk {
         self.find(id).ok().map(|row| self.stored(row))
     }
 
-    /// Returns row `at` as callers see it.
     pub(super) fn entry(&self, at: usize) -> PendingEntry {
         self.stored(at).without_stamp()
     }
@@ -177,12 +174,10 @@ impl Chunk {
         }
     }
 
-    /// Returns the delivery time or release stamp of the first row.
     pub(super) fn first_time_ms(&self) -> u64 {
         self.read(TIME, 0)
     }
 
-    /// Returns the number of rows without an owner.
     pub(super) fn unowned(&self) -> usize {
         self.unowned.into()
     }
@@ -253,7 +248,6 @@ impl Chunk {
         count
     }
 
-    /// Inserts a row before row `at`. The chunk is not full.
     pub(super) fn insert(&mut self, at: usize, entry: &PendingEntry) {
         let row = row_of(entry);
         self.make_room(&row);
@@ -282,7 +276,6 @@ impl Chunk {
         (stored, self.remove(at))
     }
 
-    /// Removes row `at`. Returns whether the chunk was re-fitted.
     #[inline(always)]
     fn remove(&mut self, at: usize) -> bool {
         self.unowned -= u16::from(self.is_unowned(at));
@@ -296,7 +289,6 @@ impl Chunk {
         self.count_change()
     }
 
-    /// Removes all rows of a consumer and returns how many there were.
     pub(super) fn remove_consumer(&mut self, consumer: ConsumerHandle) -> usize {
         let handle = owner_number(Some(consumer));
         let consumers = self.column(CONSUMER);
@@ -317,7 +309,6 @@ impl Chunk {
         removed
     }
 
-    /// Keeps the first half of the rows and returns a chunk with the other half.
     pub(super) fn split(&mut self) -> Chunk {
         let half = self.len() / 2;
         let upper = self.fitted(half..self.len());
@@ -325,7 +316,6 @@ impl Chunk {
         upper
     }
 
-    /// Appends all rows of `next`, whose ids are greater.
     pub(super) fn merge(&mut self, next: &Chunk) {
         let encodings = std::array::from_fn(|k| {
             Encoding::narrowest(self.column(k).extent().join(next.column(k).extent()))
@@ -457,7 +447,6 @@ impl Chunk {
         std::array::from_fn(|k| Encoding::narrowest(self.rows_of(k, rows.clone()).extent()))
     }
 
-    /// Appends copies of rows of `source`. They fit into the capacity and the column encodings.
     fn extend(&mut self, source: &Chunk, rows: Range<usize>) {
         for k in 0..COLUMNS {
             let (encoding, column) = (self.encoding(k), source.rows_of(k, rows.clone()));
@@ -475,7 +464,6 @@ impl Chunk {
         }
     }
 
-    /// Moves rows of all columns so that the first of them becomes row `to`.
     fn shift(&mut self, rows: Range<usize>, to: usize) {
         for k in 0..COLUMNS {
             if self.widths[k] != Width::Zero {
@@ -508,7 +496,6 @@ impl Chunk {
         Column::new(self.encoding(k), &self.bytes[self.range_of(k, rows.clone())], rows.len())
     }
 
-    /// Returns the offset in `bytes` of row `at` in column `k`.
     #[inline(always)]
     fn offset_of(&self, k: usize, at: usize) -> usize {
         // Wrapping is safe: only a row index far out of range could overflow, and the access to `bytes` would
@@ -580,7 +567,6 @@ fn row_of(entry: &PendingEntry) -> Row {
     row
 }
 
-/// Returns the value in the consumer column for this owner.
 #[inline]
 fn owner_number(owner: Option<ConsumerHandle>) -> u64 {
     owner.map_or(UNOWNED, |handle| u64::from(handle.0) + 1)

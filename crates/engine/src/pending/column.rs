@@ -76,7 +76,6 @@ impl Encoding {
         value.checked_sub(self.base).is_some_and(|distance| distance <= self.width.distance_max())
     }
 
-    /// Reads the number at byte offset `at`. Fastest if at least [`READ_BYTES`] bytes follow.
     #[inline(always)]
     pub(super) fn read(self, bytes: &[u8], at: usize) -> u64 {
         // One load for every width; the mask removes the bytes after the number.
@@ -100,7 +99,6 @@ impl Encoding {
         }
     }
 
-    /// Writes `value` at byte offset `at`.
     #[inline(always)]
     pub(super) fn write(self, bytes: &mut [u8], at: usize, value: u64) {
         debug_assert!(self.holds(value));
@@ -146,7 +144,6 @@ fn fill<const N: usize>(bytes: &mut [u8], values: impl Iterator<Item = [u8; N]>)
     bytes.as_chunks_mut::<N>().0.iter_mut().zip(values).for_each(|(slot, value)| *slot = value);
 }
 
-/// The smallest and the greatest of some numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Extent {
     pub(super) min: u64,
@@ -186,7 +183,6 @@ impl<'a> Column<'a> {
         self.encoding.read(self.bytes, row * self.encoding.width.bytes())
     }
 
-    /// Returns how many numbers are less than `bound`. The numbers ascend.
     #[inline]
     pub(super) fn count_below(self, bound: u64) -> usize {
         let Some(bound) = bound.checked_sub(self.encoding.base) else { return 0 };
@@ -203,13 +199,11 @@ impl<'a> Column<'a> {
         }
     }
 
-    /// Returns the first row at or after `from` whose number is `value`.
     pub(super) fn find_equal(self, from: usize, value: u64) -> Option<usize> {
         let distance = value.checked_sub(self.encoding.base)?;
         self.find(from, |candidate| candidate == distance)
     }
 
-    /// Returns the first row at or after `from` whose number is at most `limit`.
     pub(super) fn find_at_most(self, from: usize, limit: u64) -> Option<usize> {
         let distance = limit.checked_sub(self.encoding.base)?;
         self.find(from, |candidate| candidate <= distance)
@@ -256,7 +250,6 @@ impl<'a> Column<'a> {
         Extent { min: self.min(), max: self.max() }
     }
 
-    /// Writes the numbers to the beginning of `values` and returns them.
     pub(super) fn decode(self, values: &mut [u64]) -> &[u64] {
         let values = &mut values[..self.rows];
         let base = self.encoding.base;

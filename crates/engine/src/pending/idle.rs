@@ -38,7 +38,6 @@ enum Order<'a> {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Candidate {
     first_ms: u64,
-    /// Index of the page. The tail counts as one more page after all others, with one chunk.
     page: usize,
     first_chunk: usize,
     chunks: usize,
@@ -206,7 +205,6 @@ impl PendingList {
         examined
     }
 
-    /// Returns every page with the earliest time it has recorded, and the tail.
     fn candidates(&self, order: Order<'_>) -> impl Iterator<Item = Candidate> {
         let pages = self.pages.iter().enumerate().map(move |(index, page)| Candidate {
             first_ms: match order {
@@ -250,7 +248,6 @@ impl PendingList {
         Some(Candidate { first_ms, ..candidate })
     }
 
-    /// Returns the chunk of a candidate of one chunk.
     fn chunk_at(&self, candidate: Candidate) -> &Chunk {
         self.pages.get(candidate.page).map_or(&self.tail, |page| page.chunk(candidate.first_chunk))
     }

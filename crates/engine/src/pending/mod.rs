@@ -363,7 +363,6 @@ impl PendingList {
         self.pages.memory_bytes() + tail + self.released.memory_bytes()
     }
 
-    /// Returns whether the row with this id, if it exists, is in the tail.
     #[inline]
     fn tail_covers(&self, id: StreamId) -> bool {
         self.tail_first_id.is_some_and(|first| first <= id)
@@ -375,7 +374,6 @@ impl PendingList {
         if self.tail_covers(id) { self.tail.get(id) } else { self.pages.page_of(id)?.stored(id) }
     }
 
-    /// Adds or replaces a row and returns the row as it was stored before.
     fn store(&mut self, entry: &PendingEntry) -> Option<PendingEntry> {
         self.upper_bound_id = self.upper_bound_id.max(entry.id);
         let replaced = match self.tail_first_id {

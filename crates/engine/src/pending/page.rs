@@ -29,7 +29,6 @@ use super::ready::{ReadyMinima, ReadyRule};
 use super::{ConsumerHandle, Filter, PendingEntry, owner_bit};
 use crate::StreamId;
 
-/// Maximum number of chunks of a page.
 pub(super) const CHUNKS_MAX: usize = if cfg!(test) { 8 } else { 512 };
 /// Neighbouring pages are merged if they have this many chunks or fewer in total.
 const MERGE_CHUNKS: usize = CHUNKS_MAX / 4 * 3;
@@ -45,7 +44,6 @@ pub(super) struct Page {
     ready: ReadyMinima,
     chunks: Vec<Chunk>,
     rows: u64,
-    /// Number of rows without an owner.
     unowned: u64,
     /// Index of the chunk that was changed last. A cache: the next change is often in the same chunk.
     recent: usize,
@@ -55,7 +53,6 @@ pub(super) struct Page {
     mask: u64,
 }
 
-/// The position of a row in a page, or the end of one of its chunks.
 #[derive(Clone, Copy)]
 pub(super) struct RowPosition {
     pub(super) chunk: usize,
@@ -124,12 +121,10 @@ impl Page {
         self.find(i, id).ok().map(|row| self.chunks[i].stored(row))
     }
 
-    /// Returns the number of rows without an owner.
     pub(super) fn unowned(&self) -> u64 {
         self.unowned
     }
 
-    /// Returns the position of the row with this id, or the position at which it would be inserted.
     pub(super) fn seek(&self, id: StreamId) -> RowPosition {
         let chunk = self.chunk_of(id);
         let (Ok(row) | Err(row)) = self.find(chunk, id);
@@ -163,12 +158,10 @@ impl Page {
         self.oldest_ms
     }
 
-    /// Returns the exact oldest delivery time of an owned row, or `u64::MAX` if there is no owned row.
     pub(super) fn oldest_ms(&self) -> u64 {
         self.oldest.iter().copied().fold(u64::MAX, u64::min)
     }
 
-    /// Returns the exact oldest delivery time of an owned row for each chunk.
     pub(super) fn oldest_by_chunk(&self) -> &[u64] {
         &self.oldest
     }
@@ -216,7 +209,6 @@ impl Page {
         self.chunks[self.chunk_of(id)].first_time_ms()
     }
 
-    /// Visits the rows that `filter` selects, starting at `from`.
     pub(super) fn walk(
         &self,
         from: RowPosition,
@@ -236,12 +228,10 @@ impl Page {
         ControlFlow::Continue(())
     }
 
-    /// Returns whether no chunk can be appended.
     pub(super) fn is_full(&self) -> bool {
         self.chunks.len() == CHUNKS_MAX
     }
 
-    /// Returns whether the list has to split this page.
     pub(super) fn is_overfull(&self) -> bool {
         self.chunks.len() > CHUNKS_MAX
     }
@@ -302,7 +292,6 @@ impl Page {
         before
     }
 
-    /// Removes the row with this id and returns it as it was stored.
     #[inline]
     pub(super) fn remove(&mut self, id: StreamId) -> Option<PendingEntry> {
         let i = self.chunk_of(id);
@@ -359,7 +348,6 @@ impl Page {
         rows_before - self.rows
     }
 
-    /// Keeps the first half of the chunks and returns a page with the other half.
     pub(super) fn split(&mut self) -> Page {
         let mut chunks = mem::take(&mut self.chunks);
         let upper = chunks.split_off(chunks.len() / 2);
@@ -368,12 +356,10 @@ impl Page {
         Page::of(upper)
     }
 
-    /// Returns whether this page and the next one should be merged.
     pub(super) fn can_merge(&self, next: &Page) -> bool {
         self.chunks.len() + next.chunks.len() <= MERGE_CHUNKS
     }
 
-    /// Appends all chunks of `next`, whose ids are greater.
     pub(super) fn merge(&mut self, next: Page) {
         let mut chunks = mem::take(&mut self.chunks);
         chunks.extend(next.chunks);

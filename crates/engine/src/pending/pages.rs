@@ -14,7 +14,6 @@ use crate::StreamId;
 /// Size of a shared page: the page and the two counters of its `Arc`.
 const SHARED_BYTES: usize = size_of::<Page>() + 2 * size_of::<usize>();
 
-/// The pages of a pending list. The list counts the rows.
 #[derive(Clone, Default)]
 pub(super) struct Pages {
     /// No page is empty. Neighbours that are small enough are merged.
@@ -53,7 +52,6 @@ impl Pages {
         self.pages.last().map(|page| page.last_id())
     }
 
-    /// Appends a full chunk.
     pub(super) fn push(&mut self, chunk: Chunk) {
         match self.pages.last_mut() {
             Some(last) if !last.is_full() => Arc::make_mut(last).push(chunk),
@@ -78,7 +76,6 @@ impl Pages {
         replaced
     }
 
-    /// Removes the row with this id and returns it as it was stored.
     #[inline]
     pub(super) fn remove(&mut self, id: StreamId) -> Option<PendingEntry> {
         let index = self.page_index(id);
@@ -92,7 +89,6 @@ impl Pages {
         Some(removed)
     }
 
-    /// Updates the list after page `index` lost a chunk, perhaps its last one.
     #[cold]
     fn update_after_chunk_removal(&mut self, index: usize) {
         if self.pages[index].is_empty() {
@@ -101,7 +97,6 @@ impl Pages {
         self.merge_around(index);
     }
 
-    /// Removes all rows of a consumer and returns how many there were.
     pub(super) fn remove_consumer(&mut self, consumer: ConsumerHandle) -> u64 {
         let candidates = self.pages.iter_mut().filter(|page| page.may_have(consumer));
         let removed = candidates.map(|page| Arc::make_mut(page).remove_consumer(consumer)).sum();
@@ -113,7 +108,6 @@ impl Pages {
         removed
     }
 
-    /// Visits the rows that `filter` selects, starting at the id `from`.
     pub(super) fn walk(
         &self,
         from: StreamId,
@@ -130,7 +124,6 @@ impl Pages {
         ControlFlow::Continue(())
     }
 
-    /// Forgets what searches by ready time have noted.
     pub(super) fn forget_ready(&self) {
         self.iter().for_each(Page::forget_ready);
     }

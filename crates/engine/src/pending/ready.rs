@@ -74,7 +74,6 @@ pub(super) struct ReadyMinima(Mutex<Option<Box<Minima>>>);
 struct Minima {
     rule: ReadyRule,
     by_chunk: Vec<u64>,
-    /// A lower bound for all chunks.
     least_ms: u64,
 }
 
@@ -118,7 +117,6 @@ impl ReadyMinima {
         });
     }
 
-    /// Forgets the minima and frees their memory.
     pub(super) fn forget(&self) {
         self.with(|minima| *minima = None);
     }
@@ -164,7 +162,6 @@ impl ReadyMinima {
         })
     }
 
-    /// Takes the minima of another page.
     #[cfg(test)]
     pub(super) fn copy_from(&self, other: &ReadyMinima) {
         let others = other.with(|minima| minima.clone());

@@ -42,7 +42,6 @@ pub(super) struct Released {
     unsorted: Vec<Queues>,
 }
 
-/// Rows without an owner.
 #[derive(Clone, Default)]
 struct Queues {
     /// The queue of rows that can be claimed at once, by stamp.
@@ -56,7 +55,6 @@ impl Queues {
         self.by_stamp.len() + self.waiting.len()
     }
 
-    /// Removes a row and returns its id and what it stores in place of its delivery time.
     fn pop(&mut self) -> Option<(StreamId, u64)> {
         let queued = self.by_stamp.pop_first().map(|(stamp, id)| (id, stamp));
         queued.or_else(|| self.waiting.pop_first().map(|(not_before_ms, id)| (id, WAITS | not_before_ms)))
@@ -67,7 +65,6 @@ impl Queues {
         self.by_stamp.iter().map(|(stamp, id)| (*stamp, *id))
     }
 
-    /// Adds a row that stores `time` in place of its delivery time.
     fn insert(&mut self, id: StreamId, time: u64) {
         match time.checked_sub(WAITS) {
             Some(not_before_ms) => drop(self.waiting.insert((not_before_ms, id))),
@@ -122,7 +119,6 @@ impl Released {
         debug_assert!(removed, "every row without an owner is in one of the collections");
     }
 
-    /// Makes all rows unsorted. No reader gets a row before it is [sorted](Released::sort).
     pub(super) fn unsort(&mut self) {
         let queues = [&mut self.open, &mut self.held].map(std::mem::take);
         self.unsorted.extend(queues.into_iter().filter(|queues| queues.len() > 0));

@@ -111,7 +111,6 @@ impl Stream {
         }
     }
 
-    /// Applies an effect that concerns one group and no entry.
     #[inline(never)]
     fn apply_to_group(&mut self, effect: &StreamEffect<'_>) {
         match *effect {

@@ -44,7 +44,6 @@ const GROWTH_BYTES_MAX: usize = 16 << 10;
 /// Size of the two counters of an `Arc`.
 const ARC_COUNTERS_BYTES: usize = 16;
 
-/// A position between entries of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct EntryPosition {
     /// The offset at which the next entry starts.
@@ -69,7 +68,6 @@ pub(super) struct Block {
     bytes: Vec<u8>,
     /// Where the names end and the entries start.
     names_end: u32,
-    /// Number of field names of the first entry.
     name_count: u32,
     /// The id of the first entry ever written to the block.
     base: StreamId,
@@ -225,14 +223,12 @@ impl Block {
         true
     }
 
-    /// Returns a view for reading.
     #[inline]
     pub(super) fn view(&self) -> BlockView<'_> {
         let start = EntryPosition { offset: self.start_offset, previous_id: self.start_previous_id };
         BlockView { bytes: &self.bytes, names_end: self.names_end, name_count: self.name_count, start }
     }
 
-    /// Marks the live entry `id` as deleted. Returns false if it does not exist.
     pub(super) fn delete(&mut self, id: StreamId) -> bool {
         let view = self.view();
         let position = view.seek(view.start(), id);
@@ -361,7 +357,6 @@ impl Block {
         u64::from(self.live)
     }
 
-    /// Returns the bytes allocated.
     pub(super) fn heap_bytes(&self) -> usize {
         allocation_bytes(self.bytes.capacity())
     }
@@ -439,7 +434,6 @@ fn put_head(appender: &mut Appender<'_>, previous_id: StreamId, id: StreamId, fl
     appender.number(seq);
 }
 
-/// Returns the total length of all names and values.
 #[inline]
 pub(super) fn text_bytes(fields: &[&[u8]]) -> u64 {
     let (pairs, _) = fields.as_chunks();

@@ -29,14 +29,12 @@ pub(super) struct Cursor {
 }
 
 impl Cursor {
-    /// Returns a cursor at another position in the same block.
     #[inline]
     pub(super) fn at(self, position: EntryPosition) -> Cursor {
         Cursor { position, ..self }
     }
 }
 
-/// All blocks of a stream.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Blocks {
     sealed: SealedBlocks,
@@ -44,7 +42,6 @@ pub(super) struct Blocks {
     /// Number of live entries of each sealed block, preceded by `dropped` zeros for removed blocks.
     counts: Counts,
     dropped: usize,
-    /// The number of the first sealed block.
     first_number: u64,
     /// Number of sealed blocks without a live entry.
     empty: usize,
@@ -52,14 +49,12 @@ pub(super) struct Blocks {
     generation: u64,
 }
 
-/// A sealed block or the open block.
 pub(super) enum AnyBlock<'a> {
     Sealed(&'a SealedBlock),
     Open(&'a Block),
 }
 
 impl<'a> AnyBlock<'a> {
-    /// Returns the number of live entries.
     pub(super) fn live(&self) -> u64 {
         match self {
             AnyBlock::Sealed(block) => block.live(),
@@ -67,7 +62,6 @@ impl<'a> AnyBlock<'a> {
         }
     }
 
-    /// Returns the memory of the block.
     pub(super) fn bytes(&self) -> usize {
         match self {
             AnyBlock::Sealed(block) => block.memory_bytes(),
@@ -75,7 +69,6 @@ impl<'a> AnyBlock<'a> {
         }
     }
 
-    /// Returns the id of the last entry ever written.
     pub(super) fn last_id(&self) -> StreamId {
         match self {
             AnyBlock::Sealed(block) => block.last_id(),
@@ -83,7 +76,6 @@ impl<'a> AnyBlock<'a> {
         }
     }
 
-    /// Returns the parts of the block.
     pub(super) fn parts(self) -> BlockParts<'a> {
         match self {
             AnyBlock::Sealed(block) => block.parts(),
@@ -130,7 +122,6 @@ impl Blocks {
         self.sealed.len() - self.empty + usize::from(self.open.is_some())
     }
 
-    /// Returns the blocks that have live entries, oldest first. The last one is the open block.
     pub(super) fn in_use(&self) -> impl Iterator<Item = AnyBlock<'_>> {
         let sealed = self.sealed.iter().filter(|sealed| !sealed.is_empty());
         sealed.map(AnyBlock::Sealed).chain(self.open.iter().map(AnyBlock::Open))
@@ -185,7 +176,6 @@ impl Blocks {
         Cursor { number, position, generation: self.generation }
     }
 
-    /// Returns whether `cursor` is still valid.
     #[inline]
     pub(super) fn is_current(&self, cursor: &Cursor) -> bool {
         let index = cursor.number.checked_sub(self.first_number);
@@ -193,7 +183,6 @@ impl Blocks {
         cursor.generation == self.generation && index.is_some_and(|index| index < blocks as u64)
     }
 
-    /// Returns the next live entry at or after the cursor.
     pub(super) fn next(&self, mut cursor: Cursor) -> Option<EntryRef<'_>> {
         let mut found = None;
         self.visit_from(&mut cursor, |entry| {
@@ -306,7 +295,6 @@ impl Blocks {
         (gone, Blocks { sealed: cut, ..Blocks::default() })
     }
 
-    /// Returns the number of sealed blocks.
     pub(super) fn sealed_count(&self) -> usize {
         self.sealed.len()
     }
@@ -412,7 +400,6 @@ impl Blocks {
         self.sealed.count_through(id).checked_sub(1).map(|index| self.first_number + index as u64)
     }
 
-    /// Returns a view of a block for reading.
     #[inline]
     fn view(&self, number: u64) -> Option<BlockView<'_>> {
         let index = number.checked_sub(self.first_number)? as usize;
@@ -461,7 +448,6 @@ impl Blocks {
         self.sealed.bytes() + self.open.as_ref().map_or(0, Block::heap_bytes)
     }
 
-    /// Verifies the invariants stated in this file.
     pub(super) fn check(&self) -> Result<(), String> {
         self.sealed.check()?;
         let mut last: Option<StreamId> = None;

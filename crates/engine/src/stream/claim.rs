@@ -10,7 +10,6 @@ use crate::{ClaimedRow, StreamId};
 /// Number of rows that XAUTOCLAIM examines per entry it can claim.
 const ROWS_LOOKED_AT_PER_CLAIM: u64 = 10;
 
-/// Maximum of the delivery count.
 pub(super) const DELIVERIES_MAX: u64 = i64::MAX as u64;
 
 /// Which entries are claimed, and what their rows contain afterwards.

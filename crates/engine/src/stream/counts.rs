@@ -16,7 +16,6 @@ fn lowbit(n: usize) -> usize {
 }
 
 impl Counts {
-    /// Creates a tree of these counts.
     pub(super) fn from_counts(counts: impl Iterator<Item = u64>) -> Counts {
         let mut all = Counts::default();
         counts.for_each(|count| all.push(count));
@@ -27,14 +26,12 @@ impl Counts {
         self.tree.len()
     }
 
-    /// Appends a count for the next position.
     pub(super) fn push(&mut self, count: u64) {
         let position = self.tree.len();
         let first = position + 1 - lowbit(position + 1);
         self.tree.push(count + self.before(position) - self.before(first));
     }
 
-    /// Removes the last position.
     pub(super) fn pop(&mut self) {
         self.tree.pop();
     }
@@ -49,7 +46,6 @@ impl Counts {
         sum
     }
 
-    /// Lowers the count at `position`.
     pub(super) fn lower(&mut self, position: usize, by: u64) {
         let mut n = position + 1;
         while n <= self.tree.len() {

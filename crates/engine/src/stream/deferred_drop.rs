@@ -11,7 +11,6 @@ use crate::StreamEffect;
 const FEW_BLOCKS_OR_GROUPS: usize = 64;
 /// The same limit for pending entries.
 const FEW_PENDING: u64 = 10_000;
-/// The same limit for the consumers of a group.
 const FEW_CONSUMERS: usize = 1_000;
 
 impl Group {

@@ -10,7 +10,6 @@ use crate::{BlockLimits, StreamId};
 #[derive(Clone, Debug, Default)]
 pub(super) struct Entries {
     pub(super) blocks: Blocks,
-    /// Number of live entries.
     pub(super) length: u64,
     /// The greatest id ever assigned, even if its entry was removed. It only increases, except by XSETID.
     pub(super) last_id: StreamId,
@@ -35,7 +34,6 @@ impl Entries {
         if id >= self.last_entry_id { self.length } else { self.blocks.live_through(id) }
     }
 
-    /// Returns a cursor at the next entry of the group.
     #[inline]
     pub(super) fn cursor_after(&self, group: &Group) -> Option<Cursor> {
         match group.cursor {

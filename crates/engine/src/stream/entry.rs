@@ -13,11 +13,8 @@ use crate::bytes::number::IntegerText;
 #[derive(Clone, Copy)]
 pub struct EntryRef<'a> {
     id: StreamId,
-    /// The bytes of the whole block.
     bytes: &'a [u8],
-    /// Where the first field starts.
     at: usize,
-    /// Where the entry ends.
     end: u32,
     pairs: u32,
     /// The end of the field names that this entry shares with others of its block. `None` if the entry has
@@ -121,7 +118,6 @@ impl<'a> EntryRef<'a> {
         StoredValues { bytes: self.bytes, at: self.at }
     }
 
-    /// Returns the position after the entry.
     #[inline(always)]
     pub(super) fn end(&self) -> EntryPosition {
         EntryPosition { offset: self.end, previous_id: self.id }

@@ -61,7 +61,6 @@ pub(super) fn time_of(row: &PendingEntry) -> (u64, StreamId) {
 }
 
 impl FinalRows {
-    /// Updates the sets after a row was added, replaced or removed.
     fn update(&mut self, rules: &GroupRules, before: Option<&PendingEntry>, after: Option<&PendingEntry>) {
         let mut is_gone = false;
         if let Some(before) = before {
@@ -217,7 +216,6 @@ impl Stream {
         Some(next_ms.max(finals.counters.retry_at_ms.load(Ordering::Relaxed)))
     }
 
-    /// Verifies that the final rows of a group follow from its pending entries.
     pub(super) fn check_finals(&self, group: &Group) -> Result<(), String> {
         let (Some(rules), Some(finals)) = (group.rules(), &group.finals) else {
             return match group.rules.is_none() && group.finals.is_none() {
@@ -341,7 +339,6 @@ impl Group {
         *finds_gone &= unexamined.is_some();
     }
 
-    /// Updates the final rows after a row was added, replaced or removed.
     #[inline]
     pub(super) fn update_finals(&mut self, before: Option<&PendingEntry>, after: Option<&PendingEntry>) {
         if let (Some(finals), Some(rules)) = (&mut self.finals, &self.rules) {

@@ -10,7 +10,6 @@ use crate::StreamId;
 pub struct FrozenRange {
     /// Contains only the blocks that hold the entries.
     stream: Stream,
-    /// The entries that were not visited yet.
     range: IdRange,
     left: u64,
     backward: bool,
@@ -48,7 +47,6 @@ impl Stream {
         FrozenRange { stream, range, left, backward: false, delayed: true }
     }
 
-    /// Returns the id of the `rank`th entry, counted from 1.
     fn id_of(&self, rank: u64) -> StreamId {
         if rank == self.entries.length {
             return self.entries.last_entry_id;

@@ -181,7 +181,6 @@ impl Group {
         removed.is_some()
     }
 
-    /// Decrements the pending count of the owner of a row that was removed or replaced.
     #[inline]
     fn decrement_owner_count(&mut self, row: Option<PendingEntry>) {
         if let Some(owner) = row.and_then(|row| row.consumer) {
@@ -206,7 +205,6 @@ impl Group {
         size_of::<Group>() + self.pending.memory_bytes() + self.consumers.memory_bytes() + policy + rules
     }
 
-    /// Verifies that the pending counts of consumers match the pending entries.
     pub(super) fn check(&self) -> Result<(), String> {
         self.pending.check()?;
         let mut counts = vec![0u64; self.consumers.slots.len()];
@@ -282,7 +280,6 @@ impl Consumers {
         self.by_name.get(name).copied()
     }
 
-    /// Returns the handle of the consumer `name`. Creates the consumer if it does not exist.
     #[inline]
     pub(super) fn join(&mut self, name: &[u8], at_ms: u64) -> ConsumerHandle {
         let handle = self.find(name).unwrap_or_else(|| self.add(name, at_ms));
@@ -290,7 +287,6 @@ impl Consumers {
         handle
     }
 
-    /// Returns the handle of the consumer `name`.
     #[inline]
     pub(super) fn find(&self, name: &[u8]) -> Option<ConsumerHandle> {
         match self.slots.get(self.recent) {

@@ -68,7 +68,6 @@ pub struct HistoryItem<'a> {
     pub since_ms: u64,
 }
 
-/// The producer history of one stream.
 #[derive(Clone, Debug)]
 pub(super) struct ProducerHistory {
     limits: IdempotenceLimits,
@@ -79,7 +78,6 @@ pub(super) struct ProducerHistory {
     duplicates: u64,
 }
 
-/// An item of the producer history as it is stored.
 #[derive(Clone, Debug)]
 struct OwnedItem {
     producer: Arc<[u8]>,
@@ -88,11 +86,9 @@ struct OwnedItem {
     since_ms: u64,
 }
 
-/// The items of one producer, by their numbers.
 #[derive(Clone, Debug, Default)]
 struct Producer {
     by_iid: BTreeMap<Arc<[u8]>, u64>,
-    /// Ascending.
     numbers: VecDeque<u64>,
 }
 

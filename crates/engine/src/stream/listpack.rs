@@ -38,7 +38,6 @@ pub(super) fn entry_overhead_bytes(ms_delta: i64, seq_delta: i64, pairs: usize, 
     flags + integer_bytes(ms_delta) + integer_bytes(seq_delta) + counts
 }
 
-/// Returns the bytes of a name or value.
 pub(super) fn text_bytes(text: &[u8]) -> u64 {
     parse_integer(text).map_or_else(|| bytes_of_length(text.len()), integer_bytes)
 }

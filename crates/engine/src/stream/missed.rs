@@ -104,7 +104,6 @@ impl Stream {
         self.trimmed_entries.missed.through = StreamId::MIN;
     }
 
-    /// Verifies what the stream notes about the position of a group.
     pub(super) fn check_behind(&self, group: &Group) -> Result<(), String> {
         let holds = match group.behind_since {
             Some(since) => {

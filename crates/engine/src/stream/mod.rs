@@ -228,7 +228,6 @@ impl Stream {
         self.delayed.as_ref().map_or(Ok(()), |delayed| delayed.check())
     }
 
-    /// Verifies that the exact lag equals the number of undelivered entries.
     fn check_lag(&self, group: &Group) -> Result<(), String> {
         let walked =
             self.visit_undelivered(group, None, &mut |_: &EntryRef<'_>| std::ops::ControlFlow::Continue(()));

@@ -12,7 +12,6 @@
 use super::{Group, Stream};
 use crate::policy::{Policy, PolicyField};
 
-/// A policy, and the user who set it.
 #[derive(Clone, Debug)]
 pub(super) struct OwnedPolicy {
     pub(super) policy: Policy,

@@ -58,7 +58,6 @@ impl Stream {
         self.policy.as_ref().map_or(0, |policy| policy.trimmed)
     }
 
-    /// Counts entries that retention has removed.
     pub(crate) fn count_trimmed(&mut self, count: u64) {
         if let Some(policy) = &mut self.policy {
             policy.trimmed += count;
@@ -115,7 +114,6 @@ impl Stream {
         self.examine_step(&mut { EXAMINATION_BUDGET }, may_grow);
     }
 
-    /// Computes the rules of all groups. Groups without a policy of their own share theirs.
     pub(super) fn refresh_all_rules(&mut self) {
         let none = Policy::default();
         let policy = self.policy.as_ref().map_or(&none, |policy| policy.get());
@@ -248,7 +246,6 @@ impl Stream {
 }
 
 impl Stream {
-    /// Verifies that the rules of a group follow from the policies.
     pub(super) fn check_rules(&self, group: &Group) -> Result<(), String> {
         let expected = group.find_rules(self.policy());
         match expected == group.rules {
@@ -280,7 +277,6 @@ impl Group {
         self.rules().map_or(u64::MAX, |rules| rules.max_pending.saturating_sub(self.in_hand()))
     }
 
-    /// Computes the rules from the group's own policy and that of its stream.
     pub(super) fn refresh_rules(&mut self, of_stream: Option<&Policy>, entries: &Entries) {
         let rules = self.find_rules(of_stream);
         self.set_rules(rules, entries);

@@ -38,7 +38,6 @@ pub(super) struct ReferenceView<'s> {
     pub(super) questions: u64,
 }
 
-/// What a view knows of all groups.
 struct AllGroups<'s> {
     /// All groups have read up to this id; `None` if there are no groups.
     read_through: Option<StreamId>,

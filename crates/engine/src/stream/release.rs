@@ -83,9 +83,7 @@ pub struct IdleClaim {
 
 /// Which rows with an owner a claim takes, and in which order.
 enum ClaimOrder {
-    /// Those that have been idle for this long, in milliseconds.
     LongestIdle(u64),
-    /// Those that are ready under this rule.
     LongestReady(ReadyRule),
 }
 

@@ -51,7 +51,6 @@ pub struct Look {
 }
 
 impl Look {
-    /// Returns whether this time has passed and counts.
     pub(super) fn includes(&self, at_ms: Option<u64>) -> bool {
         at_ms.is_some_and(|at_ms| at_ms <= self.now_ms)
     }
@@ -205,7 +204,6 @@ impl Stream {
     }
 }
 
-/// How large the entries of a stream are.
 #[derive(Clone, Copy)]
 struct Size {
     entries: u64,

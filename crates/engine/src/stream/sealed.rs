@@ -25,11 +25,9 @@ pub(super) struct SealedBlocks {
     /// Number of blocks that were removed from the front of the first chunk.
     missing_front: usize,
     len: usize,
-    /// Memory of all blocks.
     bytes: usize,
 }
 
-/// Consecutive blocks.
 #[derive(Clone, Debug, Default)]
 struct Chunk {
     blocks: Vec<SealedBlock>,
@@ -48,7 +46,6 @@ impl Chunk {
         self.blocks.push(sealed);
     }
 
-    /// Returns the id of the first block.
     fn base(&self) -> Option<StreamId> {
         self.blocks.first().map(SealedBlock::base)
     }
@@ -69,7 +66,6 @@ impl SealedBlocks {
         self.chunks.get(chunk)?.blocks.get(at)
     }
 
-    /// Changes a block. Returns `None` if there is no block with this index.
     pub(super) fn change<R>(
         &mut self,
         index: usize,
@@ -86,7 +82,6 @@ impl SealedBlocks {
         Some(outcome)
     }
 
-    /// Returns the index of the chunk that contains a block, and the index of the block in that chunk.
     #[inline]
     fn locate(&self, index: usize) -> (usize, usize) {
         let counted = index + self.missing_front;
@@ -100,7 +95,6 @@ impl SealedBlocks {
         self.chunks.front()?.blocks.first()
     }
 
-    /// Returns the memory of all blocks.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -143,7 +137,6 @@ impl SealedBlocks {
         popped
     }
 
-    /// Removes the first `count` blocks and returns them.
     pub(super) fn cut_front(&mut self, count: usize) -> SealedBlocks {
         let mut cut = SealedBlocks { missing_front: self.missing_front, ..SealedBlocks::default() };
         while cut.len < count {
@@ -168,13 +161,11 @@ impl SealedBlocks {
         cut
     }
 
-    /// Keeps only blocks that have live entries.
     pub(super) fn retain_live(&mut self) {
         let live = std::mem::take(self);
         live.iter().filter(|sealed| !sealed.is_empty()).for_each(|sealed| self.push_back(sealed.clone()));
     }
 
-    /// Returns the number of blocks whose base is `id` or smaller.
     pub(super) fn count_through(&self, id: StreamId) -> usize {
         let chunk = self.chunks.partition_point(|chunk| chunk.base().is_some_and(|base| base <= id));
         let Some(chunk) = chunk.checked_sub(1) else { return 0 };
@@ -214,7 +205,6 @@ impl SealedBlocks {
         }
     }
 
-    /// Subtracts a chunk that was removed.
     fn uncount(&mut self, removed: Option<Arc<Chunk>>) {
         if let Some(chunk) = removed {
             self.len -= chunk.blocks.len();
@@ -227,7 +217,6 @@ impl SealedBlocks {
         chunks * size_of::<SealedBlock>() + self.chunks.capacity() * size_of::<Arc<Chunk>>()
     }
 
-    /// Verifies the invariants stated in this file.
     pub(super) fn check(&self) -> Result<(), String> {
         let expected = |at: usize| CHUNK_BLOCKS - if at == 0 { self.missing_front } else { 0 };
         let last = self.chunks.len().saturating_sub(1);

@@ -70,7 +70,6 @@ pub fn is_packed(number: i64) -> bool {
     (-PACKED_MAX..=PACKED_MAX).contains(&number)
 }
 
-/// Reads the value at `*at` and moves past it.
 #[inline(always)]
 pub(super) fn take<'a>(bytes: &'a [u8], at: &mut usize) -> ValueRef<'a> {
     let tag = varint::take(bytes, at);

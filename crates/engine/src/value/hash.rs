@@ -12,7 +12,6 @@ pub struct Hash {
     repr: HashRepr,
 }
 
-/// How a hash is stored.
 #[derive(Clone, Debug)]
 enum HashRepr {
     /// field, value, field, value…
@@ -91,7 +90,6 @@ impl Hash {
         }
     }
 
-    /// Sets fields: field, value, field, value…
     pub(crate) fn apply_set(&mut self, pairs: &[&[u8]], hashing: &Hashing) {
         for pair in pairs.chunks_exact(PAIR) {
             self.set(pair[0], pair[1], hashing);
@@ -119,7 +117,6 @@ impl Hash {
         }
     }
 
-    /// Removes fields. Ignores fields that do not exist.
     pub(crate) fn apply_delete(&mut self, fields: &[&[u8]]) {
         for field in fields {
             match &mut self.repr {

@@ -15,9 +15,7 @@ const SHRINK_FROM: usize = 32;
 #[derive(Clone, Debug, Default)]
 pub struct List {
     values: VecDeque<Box<[u8]>>,
-    /// The sum of the values' lengths.
     value_bytes: usize,
-    /// Bytes allocated for the values.
     content_bytes: usize,
 }
 
@@ -61,7 +59,6 @@ impl List {
         if self.value_bytes + self.len() > PACKED_BYTES_MAX { Layout::LongList } else { Layout::Packed }
     }
 
-    /// Pushes values at one end, one after the other.
     pub(crate) fn apply_push(&mut self, end: ListEnd, values: &[&[u8]]) {
         for &value in values {
             self.value_bytes += value.len();
@@ -73,7 +70,6 @@ impl List {
         }
     }
 
-    /// Removes up to `count` values from one end.
     pub(crate) fn apply_pop(&mut self, end: ListEnd, count: u64) {
         for _ in 0..count {
             let popped = match end {

@@ -29,7 +29,6 @@ impl PackedItems {
         self.items as usize
     }
 
-    /// Returns whether `item` is short enough.
     pub(super) fn can_hold(item: &[u8]) -> bool {
         item.len() <= ITEM_BYTES_MAX
     }
@@ -72,7 +71,6 @@ impl PackedItems {
         self.items += 1;
     }
 
-    /// Replaces the item at `offset`.
     pub(super) fn replace(&mut self, offset: usize, item: &[u8]) {
         let Some((old, end)) = self.item_at(offset) else { return };
         if old.len() < item.len() {
@@ -82,7 +80,6 @@ impl PackedItems {
         self.bytes.splice(offset + 1..end, item.iter().copied());
     }
 
-    /// Removes `count` items, starting at `offset`.
     pub(super) fn remove(&mut self, offset: usize, count: usize) {
         let mut end = offset;
         for _ in 0..count {
@@ -100,7 +97,6 @@ impl PackedItems {
         allocation_bytes(self.bytes.capacity())
     }
 
-    /// Verifies that the items fill the bytes exactly.
     pub(super) fn check(&self) -> Result<(), String> {
         let (mut offset, mut items) = (0, 0);
         while offset < self.bytes.len() {

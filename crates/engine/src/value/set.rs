@@ -17,7 +17,6 @@ pub struct Set {
     repr: SetRepr,
 }
 
-/// How a set is stored.
 #[derive(Clone, Debug)]
 enum SetRepr {
     /// Ascending.
@@ -96,7 +95,6 @@ impl Set {
         }
     }
 
-    /// Adds members. Ignores members that exist already.
     pub(crate) fn apply_add(&mut self, members: &[&[u8]], hashing: &Hashing) {
         for member in members {
             if !self.contains(member) {
@@ -140,7 +138,6 @@ impl Set {
         }
     }
 
-    /// Removes members. Ignores members that do not exist.
     pub(crate) fn apply_remove(&mut self, members: &[&[u8]]) {
         for member in members {
             match &mut self.repr {

@@ -50,7 +50,6 @@ impl fmt::Debug for Hashing {
 
 /// What a table stores with each key: the value of a hash field, or `()` for a set.
 pub(super) trait TableValue {
-    /// Returns the bytes allocated for it.
     fn heap_bytes(&self) -> usize;
 }
 
@@ -71,7 +70,6 @@ impl TableValue for Box<[u8]> {
 pub(super) struct Table<V> {
     hashing: Hashing,
     items: HashTable<(Box<[u8]>, V)>,
-    /// Bytes allocated for keys and values.
     content_bytes: usize,
 }
 
@@ -92,7 +90,6 @@ impl<V: TableValue> Table<V> {
         self.items.iter().map(|(key, value)| (&**key, value))
     }
 
-    /// Sets the value of `key`, which is added if it does not exist.
     pub(super) fn insert(&mut self, key: &[u8], value: V) {
         let hashing = &self.hashing;
         self.content_bytes += value.heap_bytes();

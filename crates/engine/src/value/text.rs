@@ -48,7 +48,6 @@ impl Text {
         }
     }
 
-    /// Appends bytes.
     pub(crate) fn apply_append(&mut self, tail: &[u8]) {
         self.bytes.extend_from_slice(tail);
     }

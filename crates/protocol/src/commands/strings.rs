@@ -152,7 +152,6 @@ impl<'a> ExpiryOption<'a> {
         Err(errors::SYNTAX)
     }
 
-    /// Returns whether two options are the same, except for their numbers.
     fn is_like(&self, other: &ExpiryOption<'_>) -> bool {
         match (self, other) {
             (ExpiryOption::Time { base, unit, .. }, ExpiryOption::Time { base: b, unit: u, .. }) => {

@@ -10,7 +10,6 @@ use crate::args::Args;
 use crate::errors::{self, CommandError};
 use crate::ids;
 
-/// The options read so far.
 #[derive(Default)]
 pub(super) struct TrimOptions {
     strategy: Option<(TrimBy, Exactness)>,
@@ -55,12 +54,10 @@ impl TrimOptions {
         }
     }
 
-    /// Returns what happens to the pending entries of removed entries.
     pub(super) fn references(&self) -> References {
         self.references.unwrap_or_default()
     }
 
-    /// Checks the combination of the options. Returns `None` if neither MAXLEN nor MINID was given.
     pub(super) fn finish(self) -> Result<Option<Trim>, CommandError> {
         self.check_limit_has_strategy()?;
         let exactness = self.strategy.map_or(Exactness::Exact, |(_, exactness)| exactness);
@@ -74,7 +71,6 @@ impl TrimOptions {
         Ok(self.strategy.map(|(by, exactness)| Trim { by, exactness, limit }))
     }
 
-    /// Returns whether MAXLEN or MINID was given.
     pub(super) fn has_strategy(&self) -> bool {
         self.strategy.is_some()
     }

@@ -81,7 +81,6 @@ fn next_field(args: &mut Args<'_>, of_group: bool) -> Result<PolicyField, Comman
     }
 }
 
-/// Returns the error for an argument that is not a field with a value.
 fn field_missing(word: &[u8]) -> CommandError {
     let is_field = |field: PolicyField| word.eq_ignore_ascii_case(field.name().as_bytes());
     if PolicyField::ALL.into_iter().any(is_field) {

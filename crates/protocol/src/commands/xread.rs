@@ -183,14 +183,12 @@ impl<'a> StreamList<'a> {
     }
 }
 
-/// Which command is being parsed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ReadCommand {
     Xread,
     Xreadgroup,
 }
 
-/// The options of both commands.
 struct ReadOptions<'a> {
     group: Option<(&'a [u8], &'a [u8])>,
     bounds: ReplyBounds,
@@ -252,7 +250,6 @@ fn next_positive(args: &mut Args<'_>, error: CommandError) -> Result<u64, Comman
 }
 
 impl ReadCommand {
-    /// Returns the error for unequal numbers of keys and ids.
     fn unbalanced(self) -> CommandError {
         match self {
             ReadCommand::Xread => errors::XREAD_UNBALANCED,

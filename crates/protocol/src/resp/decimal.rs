@@ -14,7 +14,6 @@ pub(super) const PAIRS: [[u8; 2]; 100] = {
 /// Maximum number of digits of a `u64`.
 pub(super) const DIGITS_MAX: usize = 20;
 
-/// Returns the number of digits of `number`.
 #[inline]
 pub(super) fn digit_count(number: u64) -> usize {
     match number {
@@ -46,7 +45,6 @@ pub(super) fn write_digits(mut number: u64, into: &mut [u8]) {
     }
 }
 
-/// Appends a number and a line end.
 #[inline]
 pub(super) fn push_line(buffer: &mut Vec<u8>, number: u64) {
     if number < 10 {

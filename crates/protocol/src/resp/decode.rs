@@ -230,7 +230,6 @@ enum State {
     Complete { inline: bool },
 }
 
-/// A range of a buffer: start and end.
 pub(super) type Span = (usize, usize);
 
 impl Decoder {
@@ -490,15 +489,12 @@ impl Decoder {
     }
 }
 
-/// A line with a count or length.
 struct Line {
     /// The number after the line's first byte; `None` if it is not a number.
     number: Option<i64>,
-    /// Position after the line end.
     end: usize,
 }
 
-/// The line has no end within the limit.
 struct TooLong;
 
 /// Returns the range of the argument whose `$` is the first byte of `bytes`.

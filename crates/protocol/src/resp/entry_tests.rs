@@ -16,7 +16,6 @@ fn stream_of(entries: &[(StreamId, Fields)]) -> Stream {
     stream
 }
 
-/// Returns the expected encoding.
 fn expected_bytes(entries: &[(StreamId, Fields)]) -> Vec<u8> {
     let mut out = Vec::new();
     for (id, fields) in entries {

@@ -51,7 +51,6 @@ impl IdPrefix {
         }
     }
 
-    /// Returns the length of the prefix in bytes.
     #[inline(always)]
     pub(super) fn length(&self) -> usize {
         self.length

@@ -16,7 +16,6 @@ impl SeededRng {
         mixed ^ (mixed >> 31)
     }
 
-    /// Returns a number below `bound`.
     pub(crate) fn below(&mut self, bound: usize) -> usize {
         (self.next() % bound as u64) as usize
     }

@@ -29,7 +29,6 @@ const STAGE_BYTES: usize = 4096;
 /// The memory of the staging buffer. The additional `CHUNK` bytes allow a move that begins at the last byte.
 type StageBytes = [u8; STAGE_BYTES + CHUNK];
 
-/// Encodes entries with the field names it was prepared for.
 #[derive(Debug, Default)]
 pub(super) struct Template {
     /// The field names it is prepared for, encoded as in a block.
@@ -43,7 +42,6 @@ pub(super) struct Template {
 #[derive(Debug)]
 struct Piece {
     length: usize,
-    /// The first bytes of the piece.
     bytes: [u8; CHUNK],
     /// The whole piece if it is longer than `CHUNK`, otherwise empty.
     long: Box<[u8]>,
@@ -60,7 +58,6 @@ impl Piece {
 }
 
 impl Template {
-    /// Returns whether the template is prepared for these field names, encoded as in a block.
     #[inline]
     pub(super) fn is_for(&self, names: &[u8]) -> bool {
         self.names == names
@@ -133,13 +130,11 @@ impl Template {
         self.stage.length = at + 2;
     }
 
-    /// Returns the number of bytes in the staging buffer.
     #[inline]
     pub(super) fn staged_len(&self) -> usize {
         self.stage.length
     }
 
-    /// Appends the content of the staging buffer to the output and empties it.
     #[inline]
     pub(super) fn flush(&mut self, out: &mut Vec<u8>) {
         self.stage.flush(out);
@@ -175,7 +170,6 @@ impl StagingBuffer {
     }
 }
 
-/// Copies `from` into the staging buffer at `at`.
 #[inline(always)]
 fn put<const N: usize>(stage: &mut StageBytes, at: usize, from: &[u8; N]) {
     const { assert!(N <= CHUNK) }

@@ -22,7 +22,6 @@ pub struct Writer {
     pub resp3: bool,
     /// Maximum length of `buf` in bytes. The value that exceeds it is the last one written.
     pub length_max: usize,
-    /// The prefix of the last id that was written.
     prefix: IdPrefix,
 }
 
@@ -30,7 +29,6 @@ pub struct Writer {
 #[derive(Debug)]
 #[must_use = "pass it to `finish`, which writes the length"]
 pub struct DeferredLength {
-    /// Position of the length's first digit.
     at: usize,
     /// Number of digits reserved; 0 if the writer was full.
     digits: usize,
@@ -356,7 +354,6 @@ impl Writer {
     }
 }
 
-/// Appends formatted text to a vector.
 struct VecWriter<'a>(&'a mut Vec<u8>);
 
 impl fmt::Write for VecWriter<'_> {
@@ -376,7 +373,6 @@ mod tests {
         String::from_utf8(writer.buf).unwrap()
     }
 
-    /// Returns a reply as encoded in RESP2 and in RESP3.
     fn both(write: impl Fn(&mut Writer)) -> (String, String) {
         (written(false, &write), written(true, &write))
     }

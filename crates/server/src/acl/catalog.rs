@@ -1,6 +1,5 @@
 //! The commands and categories that rules can name.
 
-/// A command or subcommand, as rules see it.
 pub(crate) struct CatalogCommand {
     /// The full name in lower case, such as `get` or `xgroup|create`.
     pub(crate) name: &'static str,
@@ -8,7 +7,6 @@ pub(crate) struct CatalogCommand {
     pub(crate) categories: u32,
 }
 
-/// The commands and categories that rules can name.
 pub(crate) struct Catalog {
     /// Every command, by its index in the command table. The subcommands of a command follow it.
     pub(crate) commands: Box<[CatalogCommand]>,
@@ -22,7 +20,6 @@ impl Catalog {
         self.commands.iter().position(|command| command.name.as_bytes() == name)
     }
 
-    /// Returns the indexes of a command and of its subcommands.
     pub(super) fn with_subcommands(&self, index: usize) -> std::ops::Range<usize> {
         let name = self.commands[index].name;
         let is_subcommand =

@@ -11,14 +11,10 @@ const COMPARED_ENTRIES: usize = 10;
 /// Maximum bytes kept of a key or a user name. The client that is denied chooses them.
 const TEXT_BYTES_MAX: usize = 1024;
 
-/// Why something was denied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DenialReason {
-    /// The name or the password was wrong.
     Auth,
-    /// The user may not run the command.
     Command,
-    /// The user may not access the key.
     Key,
 }
 
@@ -32,10 +28,8 @@ impl DenialReason {
     }
 }
 
-/// Where the denied command was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DenialContext {
-    /// Outside a transaction.
     TopLevel,
     /// Between MULTI and EXEC, or EXEC itself.
     Transaction,
@@ -50,11 +44,9 @@ impl DenialContext {
     }
 }
 
-/// A denial to be logged.
 pub(crate) struct NewDenial<'a> {
     pub(crate) reason: DenialReason,
     pub(crate) context: DenialContext,
-    /// The command or the key that was denied.
     pub(crate) object: &'a [u8],
     pub(crate) user: &'a [u8],
     /// The client, as CLIENT LIST shows it.
@@ -125,12 +117,10 @@ impl AclLog {
         inner.entries.truncate(max);
     }
 
-    /// Returns the newest `count` entries.
     pub(crate) fn newest(&self, count: usize) -> Vec<LogEntry> {
         self.inner.lock().entries.iter().take(count).cloned().collect()
     }
 
-    /// Removes all entries.
     pub(crate) fn clear(&self) {
         self.inner.lock().entries.clear();
     }

@@ -10,10 +10,8 @@ use super::selector::{Denial, RequiredKey, Selector, has_spaces, joined};
 /// The SHA-256 hash of a password.
 pub(crate) type PasswordHash = [u8; 32];
 
-/// What a user may do, and how it authenticates.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Rules {
-    /// Whether clients can authenticate as this user.
     pub(crate) is_on: bool,
     /// Whether every password is right.
     pub(crate) no_password: bool,
@@ -58,13 +56,16 @@ impl fmt::Display for RuleError {
     }
 }
 
-/// Why a list of rules is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum RulesError {
-    /// This rule is invalid.
-    Rule { rule: Vec<u8>, error: RuleError },
+    Rule {
+        rule: Vec<u8>,
+        error: RuleError,
+    },
     /// This argument opens a parenthesis that no later argument closes.
-    Unmatched { argument: Vec<u8> },
+    Unmatched {
+        argument: Vec<u8>,
+    },
 }
 
 impl Rules {
@@ -100,7 +101,6 @@ impl Rules {
         !self.is_on || !self.no_password
     }
 
-    /// Whether the user may run every command on every key.
     pub(super) fn allow_everything(&self) -> bool {
         self.root.allows_everything() || self.selectors.iter().any(Selector::allows_everything)
     }
@@ -111,7 +111,6 @@ impl Rules {
         self.accept_hash(&hash(password))
     }
 
-    /// Like [`accept`](Self::accept), with the hash of the password.
     pub(super) fn accept_hash(&self, given: &PasswordHash) -> bool {
         let is_known = self.passwords.iter().fold(false, |found, known| found | are_equal(known, given));
         self.is_on & (self.no_password | is_known)
@@ -208,7 +207,6 @@ impl Rules {
         flags
     }
 
-    /// Returns the hashes of the passwords, in hexadecimal digits.
     pub(crate) fn password_hashes(&self) -> Vec<String> {
         self.passwords.iter().map(|hash| to_hex(hash)).collect()
     }
@@ -256,12 +254,10 @@ pub(crate) fn normalized_line(line: &[u8], catalog: &Catalog) -> Option<Vec<u8>>
     rules.ok().map(|rules| line_of(name, &rules))
 }
 
-/// Returns the line of an ACL file for a user.
 pub(super) fn line_of(name: &[u8], rules: &Rules) -> Vec<u8> {
     [b"user ", name, b" ", &rules.text()[..]].concat()
 }
 
-/// Whether users can have this name.
 pub(super) fn is_user_name(name: &[u8]) -> bool {
     !name.is_empty() && !has_spaces(name)
 }
@@ -305,7 +301,6 @@ fn are_equal(one: &PasswordHash, other: &PasswordHash) -> bool {
     one.iter().zip(other).fold(0, |difference, (a, b)| difference | (a ^ b)) == 0
 }
 
-/// Returns bytes as hexadecimal digits in lower case.
 pub(crate) fn to_hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

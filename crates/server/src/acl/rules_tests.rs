@@ -24,7 +24,6 @@ fn error_of(text: &str) -> RuleError {
     }
 }
 
-/// Whether these rules allow a request.
 fn check(text: &str, request: &str) -> Result<(), Denial> {
     let argv: Vec<&[u8]> = request.split(' ').map(str::as_bytes).collect();
     let spec = resolve(&argv).unwrap();

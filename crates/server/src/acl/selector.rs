@@ -13,7 +13,6 @@ use super::rules::RuleError;
 pub(crate) struct Selector {
     /// One bit for every command, by its index in the command table.
     allowed: Box<[u64]>,
-    /// Number of commands in the table.
     command_count: usize,
     /// Whether the rules about commands begin with `+@all`; otherwise with `-@all`.
     from_all: bool,
@@ -29,7 +28,6 @@ pub(crate) struct Selector {
     channels: Vec<Box<[u8]>>,
 }
 
-/// A pattern of keys, with what the user may do with these keys.
 #[derive(Clone, PartialEq, Eq)]
 struct KeyPattern {
     pattern: Box<[u8]>,
@@ -51,7 +49,6 @@ impl KeyAccess {
     }
 }
 
-/// A key of a request, and the access that the command needs to it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RequiredKey<'a> {
     pub(crate) key: &'a [u8],
@@ -64,14 +61,11 @@ pub(crate) struct RequiredKey<'a> {
 /// command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Denial {
-    /// The user may not run the command.
     Command,
-    /// The user may not access the key with this number.
     Key(usize),
 }
 
 impl Selector {
-    /// Returns a selector that allows nothing.
     pub(super) fn nothing(catalog: &Catalog) -> Selector {
         let command_count = catalog.commands.len();
         Selector {
@@ -87,7 +81,6 @@ impl Selector {
         }
     }
 
-    /// Returns a selector that allows everything.
     pub(super) fn everything(catalog: &Catalog) -> Selector {
         let mut selector = Selector::nothing(catalog);
         selector.set_all_commands(true);
@@ -95,12 +88,10 @@ impl Selector {
         selector
     }
 
-    /// Whether it allows every command on every key.
     pub(super) fn allows_everything(&self) -> bool {
         self.all_keys && (0..self.command_count).all(|index| self.has_bit(index))
     }
 
-    /// Returns an error if this selector does not allow the whole request.
     pub(super) fn check(
         &self,
         command: usize,
@@ -134,7 +125,6 @@ impl Selector {
         self.all_keys || self.keys.iter().any(matches)
     }
 
-    /// Adds a rule about commands, keys or channels.
     pub(super) fn apply(&mut self, rule: &[u8], catalog: &Catalog) -> Result<(), RuleError> {
         let is = |word: &str| rule.eq_ignore_ascii_case(word.as_bytes());
         match rule {
@@ -310,7 +300,6 @@ impl Selector {
         joined(std::iter::once(first).chain(self.command_rules.iter().map(|rule| &**rule)))
     }
 
-    /// Returns the patterns of keys, such as `~a %R~b`.
     pub(crate) fn key_text(&self) -> Vec<u8> {
         if self.all_keys {
             return b"~*".to_vec();
@@ -323,7 +312,6 @@ impl Selector {
         joined(self.keys.iter().map(|key| [prefix(key.access), &key.pattern].concat()))
     }
 
-    /// Returns the patterns of channels, such as `&a &b`.
     pub(crate) fn channel_text(&self) -> Vec<u8> {
         if self.all_channels {
             return b"&*".to_vec();
@@ -331,7 +319,6 @@ impl Selector {
         joined(self.channels.iter().map(|pattern| [b"&", &**pattern].concat()))
     }
 
-    /// Returns all rules of the selector, as ACL LIST shows them.
     pub(super) fn text(&self) -> Vec<u8> {
         let channels = self.channel_text();
         let reset: &[u8] = if self.all_channels { b"" } else { b"resetchannels" };
@@ -340,7 +327,6 @@ impl Selector {
     }
 }
 
-/// Joins parts with spaces.
 pub(super) fn joined<T: AsRef<[u8]>>(parts: impl Iterator<Item = T>) -> Vec<u8> {
     let mut text = Vec::new();
     for part in parts {

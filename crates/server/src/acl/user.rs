@@ -32,7 +32,6 @@ impl User {
         &self.name
     }
 
-    /// Whether it may run every command on every key.
     #[inline]
     pub(crate) fn is_unrestricted(&self) -> bool {
         self.is_unrestricted.load(Ordering::Relaxed)
@@ -73,7 +72,6 @@ impl User {
         *current = Arc::new(rules);
     }
 
-    /// Marks it as removed.
     pub(super) fn remove(&self) {
         let _rules = self.rules.write();
         self.is_removed.store(true, Ordering::Release);

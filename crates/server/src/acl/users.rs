@@ -24,7 +24,6 @@ const INTERNAL_USER: &[u8] = b"(internal)";
 /// Maximum number of invalid lines of an ACL file that an error names.
 const NAMED_ERRORS_MAX: usize = 10;
 
-/// Every user.
 pub(crate) struct Users {
     catalog: Catalog,
     users: RwLock<BTreeMap<Box<[u8]>, Arc<User>>>,
@@ -38,29 +37,21 @@ pub(crate) struct Users {
     saving: Mutex<()>,
 }
 
-/// Why ACL SETUSER changed nothing.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum SetUserError {
     /// A name cannot contain spaces or NUL bytes.
     InvalidName,
-    /// The name of a new user is too long.
     NameTooLong,
-    /// The rules are invalid.
     Rules(RulesError),
 }
 
-/// Why the ACL file cannot be loaded or saved.
 #[derive(Debug)]
 pub(crate) enum AclFileError {
-    /// The server has no ACL file.
     NotConfigured,
-    /// The file cannot be read.
     Unreadable(String),
-    /// The file contains invalid lines.
     Invalid(String),
     /// The file and the setting `requirepass` both define the user `default`.
     TwoPasswords(PathBuf),
-    /// The file cannot be written.
     Unwritable(String),
 }
 
@@ -111,17 +102,14 @@ impl Users {
         &self.default_user
     }
 
-    /// Returns the user of a session that has yet to authenticate. It may do nothing.
     pub(crate) fn unauthenticated_user(&self) -> &Arc<User> {
         &self.unauthenticated_user
     }
 
-    /// Returns the user of the server's own connections. No client can log in as it: it is in no list.
     pub(crate) fn internal_user(&self) -> &Arc<User> {
         &self.internal_user
     }
 
-    /// Whether clients must log in before they can run commands.
     pub(crate) fn requires_login(&self) -> bool {
         self.default_user.rules().requires_login()
     }
@@ -130,12 +118,10 @@ impl Users {
         self.users.read().get(name).cloned()
     }
 
-    /// Returns the number of users.
     pub(crate) fn count(&self) -> usize {
         self.users.read().len()
     }
 
-    /// Returns all users by name.
     pub(crate) fn all(&self) -> Vec<Arc<User>> {
         self.users.read().values().cloned().collect()
     }
@@ -220,7 +206,6 @@ impl Users {
         changed
     }
 
-    /// Returns the users that the ACL file defines.
     fn read_file(&self, path: &Path) -> Result<BTreeMap<Box<[u8]>, Rules>, AclFileError> {
         let text = fs::read(path).map_err(|error| {
             let path = path.display();

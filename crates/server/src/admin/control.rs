@@ -38,7 +38,6 @@ pub(crate) fn wait(_: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Repl
     DONE
 }
 
-/// REPLICAOF and SLAVEOF.
 pub(crate) fn replicaof(_: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
     check_replicaof(argv)?;
     reply_ok(out)
@@ -59,7 +58,6 @@ pub(crate) fn debug(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>) -> Reply {
     }
 }
 
-/// Returns whether the request is DEBUG SLEEP, which needs all keys locked.
 pub(crate) fn sleeps(argv: ArgList<'_>) -> bool {
     Args::of_command(argv).keyword("SLEEP")
 }

@@ -38,7 +38,6 @@ const SECTIONS: &[Section] = &[
     ("Keyspace", true, |info| info.keyspace()),
 ];
 
-/// INFO: the requested sections, or the default sections.
 pub(crate) fn info(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>) -> Reply {
     let requested = Args::of_command(argv).rest();
     let (server, commands) = (call.context.server, call.context.commands);
@@ -76,7 +75,6 @@ fn is_requested(requested: &[&[u8]], title: &str, is_default: bool) -> bool {
     }
 }
 
-/// Writes the text of INFO.
 pub(super) struct InfoWriter<'a, 't> {
     text: String,
     pub(super) server: &'a Arc<Server>,

@@ -15,16 +15,12 @@ const FRAGMENTATION_MAX: f64 = 1.4;
 /// MEMORY DOCTOR reports that memory is nearly used up from this share of `maxmemory`.
 const NEARLY_FULL_PERCENT: u64 = 90;
 
-/// How much memory is used for what, in bytes.
 pub(super) struct MemoryUsage {
-    /// Bytes in use.
     pub(super) used: u64,
     pub(super) peak: u64,
     /// Bytes in use before the data was loaded.
     pub(super) startup: u64,
-    /// Memory of all clients.
     pub(super) clients: u64,
-    /// Resident memory of the process.
     pub(super) resident: u64,
 }
 
@@ -40,12 +36,10 @@ impl MemoryUsage {
         }
     }
 
-    /// Returns the bytes that are not data.
     pub(super) fn overhead(&self) -> u64 {
         self.startup + self.clients
     }
 
-    /// Returns the bytes of the data.
     pub(super) fn dataset(&self) -> u64 {
         self.used.saturating_sub(self.overhead())
     }
@@ -119,7 +113,6 @@ pub(crate) fn doctor(call: &mut Call<'_, '_, '_>, _: ArgList<'_>) -> Reply {
     DONE
 }
 
-/// Describes what is wrong with the memory, a line for each problem.
 fn diagnosis(usage: &MemoryUsage, limit: u64, client_bytes_max: Option<u64>) -> String {
     let mut text = String::new();
     let used = human(usage.used);

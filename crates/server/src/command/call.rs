@@ -11,42 +11,33 @@ use crate::state::Server;
 
 /// The context of a command that needs the server, the thread or the connection, not only data.
 pub(crate) struct Call<'a, 'd, 't> {
-    /// The server, the thread and the connection.
     pub(crate) context: &'a mut CommandContext<'d>,
     /// The transaction, with the keys that the command needs locked.
     pub(crate) txn: &'a mut Txn<'t>,
-    /// The output buffer for the reply.
     pub(crate) out: &'a mut Writer,
 }
 
-/// What a command returns.
 pub(crate) type Reply = Result<Outcome, CommandError>;
 
-/// The result of most commands: the reply is written.
 pub(crate) const DONE: Reply = Ok(Outcome::Done);
 
-/// Writes the reply `OK`.
 pub(crate) fn reply_ok(out: &mut Writer) -> Reply {
     out.ok();
     DONE
 }
 
-/// How a command that did not fail ends.
 pub(crate) enum Outcome {
-    /// The reply is written.
     Done,
     /// The reply is written, and the command took little time. If its arguments and its reply are short too, the
     /// server need not read the clock for it.
     Brief,
     /// The reply is written except for these entries: they are too many to write at once.
     Long(UnwrittenEntries),
-    /// There is no data to return yet, so the client blocks.
     Block(BlockOn),
     /// The reply takes long to produce. A separate thread does the work, and the client blocks until it is done.
     SlowWork(SlowWork),
 }
 
-/// What a command blocks on.
 pub(crate) struct BlockOn {
     /// Keys of the selected database, all locked by the command, and what the command waits for under each.
     pub(crate) interests: Interests,
@@ -57,12 +48,10 @@ pub(crate) struct BlockOn {
     pub(crate) last_args: Vec<Box<[u8]>>,
 }
 
-/// Does slow work on a separate thread and writes the reply.
 pub(crate) type WorkFn = Box<dyn FnOnce(&Arc<Server>, &mut Writer) -> Result<(), CommandError> + Send>;
 
 /// Slow work that produces a command's reply. It starts after the command's locks are released.
 pub(crate) struct SlowWork {
-    /// Does the work and writes the reply.
     pub(crate) work: WorkFn,
     /// Milliseconds until the client stops waiting; 0: no limit. The work continues after a timeout.
     pub(crate) timeout_ms: u64,

@@ -108,7 +108,6 @@ pub(crate) struct CommandContext<'a> {
     pub(crate) stats: &'a ThreadStats,
     pub(crate) session: &'a mut Session,
     pub(crate) batch: &'a mut Batch,
-    /// The command table.
     pub(crate) commands: &'static [CommandSpec],
     /// Whether the current request has few arguments, all of them short.
     pub(crate) is_short: bool,

@@ -9,12 +9,9 @@ use super::{CommandSpec, KeySpec, KeysBegin, KeysFind};
 /// The keys of a request, each with its usage in Redis' words (see [`KeySpec::usage`]).
 pub(crate) type Keys<'a> = SmallVec<[(&'a [u8], &'static str); 4]>;
 
-/// Why the keys of a request cannot be found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeyError {
-    /// The command has no keys.
     NoKeys,
-    /// The arguments are invalid.
     Invalid,
 }
 
@@ -83,7 +80,6 @@ fn usage(spec: &KeySpec, argv: &[&[u8]]) -> &'static str {
     }
 }
 
-/// Returns the number of arguments that a range covers.
 fn range_length(args: usize, begin: usize, last: i32, limit: i32) -> Option<usize> {
     let available = args.checked_sub(begin)?;
     if last >= 0 {

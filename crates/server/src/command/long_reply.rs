@@ -21,7 +21,6 @@ thread_local! {
 /// Entries that are not in the output yet, each with the offset in the output where they belong, in order.
 pub(crate) type UnwrittenEntries = Vec<(usize, FrozenRange)>;
 
-/// The rest of a long reply.
 pub(crate) struct LongReply {
     /// The encoded parts of the reply around the unwritten entries.
     bytes: Vec<u8>,
@@ -40,7 +39,6 @@ impl LongReply {
         LongReply { bytes, copied: 0, unwritten }
     }
 
-    /// Whether the whole reply is written.
     pub(crate) fn is_done(&self) -> bool {
         self.unwritten.is_empty() && self.copied == self.bytes.len()
     }

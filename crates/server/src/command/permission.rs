@@ -22,7 +22,6 @@ pub(crate) fn required_keys<'a>(spec: &CommandSpec, argv: &[&'a [u8]]) -> Requir
     found.into_iter().map(|(key, usage)| RequiredKey { key, access: access_of(usage) }).collect()
 }
 
-/// Returns the access that a usage of a key needs (see [`super::KeySpec::usage`]).
 fn access_of(usage: &str) -> KeyAccess {
     let mut access = KeyAccess { read: false, write: false };
     for word in usage.split(' ') {
@@ -63,7 +62,6 @@ pub(crate) fn check_permission(
     checked
 }
 
-/// Counts and logs a denial.
 #[cold]
 pub(crate) fn note_denial(
     server: &Server,
@@ -82,7 +80,6 @@ pub(crate) fn note_denial(
     server.acl_log.note(denial, server.store.now_ms(), server.settings.size(Id::AclLogMaxLen));
 }
 
-/// Returns the error for a request that is denied.
 pub(crate) fn denied(denial: Denial, user: &User, spec: &CommandSpec) -> CommandError {
     match denial {
         Denial::Command => errors::no_command_permission(user.name(), spec.name),

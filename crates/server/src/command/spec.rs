@@ -16,57 +16,43 @@ pub(crate) enum Run {
     Call(fn(&mut Call<'_, '_, '_>, ArgList<'_>) -> Reply),
 }
 
-/// The keys that must be locked before a command runs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum LockScope {
-    /// No key.
     Nothing,
     /// One key: the argument with this index.
     Key(usize),
-    /// The keys after the word STREAMS.
     Streams,
-    /// The keys among its arguments.
     Keys,
-    /// Every key of every database.
     Everything,
     /// Every key of every database if the function returns true for the arguments, otherwise no key.
     EverythingIf(fn(ArgList<'_>) -> bool),
 }
 
-/// The properties of a command or subcommand.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CommandSpec {
     /// The name in lower case; of a subcommand, `container|name`.
     pub(crate) name: &'static str,
     /// The number of arguments, including the name; if negative, the minimum number.
     pub(crate) arity: i32,
-    /// Its flags, as COMMAND INFO shows them.
     pub(crate) flags: Flags,
-    /// Where its keys are and how it uses them.
     pub(crate) keys: &'static [KeySpec],
     /// Its ACL categories, including those that follow from the flags.
     pub(crate) categories: Categories,
-    /// The group of commands it belongs to.
     pub(crate) group: Group,
     /// The version that introduced it: of Redis, or of Millstream if Redis has no such command.
     pub(crate) since: &'static str,
     /// Whether only Millstream has this command.
     pub(crate) own: bool,
-    /// What it does, in one line.
     pub(crate) summary: &'static str,
     /// Its syntax in one line, in the notation that the module `arguments` parses.
     pub(crate) syntax: &'static str,
-    /// Its time complexity.
     pub(crate) complexity: &'static str,
     /// Hints for proxies and cluster clients.
     pub(crate) tips: &'static [&'static str],
     /// How it differs from Redis on purpose.
     pub(crate) note: Option<&'static str>,
-    /// The function that runs it.
     pub(crate) run: Run,
-    /// The keys it must have locked.
     pub(crate) lock_scope: LockScope,
-    /// Its index in the table.
     index: usize,
     /// The number of its subcommands, which follow it in the table.
     pub(crate) subcommand_count: usize,
@@ -102,7 +88,6 @@ pub(crate) const fn command(
 }
 
 impl CommandSpec {
-    /// Adds flags.
     pub(crate) const fn flags(mut self, flags: Flags) -> CommandSpec {
         self.flags = self.flags.with(flags);
         self
@@ -123,7 +108,6 @@ impl CommandSpec {
         self
     }
 
-    /// Marks a command that only Millstream has.
     pub(crate) const fn own(mut self) -> CommandSpec {
         self.own = true;
         self
@@ -150,13 +134,11 @@ impl CommandSpec {
         self
     }
 
-    /// Makes the command lock every key of every database.
     pub(crate) const fn locks_everything(mut self) -> CommandSpec {
         self.lock_scope = LockScope::Everything;
         self
     }
 
-    /// Makes the command lock every key of every database if `needed` returns true for its arguments.
     pub(crate) const fn locks_everything_if(mut self, needed: fn(ArgList<'_>) -> bool) -> CommandSpec {
         self.lock_scope = LockScope::EverythingIf(needed);
         self
@@ -178,19 +160,16 @@ impl CommandSpec {
         self
     }
 
-    /// Returns its index in the table.
     pub(crate) const fn index(&self) -> usize {
         self.index
     }
 
-    /// Whether a request can have this many arguments.
     #[inline]
     pub(crate) const fn arity_ok(&self, args: usize) -> bool {
         let wanted = self.arity.unsigned_abs() as usize;
         if self.arity < 0 { args >= wanted } else { args == wanted }
     }
 
-    /// Whether it is a subcommand.
     pub(crate) const fn is_subcommand(&self) -> bool {
         let name = self.name.as_bytes();
         let mut at = 0;
@@ -236,21 +215,17 @@ macro_rules! named_bits {
         impl $set {
             $($(#[$doc])* pub(crate) const $name: $set = $set(1 << $bit);)*
 
-            /// Every value with its name.
             pub(crate) const NAMES: &[($set, &str)] = &[$(($set::$name, $text)),*];
 
-            /// Returns the union of both.
             pub(crate) const fn with(self, other: $set) -> $set {
                 $set(self.0 | other.0)
             }
 
-            /// Whether all of `other` are among these.
             #[inline]
             pub(crate) const fn contains(self, other: $set) -> bool {
                 self.0 & other.0 == other.0
             }
 
-            /// Returns the names of these.
             pub(crate) fn names(self) -> impl Iterator<Item = &'static str> {
                 $set::NAMES.iter().filter(move |(value, _)| self.contains(*value)).map(|(_, name)| *name)
             }
@@ -264,37 +239,25 @@ pub(crate) struct Flags(u32);
 
 named_bits! {
     Flags:
-    /// Can change data.
     WRITE = 0, "write";
-    /// Reads data and never changes it.
     READONLY = 1, "readonly";
     /// Refused by Redis when memory is short.
     DENYOOM = 2, "denyoom";
-    /// For operators.
     ADMIN = 3, "admin";
-    /// Not allowed in scripts.
     NOSCRIPT = 4, "noscript";
-    /// Can block the client.
     BLOCKING = 5, "blocking";
-    /// Allowed while data is being loaded.
     LOADING = 6, "loading";
     /// Allowed on a replica whose data may be outdated.
     STALE = 7, "stale";
-    /// Not shown by MONITOR.
     SKIP_MONITOR = 8, "skip_monitor";
-    /// Not recorded in the slow log.
     SKIP_SLOWLOG = 9, "skip_slowlog";
     /// Runs in little time, O(1) or O(log n).
     FAST = 10, "fast";
-    /// Allowed before a client has authenticated.
     NO_AUTH = 11, "no_auth";
-    /// Can be called without keys.
     NO_MANDATORY_KEYS = 12, "no_mandatory_keys";
     /// Refused while data is being loaded in the background.
     NO_ASYNC_LOADING = 13, "no_async_loading";
-    /// Refused inside a transaction.
     NO_MULTI = 14, "no_multi";
-    /// Its keys have no fixed place.
     MOVABLEKEYS = 15, "movablekeys";
     /// Allowed while a script runs.
     ALLOW_BUSY = 16, "allow_busy";
@@ -307,7 +270,6 @@ impl Flags {
     /// Can make many entries pending, or make pending entries take more memory. COMMAND INFO does not show this flag.
     pub(crate) const PENDS: Flags = Flags(1 << 30);
 
-    /// Whether any of `other` are among these.
     #[inline]
     pub(crate) const fn intersects(self, other: Flags) -> bool {
         self.0 & other.0 != 0
@@ -344,7 +306,6 @@ named_bits! {
 }
 
 impl Categories {
-    /// Returns the categories that follow from a command's flags.
     const fn implied_by(flags: Flags) -> Categories {
         let mut implied = if flags.contains(Flags::FAST) { Categories::FAST } else { Categories::SLOW };
         if flags.contains(Flags::WRITE) {
@@ -363,19 +324,16 @@ impl Categories {
         implied
     }
 
-    /// Returns these categories as bits.
     pub(crate) const fn bits(self) -> u32 {
         self.0
     }
 
-    /// Returns the category with this name, in any case.
     pub(crate) fn by_name(name: &[u8]) -> Option<Categories> {
         let found = Categories::NAMES.iter().find(|(_, known)| name.eq_ignore_ascii_case(known.as_bytes()));
         found.map(|(category, _)| *category)
     }
 }
 
-/// Groups of commands, as in Redis' documentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Group {
     Stream,
@@ -392,12 +350,10 @@ pub(crate) enum Group {
 }
 
 impl Group {
-    /// Returns Redis' name of the group.
     pub(crate) const fn name(self) -> &'static str {
         self.names().0
     }
 
-    /// Returns the heading in COMPAT.md.
     pub(crate) const fn heading(self) -> &'static str {
         self.names().1
     }
@@ -419,30 +375,23 @@ impl Group {
     }
 }
 
-/// Some keys of a command: where they are and how the command uses them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct KeySpec {
     /// How the command uses them: Redis' flags, separated by spaces.
     pub(crate) usage: &'static str,
-    /// Where the search begins.
     pub(crate) begin: KeysBegin,
-    /// Which arguments from there on are keys.
     pub(crate) find: KeysFind,
 }
 
-/// Where the search for keys begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeysBegin {
     /// At the argument with this index.
     At(i32),
-    /// After the word STREAMS.
     AfterStreams {
-        /// The index of the first argument that can be STREAMS.
         from: i32,
     },
     /// After the word DLQ of XPOLICY SET, if it has one.
     AfterDlq {
-        /// The index of the first argument that can be DLQ.
         from: i32,
     },
 }
@@ -454,7 +403,6 @@ pub(crate) enum KeysFind {
     Range {
         /// The last key, counted from where the search begins; if negative, from the end of the arguments.
         last: i32,
-        /// The distance between two keys.
         step: i32,
         /// Only the first 1/`limit` of the arguments. 0 and 1: all.
         limit: i32,
@@ -463,7 +411,6 @@ pub(crate) enum KeysFind {
     Counted,
 }
 
-/// Returns a spec for one key, the argument `at`.
 pub(crate) const fn key(usage: &'static str, at: i32) -> KeySpec {
     key_range(usage, at, 0, 1)
 }
@@ -482,7 +429,6 @@ pub(crate) const fn streams(usage: &'static str, from: i32) -> KeySpec {
     }
 }
 
-/// Returns a spec for the key after DLQ.
 pub(crate) const fn dead_letters_key(usage: &'static str, from: i32) -> KeySpec {
     KeySpec {
         usage,
@@ -491,7 +437,6 @@ pub(crate) const fn dead_letters_key(usage: &'static str, from: i32) -> KeySpec 
     }
 }
 
-/// Returns a spec for keys whose number is the argument `at`.
 pub(crate) const fn counted_keys(usage: &'static str, at: i32) -> KeySpec {
     KeySpec { usage, begin: KeysBegin::At(at), find: KeysFind::Counted }
 }

@@ -12,11 +12,9 @@ pub(super) struct Input {
     pub(super) runnable: bool,
 }
 
-/// Replies that were not sent yet.
 #[derive(Default)]
 pub(super) struct Output {
     bytes: Vec<u8>,
-    /// How many of `bytes` are sent.
     sent: usize,
 }
 

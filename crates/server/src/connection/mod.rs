@@ -57,7 +57,6 @@ const CHECK_CLIENTS_BYTES: usize = 16 << 20;
 /// Maximum bytes of input kept for a client that has not authenticated.
 const UNAUTHENTICATED_INPUT_BYTES_MAX: usize = 1024 * 1024;
 
-/// A client's connection, without the socket.
 pub(crate) struct Connection {
     server: Arc<Server>,
     stats: Arc<ThreadStats>,
@@ -78,15 +77,16 @@ enum AfterBatch {
     Read,
     /// It lets the thread serve other connections, and then continues the batch.
     Yield,
-    /// It waits for the result of a blocking command.
     Block(Box<BlockedClient>),
-    /// It sends the rest of a long reply, at most `bytes_max` bytes.
-    SendLongReply { reply: Box<LongReply>, bytes_max: usize },
+    SendLongReply {
+        reply: Box<LongReply>,
+        bytes_max: usize,
+    },
     /// Because of CLIENT PAUSE, it runs no commands until the server's uptime is `until_ns`.
-    Pause { until_ns: u64 },
-    /// Because a login has failed, it waits before it sends the replies.
+    Pause {
+        until_ns: u64,
+    },
     DelayReplies,
-    /// It closes.
     Close,
 }
 
@@ -124,7 +124,6 @@ impl Connection {
         self.session.log_in(user)
     }
 
-    /// Serves the client until it disconnects or the server closes the connection.
     pub(crate) async fn serve(mut self, mut stream: impl Socket) {
         poll_fn(|cx| {
             self.session.client.set_waker(cx.waker());
@@ -340,7 +339,6 @@ impl Connection {
         }
     }
 
-    /// Adds an event of this client to the event log.
     fn note_event(&self, kind: EventKind) {
         self.server.note_event(kind, &self.session.client.addr, None, "");
     }
@@ -353,7 +351,6 @@ impl Connection {
         self.input.bytes.len() + self.session.kept_bytes() > limit
     }
 
-    /// Publishes the state that CLIENT LIST shows.
     fn publish(&self) {
         self.session.publish();
         self.publish_input();

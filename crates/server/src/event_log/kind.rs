@@ -8,25 +8,19 @@ const COMMAND_LINES_MAX: u32 = 20;
 /// A kind of event that clients cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum EventKind {
-    /// A client connected.
     Connected,
-    /// The server refused a connection.
     Refused,
-    /// A client logged in.
     LoggedIn,
     /// A client sent a wrong password, or the name of a user that does not exist or is disabled.
     FailedLogin,
     /// The server closed the connection of a client that did not log in in time.
     LoginTimeout,
-    /// A client sent data of another protocol.
     ForeignProtocol,
     /// A client ran an administrative command that changed something.
     Command,
     /// A policy could not act, because its owner may not.
     PolicyDenied,
-    /// The operating system did not give the server a new connection.
     CannotAccept,
-    /// A TLS handshake failed.
     FailedHandshake,
     /// The server closed a client whose reply was too long.
     OutputLimit,
@@ -36,7 +30,6 @@ pub(crate) enum EventKind {
     QueryLimit,
     /// The server closed a client that sent nothing for too long.
     IdleClient,
-    /// A client disconnected.
     Disconnected,
 }
 
@@ -56,12 +49,10 @@ impl EventKind {
         }
     }
 
-    /// Whether it belongs to the audit log.
     pub(super) fn is_audit(self) -> bool {
         self.audit_name().is_some()
     }
 
-    /// Returns the message of its lines.
     pub(super) fn message(self) -> &'static str {
         match self {
             EventKind::CannotAccept => "cannot accept connections, the server keeps trying",
@@ -81,7 +72,6 @@ impl EventKind {
         }
     }
 
-    /// Returns the name of the field with the details.
     pub(super) fn detail_name(self) -> &'static str {
         match self {
             EventKind::CannotAccept | EventKind::FailedHandshake => "error",
@@ -99,7 +89,6 @@ impl EventKind {
         }
     }
 
-    /// Returns the maximum number of lines per interval and source.
     pub(super) fn lines_max(self) -> u32 {
         if self == EventKind::Command { COMMAND_LINES_MAX } else { 1 }
     }

@@ -15,7 +15,6 @@ const SOURCES_MAX: usize = 1_000;
 /// Maximum bytes shown of a text from a client, such as a user name.
 const TEXT_BYTES_MAX: usize = 100;
 
-/// An event that a client caused.
 pub(super) struct ClientEvent<'a> {
     pub(super) kind: EventKind,
     pub(super) address: &'a str,
@@ -55,7 +54,6 @@ struct Source {
     kind: EventKind,
     /// The address without its port.
     host: String,
-    /// The user, or an empty text.
     user: String,
     /// The first words of the details: of an administrative command, its name.
     what: String,
@@ -77,7 +75,6 @@ impl Source {
     }
 }
 
-/// The events of one source in the current interval.
 struct Recent {
     began_ms: u64,
     lines: u32,
@@ -120,12 +117,10 @@ impl RateLimit {
     }
 }
 
-/// Returns an address without its port.
 fn host(addr: &str) -> &str {
     addr.rsplit_once(':').map_or(addr, |(host, _)| host)
 }
 
-/// Returns a text without what exceeds [`TEXT_BYTES_MAX`].
 fn cut(text: &str) -> String {
     match text.len() {
         0..=TEXT_BYTES_MAX => text.to_owned(),
@@ -141,7 +136,6 @@ mod tests {
     use super::*;
 
     impl RateLimit {
-        /// Counts an event. Returns its line, if it gets one.
         fn note(&mut self, kind: EventKind, address: &str, user: &str, what: &str) -> Option<String> {
             let event = ClientEvent { kind, address, user, what };
             self.admit(&event, 100).then(|| without_time(&event.line(0)))

@@ -8,14 +8,12 @@ use super::Level;
 /// A line that is not formatted yet.
 #[derive(Debug)]
 pub(super) struct Line {
-    /// Time since 1970.
     time: Duration,
     level: Level,
     message: String,
     fields: Vec<(&'static str, Value)>,
 }
 
-/// The value of a field.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Value {
     /// A word of the server's own.
@@ -26,7 +24,6 @@ pub(super) enum Value {
 }
 
 impl Line {
-    /// Creates a line with the current time.
     pub(super) fn new(level: Level, message: String, fields: Vec<(&'static str, Value)>) -> Line {
         let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Line { time, level, message, fields }
@@ -60,7 +57,6 @@ impl Line {
     }
 }
 
-/// Returns a message without control characters.
 fn one_line(message: &str) -> String {
     let mut text = String::with_capacity(message.len());
     for c in message.chars() {

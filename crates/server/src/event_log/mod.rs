@@ -47,14 +47,12 @@ impl Level {
     }
 }
 
-/// The format of lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Format {
     Text,
     Json,
 }
 
-/// Writes lines to standard error.
 pub(crate) struct EventLog {
     /// The smallest [`Level`] of lines that are written, as a number. One more than the largest: none are written.
     level: AtomicU8,
@@ -73,7 +71,6 @@ struct State {
 }
 
 impl EventLog {
-    /// Creates a log with the level and the format of the settings.
     pub(crate) fn new(settings: &Settings) -> EventLog {
         let log = EventLog {
             level: AtomicU8::new(0),
@@ -85,7 +82,6 @@ impl EventLog {
         log
     }
 
-    /// Follows a change of settings.
     pub(crate) fn configure(&self, settings: &Settings) {
         let level = match &*settings.text(Id::LogLevel) {
             "debug" => Level::Debug as u8,
@@ -99,7 +95,6 @@ impl EventLog {
         self.format.store(format as u8, Ordering::Relaxed);
     }
 
-    /// Whether lines of this level are written.
     pub(crate) fn has(&self, level: Level) -> bool {
         level as u8 >= self.level.load(Ordering::Relaxed)
     }
@@ -162,7 +157,6 @@ impl EventLog {
         self.write_waiting(u64::MAX);
     }
 
-    /// Writes all lines that wait, in order.
     fn write_lines(&self) {
         let _turn = self.writing.lock();
         let lines = std::mem::take(&mut self.state.lock().unwritten);
@@ -176,7 +170,6 @@ impl EventLog {
 }
 
 impl State {
-    /// Adds a line about a client.
     fn push(&mut self, line: Line) {
         if self.unwritten.len() < UNWRITTEN_LINES_MAX {
             self.unwritten.push(line);

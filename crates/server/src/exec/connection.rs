@@ -73,7 +73,6 @@ pub(crate) fn hello(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>) -> Reply {
     DONE
 }
 
-/// Writes the reply to HELLO.
 fn write_hello(call: &mut Call<'_, '_, '_>) {
     let id = call.context.session.client.id;
     let out = &mut *call.out;

@@ -34,7 +34,6 @@ fn count(out: &mut Writer, argv: ArgList<'_>, mut test: impl FnMut(&[u8]) -> boo
     DONE
 }
 
-/// TYPE
 pub(crate) fn type_of(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
     let [key] = Args::of_command(argv).exactly()?;
     out.simple(type_name(txn.kind(key)));
@@ -170,7 +169,6 @@ pub(crate) fn copy(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>) -> Reply {
     DONE
 }
 
-/// MOVE
 pub(crate) fn move_to(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>) -> Reply {
     let [key, db] = Args::of_command(argv).exactly()?;
     let to_db = parse_db(db)?;

@@ -54,7 +54,6 @@ pub(crate) fn memory_usage(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_
     DONE
 }
 
-/// Writes a number, or a null if the key does not exist.
 fn number(out: &mut Writer, number: Option<u64>) {
     match number {
         Some(number) => out.uint(number),

@@ -152,7 +152,6 @@ pub(crate) fn strlen(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> 
     DONE
 }
 
-/// Writes a string, or a null if there is none.
 pub(super) fn optional(out: &mut Writer, bytes: Option<&[u8]>) {
     match bytes {
         Some(bytes) => out.bulk(bytes),

@@ -91,7 +91,6 @@ fn read(path: &Path) -> String {
 mod tests {
     use super::*;
 
-    /// Creates files with their folders, and returns the folder that contains them.
     fn tree(name: &str, files: &[(&str, &str)]) -> std::path::PathBuf {
         let root = std::env::temp_dir().join(format!("millstream-cgroup-{name}-{}", std::process::id()));
         for (path, text) in files {

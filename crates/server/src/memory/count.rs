@@ -33,9 +33,7 @@ static CELLS: [CountCell; OWN_CELLS + 1] =
     [const { CountCell { bytes: AtomicUsize::new(0), summed: AtomicUsize::new(0) } }; OWN_CELLS + 1];
 /// Number of threads that have counted. 0: the program has not registered the allocator.
 static THREADS: AtomicUsize = AtomicUsize::new(0);
-/// The last sum of all cells.
 static USED: AtomicUsize = AtomicUsize::new(0);
-/// The greatest sum so far.
 static PEAK: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
@@ -50,7 +48,6 @@ pub fn used_bytes() -> u64 {
     USED.load(Ordering::Relaxed) as u64
 }
 
-/// Returns the greatest number of bytes that were in use at a time.
 pub(crate) fn peak_bytes() -> u64 {
     PEAK.load(Ordering::Relaxed) as u64
 }
@@ -109,7 +106,6 @@ fn change_shared(before: usize, after: usize) {
     }
 }
 
-/// Whether two counts differ by more than [`STEP_BYTES`], in either direction.
 #[inline]
 fn is_far(bytes: usize, summed: usize) -> bool {
     bytes.wrapping_sub(summed).wrapping_add(STEP_BYTES) > 2 * STEP_BYTES

@@ -94,7 +94,6 @@ impl Settings {
             .collect()
     }
 
-    /// Parses a new value of a setting, and checks that the setting can change while the server runs.
     fn check(&self, setting: &Setting, text: &str) -> Result<Value, SettingError> {
         let value = setting.value_type.parse(text)?;
         // A setting that never changes accepts its only value, because many clients set it when they start.

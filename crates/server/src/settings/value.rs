@@ -234,7 +234,6 @@ fn parse_bytes(text: &str) -> Result<i64, SettingError> {
     number.checked_mul(factor).ok_or(SettingError::NotBytes)
 }
 
-/// Parses a percentage, such as `5%`. Returns `None` if the text is not a percentage.
 fn parse_percent(text: &str) -> Option<Result<u64, SettingError>> {
     let percent: u64 = text.trim().strip_suffix('%')?.parse().ok()?;
     Some(if percent <= 100 { Ok(percent) } else { Err(SettingError::PercentTooLarge) })

@@ -12,34 +12,24 @@ use crate::command::CommandSpec;
 /// One argument, or a group of arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Argument {
-    /// Its name in COMMAND DOCS.
     pub(crate) name: String,
-    /// Its type in COMMAND DOCS.
     pub(crate) argument_type: ArgumentType,
     /// The token before it, such as COUNT.
     pub(crate) token: Option<&'static str>,
-    /// Whether a request can omit it.
     pub(crate) optional: bool,
-    /// Whether a request can repeat it.
     pub(crate) multiple: bool,
 }
 
 /// Redis' types of arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ArgumentType {
-    /// A token without a value.
     PureToken,
-    /// Any text.
     String,
-    /// An integer.
     Integer,
-    /// A floating-point number.
     Double,
     /// A key. The number is the index of its key specification in the command's row.
     Key(usize),
-    /// A glob pattern.
     Pattern,
-    /// A Unix time.
     UnixTime,
     /// Exactly one of these arguments.
     OneOf(Vec<Argument>),
@@ -48,7 +38,6 @@ pub(crate) enum ArgumentType {
 }
 
 impl ArgumentType {
-    /// Returns Redis' name of the type.
     pub(crate) fn name(&self) -> &'static str {
         match self {
             ArgumentType::PureToken => "pure-token",
@@ -64,7 +53,6 @@ impl ArgumentType {
     }
 }
 
-/// Returns the arguments of a command, without its name.
 pub(crate) fn arguments(spec: &CommandSpec) -> Vec<Argument> {
     let names = spec.name.len() + 1;
     let syntax = spec.syntax.get(names..).unwrap_or_default();
@@ -82,7 +70,6 @@ pub(crate) fn arguments(spec: &CommandSpec) -> Vec<Argument> {
     }
 }
 
-/// Parses one syntax line.
 struct SyntaxParser {
     command: &'static str,
     /// Number of key specifications of the command.

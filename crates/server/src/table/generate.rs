@@ -6,7 +6,6 @@ use super::COMMANDS;
 use super::arguments::{Argument, ArgumentType, arguments};
 use crate::command::CommandSpec;
 
-/// The arguments of every command, by the command's index.
 static ARGUMENTS: LazyLock<Vec<Vec<Argument>>> = LazyLock::new(|| COMMANDS.iter().map(arguments).collect());
 
 /// Where a generator takes its choices from: a seed, or the bytes of an input of the fuzzer.
@@ -68,7 +67,6 @@ impl<'a> Choices<'a> {
         (0..self.below(length_max + 1)).map(|_| self.below(256) as u8).collect()
     }
 
-    /// Reads a number of up to `count` bytes.
     fn read(&mut self, count: usize) -> u64 {
         let Choices::Input(input) = self else { unreachable!("seeded choices are not read") };
         let (read, rest) = input.split_at(count.min(input.len()));
@@ -120,7 +118,6 @@ fn expand(choices: &mut Choices<'_>, argument: &Argument, argv: &mut Vec<Vec<u8>
     }
 }
 
-/// Returns a value for the argument with this name in a syntax line.
 fn value(choices: &mut Choices<'_>, name_of_value: &str) -> Vec<u8> {
     match name_of_value {
         "key" | "newkey" | "source" | "destination" | "group" | "consumer" | "field" | "value" | "member"

@@ -81,7 +81,6 @@ pub(crate) fn catalog() -> Catalog {
     Catalog { commands: COMMANDS.iter().map(of).collect(), categories: categories.collect() }
 }
 
-/// Returns the subcommands of a command.
 fn subcommands(spec: &CommandSpec) -> &'static [CommandSpec] {
     &COMMANDS[spec.index() + 1..][..spec.subcommand_count]
 }

@@ -73,7 +73,6 @@ pub(super) fn list(_: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Repl
     DONE
 }
 
-/// COMMAND GETKEYS: the keys in a request.
 pub(super) fn getkeys(_: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
     let keys = keys_of(Args::of_subcommand(argv).rest())?;
     out.array(keys.len());
@@ -293,14 +292,12 @@ fn argument_one(writer: &mut Writer, argument: &Argument) {
     }
 }
 
-/// Writes a set of simple strings.
 fn simple_set<'a>(writer: &mut Writer, names: impl Iterator<Item = &'a str>) {
     let names: Vec<&str> = names.collect();
     writer.set(names.len());
     names.into_iter().for_each(|name| writer.simple(name));
 }
 
-/// Writes an array of the names of these commands.
 fn names<'a>(writer: &mut Writer, specs: impl Iterator<Item = &'a CommandSpec>) {
     let mark = writer.array_deferred(10);
     let mut count = 0;

@@ -69,7 +69,6 @@ impl fmt::Display for TlsError {
 
 impl std::error::Error for TlsError {}
 
-/// The values of the TLS settings.
 pub(super) struct TlsSettings {
     cert_file: PathBuf,
     key_file: PathBuf,
@@ -115,7 +114,6 @@ impl TlsSettings {
         }
     }
 
-    /// Whether a setting is one of these.
     pub(super) fn includes(id: Id) -> bool {
         use Id::*;
         matches!(
@@ -134,7 +132,6 @@ impl TlsSettings {
         )
     }
 
-    /// Reads the files and builds a configuration.
     pub(super) fn build(&self) -> Result<ServerConfig, TlsError> {
         let provider = Arc::new(self.provider()?);
         let verifier = self.verifier(&provider)?;
@@ -261,7 +258,6 @@ impl TlsSettings {
         Ok(files)
     }
 
-    /// Describes the files as they are now.
     pub(super) fn fingerprint(&self) -> Fingerprint {
         let authorities = self.authorities().unwrap_or_default().into_iter().map(|(_, path)| path);
         let files = [self.cert_file.clone(), self.key_file.clone()].into_iter().chain(authorities);

@@ -22,7 +22,6 @@ pub(super) struct HandshakeThread {
     jobs: mpsc::Sender<Box<dyn FnOnce() + Send>>,
 }
 
-/// Why a handshake failed.
 pub(crate) enum HandshakeError {
     /// The client has closed the connection without sending anything, as a program does that only checks the port.
     NotBegun,
@@ -87,7 +86,6 @@ impl HandshakeThread {
         receiver.await.map_err(|_| ended())
     }
 
-    /// Does the handshake with a client.
     pub(super) async fn run(
         &self,
         config: Arc<ServerConfig>,

@@ -23,7 +23,6 @@ pub use config::TlsError;
 pub(crate) use handshake::HandshakeError;
 pub(crate) use stream::TlsStream;
 
-/// The TLS part of a server.
 pub(crate) struct Tls {
     config: RwLock<Arc<ServerConfig>>,
     /// The files from which the configuration was last built, whether or not that succeeded.
@@ -55,7 +54,6 @@ fn current(settings: &Settings, proposed: &[(Id, Value)]) -> TlsSettings {
 }
 
 impl Tls {
-    /// Builds the configuration that the settings describe.
     pub(crate) fn configure(settings: &Settings) -> Result<NewConfig, TlsError> {
         NewConfig::build(settings, &[])
     }
@@ -69,7 +67,6 @@ impl Tls {
         })
     }
 
-    /// Does the handshake with a client.
     pub(crate) async fn accept(&self, socket: TcpStream) -> Result<TlsStream, HandshakeError> {
         let config = Arc::clone(&self.config.read());
         self.thread.run(config, socket).await
@@ -104,7 +101,6 @@ impl Tls {
         NewConfig::build(settings, proposed)
     }
 
-    /// Whether a file has changed since the configuration was last built.
     pub(crate) fn files_have_changed(&self, settings: &Settings) -> bool {
         *self.files.lock() != current(settings, &[]).fingerprint()
     }

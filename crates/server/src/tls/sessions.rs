@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 
 use rustls::server::{ServerSessionMemoryCache, StoresServerSessions};
 
-/// Length of the time in front of a stored session.
 const TIME_BYTES: usize = 8;
 
 /// Sessions, each with the time at which it was stored.

@@ -19,7 +19,6 @@ pub(crate) struct TlsStream {
     received: usize,
     /// Maximum number of received bytes that the session keeps: plaintext, and the beginning of a record.
     kept: usize,
-    /// Bytes of records that the socket did not take.
     unsent: usize,
 }
 
@@ -108,7 +107,6 @@ impl Read for Receiver<'_, '_> {
     }
 }
 
-/// Writes without blocking.
 struct Sender<'a>(&'a TcpStream);
 
 impl Write for Sender<'_> {

@@ -32,7 +32,6 @@ type Keys = BTreeSet<String>;
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum History {
     New,
-    /// Written before the first segment had a mark, and before there was a copy of the manifest.
     OldVersion,
     Reopened,
     Snapshot,
@@ -63,7 +62,6 @@ struct Unit {
     /// The header that is needed to read it; empty for a snapshot.
     header: Vec<u8>,
     keys: Keys,
-    /// Position of the first record; 0 for a key of a snapshot.
     position: u64,
 }
 
@@ -73,7 +71,6 @@ struct Written {
     is_closed: bool,
     files: Files,
     units: Vec<Unit>,
-    /// The state after each position.
     states: Vec<String>,
 }
 
@@ -201,7 +198,6 @@ impl Written {
             && *saved == self.readable(damaged, named.snapshot)
     }
 
-    /// Salvages a damaged folder, and compares the result with the ledger. Returns the verdict.
     fn test(&self, damaged: &Files, case: &str) -> Option<Verdict> {
         let case = format!("{:?}, closed {}: {case}", self.history, self.is_closed);
         let (report, out) = match salvaged(damaged) {

@@ -14,7 +14,6 @@ use crate::disk::{Access, Disk, DiskError, Listed};
 use crate::log::{self, Damage, DamageKind, Manifest, OpenError, Recovery, SalvageTarget, StoreId};
 use crate::snapshot::{self, snapshot_header};
 
-/// A state from which reading can start.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Base {
     /// Position in the name of the snapshot; `None` starts with an empty store.
@@ -26,7 +25,6 @@ pub(super) struct Base {
     pub(super) is_proved_empty: bool,
 }
 
-/// The possible bases of a folder.
 pub(super) struct Candidates {
     /// `Ok(None)` in a new folder. An error if the manifest is damaged, or if it belongs to a different store than all
     /// other files.
@@ -41,9 +39,7 @@ pub(super) struct Candidates {
     pub(super) is_mixed: bool,
 }
 
-/// A snapshot file.
 struct SnapshotFile {
-    /// Position in its name.
     named: u64,
     /// Store id and position in its header, if the header is intact.
     header: Option<([u8; 16], u64)>,
@@ -121,7 +117,6 @@ fn named_base(manifest: &Manifest) -> Base {
     Base { snapshot, wanted, is_named: true, is_proved_empty: snapshot.is_none() }
 }
 
-/// Returns the copy of the manifest, if it exists and is intact.
 fn closed_of(disk: &dyn Disk, listed: &[Listed]) -> Result<Option<Manifest>, DiskError> {
     match listed.iter().any(|file| file.name == log::CLOSED_MANIFEST) {
         true => Ok(Manifest::read(disk, log::CLOSED_MANIFEST)?.ok()),
@@ -129,7 +124,6 @@ fn closed_of(disk: &dyn Disk, listed: &[Listed]) -> Result<Option<Manifest>, Dis
     }
 }
 
-/// Returns all snapshots, ascending by the positions in their names.
 fn snapshots_of(disk: &dyn Disk, listed: &[Listed]) -> Vec<SnapshotFile> {
     let digits = listed.iter().filter_map(|file| file.name.strip_prefix(snapshot::PREFIX));
     let named = digits.filter(|digits| digits.len() == 20).filter_map(|digits| digits.parse().ok());

@@ -124,7 +124,6 @@ pub(crate) fn salvage_on(
     })
 }
 
-/// Checks that salvage can write to the output folder.
 fn check_out(dir: &Path, out: &Path) -> Result<(), CheckError> {
     let refuse = |what| Err(CheckError::Out { path: out.display().to_string(), what });
     match fs::read_dir(out).map(Iterator::count) {
@@ -141,7 +140,6 @@ fn check_out(dir: &Path, out: &Path) -> Result<(), CheckError> {
     }
 }
 
-/// Returns the nearest existing folder at or above `path`.
 fn nearest_existing(path: &Path) -> PathBuf {
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     absolute.ancestors().find_map(|ancestor| ancestor.canonicalize().ok()).unwrap_or(absolute)

@@ -46,10 +46,8 @@ pub(super) struct Misfits {
     pub(super) why: String,
 }
 
-/// A database and a key in it.
 pub(super) type KeyInDb = (u32, Box<[u8]>);
 
-/// Result of reading a folder from one base.
 pub(super) struct Survey {
     pub(super) folder: String,
     pub(super) manifest: Option<Manifest>,
@@ -74,7 +72,6 @@ pub(super) struct Survey {
 }
 
 impl Survey {
-    /// Reads everything from `base` on.
     pub(super) fn read(
         disk: &Arc<dyn Disk>,
         candidates: &Candidates,
@@ -156,7 +153,6 @@ impl Survey {
         }
     }
 
-    /// Removes the keys that break an invariant, so that the others can be used.
     pub(super) fn remove_invalid(&self) {
         let mut txn = self.store.lock_all(0, 0);
         for (db, key) in self.invalid.keys() {
@@ -186,12 +182,10 @@ impl Survey {
         matches!(self.verdict(), Verdict::Complete | Verdict::CompleteSoFar)
     }
 
-    /// Returns the last position that the data contains.
     pub(super) fn reached(&self) -> u64 {
         self.log.last.max(self.first - 1)
     }
 
-    /// Returns the losses of records that are still needed.
     pub(super) fn losses(&self) -> impl Iterator<Item = &Loss> {
         self.log.losses.iter().filter(|loss| {
             let is_needed = loss.next.is_none_or(|next| next > self.first);
@@ -337,7 +331,6 @@ impl SurveyReader<'_> {
 }
 
 impl Finding {
-    /// Creates a finding that names only the file.
     fn new(file: &str, what: impl ToString) -> Finding {
         let (file, what) = (file.to_owned(), what.to_string());
         Finding { file, offset: None, position: None, key: None, what, way_out: SALVAGE }

@@ -15,7 +15,6 @@ use crate::clock::ManualClock;
 use crate::verbs::{ConsumerPath, GroupCreate, Verb, add, read_new};
 use crate::{Addition, FolderOptions, Store, StoreOptions};
 
-/// A temporary folder, removed when dropped.
 struct Folder(PathBuf);
 
 type Files = BTreeMap<String, Vec<u8>>;
@@ -57,7 +56,6 @@ impl Folder {
         report
     }
 
-    /// Salvages the folder. Returns the report and the new folder.
     fn salvage(&self) -> (SalvageReport, Folder) {
         let (before, out) = (self.files(), Folder::new());
         let report = salvage(&self.0, &out.0).unwrap();

@@ -7,11 +7,8 @@
 /// What a folder proves about a part of its data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Part {
-    /// Nothing of it is lost.
     Whole,
-    /// Some of it may be lost.
     Doubtful,
-    /// Some of it is lost.
     Lost,
 }
 

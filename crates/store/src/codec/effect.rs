@@ -168,15 +168,15 @@ layouts! { StreamEffect, put_stream_effect, read_stream_effect, except StreamEff
 
 /// One change in a record.
 pub(crate) enum RecordedChange<'a> {
-    /// The value of a key changes.
-    Key { db: u32, key: &'a [u8], effect: Effect<'a> },
+    Key {
+        db: u32,
+        key: &'a [u8],
+        effect: Effect<'a>,
+    },
     /// A value moves or is copied, or databases are swapped or cleared.
     Rearrange(Rearrangement<'a>),
 }
 
-// ---- Writing ------------------------------------------------------------------------------------
-
-/// Appends a change of one key.
 pub(crate) fn put_change(out: &mut Vec<u8>, db: u32, key: &[u8], effect: &Effect<'_>) {
     match *effect {
         Effect::Stream(StreamEffect::Append { id, fields }) => {
@@ -187,7 +187,6 @@ pub(crate) fn put_change(out: &mut Vec<u8>, db: u32, key: &[u8], effect: &Effect
     }
 }
 
-/// Appends a rearrangement.
 pub(crate) fn put_rearrangement(out: &mut Vec<u8>, change: &Rearrangement<'_>) {
     match *change {
         Rearrangement::Move(from, to) => {
@@ -276,8 +275,6 @@ fn put_released(out: &mut Vec<u8>, rows: &[ReleasedRow], at_ms: Option<u64>) {
     }
 }
 
-// ---- Reading ------------------------------------------------------------------------------------
-
 /// Passes every change of a record to `visit`, in order. If a change is invalid, the changes before it were visited.
 pub(crate) fn replay(payload: &[u8], visit: &mut impl FnMut(RecordedChange<'_>)) -> Result<(), CodecError> {
     let mut reader = ByteReader::new(payload);
@@ -288,7 +285,6 @@ pub(crate) fn replay(payload: &[u8], visit: &mut impl FnMut(RecordedChange<'_>))
     Ok(())
 }
 
-/// Buffers for the lists of a change, reused for the next change.
 #[derive(Default)]
 struct Scratch<'p> {
     texts: SmallVec<[&'p [u8]; 16]>,
@@ -332,7 +328,6 @@ fn read_change<'p>(
     Ok(())
 }
 
-/// Reads the fields after the key. Returns `None` if the tag is unknown.
 fn read_effect<'a, 'p: 'a>(
     tag: u8,
     reader: &mut ByteReader<'p>,

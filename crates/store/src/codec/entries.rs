@@ -66,7 +66,6 @@ fn put_whole(out: &mut Vec<u8>, (db, key): (u32, &[u8]), id: StreamId, fields: &
     (key_end - key.len(), key_end)
 }
 
-/// A value of a `next` entry.
 pub(super) enum NextValue<'p> {
     Text(&'p [u8]),
     Number(IntegerText),

@@ -31,7 +31,6 @@ impl CodecRandom {
         CodecRandom { state: 0, input: Some(input.iter().rev().copied().collect()) }
     }
 
-    /// Returns true if an input has been read to its end.
     pub(crate) fn is_at_end(&self) -> bool {
         self.input.as_ref().is_some_and(Vec::is_empty)
     }
@@ -220,7 +219,6 @@ pub(crate) fn with_change(
     test(random, &RecordedChange::Key { db, key: &key, effect });
 }
 
-/// Appends a change.
 pub(crate) fn put(out: &mut Vec<u8>, change: &RecordedChange<'_>) {
     match change {
         RecordedChange::Key { db, key, effect } => put_change(out, *db, key, effect),

@@ -103,13 +103,9 @@ const HISTORY_ITEM_BYTES_MIN: usize = 5;
 pub(super) enum StreamKind {
     /// No released entries, no producer history, no settings.
     Plain,
-    /// No settings.
     Full,
-    /// All parts.
     WithSettings,
 }
-
-// ---- Writing ------------------------------------------------------------------------------------
 
 /// Callback between two parts of a stream. It can write the output so far to a file and clear it.
 pub(super) type Pause<'p> = &'p mut dyn FnMut(&mut Vec<u8>);
@@ -177,7 +173,6 @@ fn block_bytes(block: &BlockParts<'_>) -> usize {
     head.len() + block.bytes.len()
 }
 
-/// Appends a setting, whose value `put` appends.
 fn put_setting(settings: &mut Vec<u8>, tag: u64, put: impl FnOnce(&mut Vec<u8>)) {
     let mut value = Vec::new();
     put(&mut value);
@@ -185,7 +180,6 @@ fn put_setting(settings: &mut Vec<u8>, tag: u64, put: impl FnOnce(&mut Vec<u8>))
     put_text(settings, &value);
 }
 
-/// Returns the encoded settings of a group.
 fn group_settings(stream: &Stream, group: &Group) -> Vec<u8> {
     let (mut settings, mut waiting, mut before_ms) = (Vec::new(), Vec::new(), 0);
     for (due_ms, _) in group.pending().waiting() {
@@ -309,8 +303,6 @@ fn put_row(out: &mut Vec<u8>, before: &Row, row: &Row) {
     }
 }
 
-// ---- Reading ------------------------------------------------------------------------------------
-
 pub(super) fn read_stream(reader: &mut ByteReader<'_>, kind: StreamKind) -> Result<Stream, CodecError> {
     let counters = Counters {
         last_id: reader.id()?,
@@ -338,7 +330,6 @@ pub(super) fn read_stream(reader: &mut ByteReader<'_>, kind: StreamKind) -> Resu
     Ok(builder.finish())
 }
 
-/// Reads the settings of a stream.
 fn read_stream_settings(reader: &mut ByteReader<'_>, builder: &mut StreamBuilder) -> Result<(), CodecError> {
     let (mut settings, mut last_tag) = (ByteReader::new(reader.text()?), 0);
     while settings.left() > 0 {
@@ -348,7 +339,6 @@ fn read_stream_settings(reader: &mut ByteReader<'_>, builder: &mut StreamBuilder
     Ok(())
 }
 
-/// Reads the next setting of a stream. Returns its tag.
 fn read_stream_setting(
     settings: &mut ByteReader<'_>,
     last_tag: u64,
@@ -402,7 +392,6 @@ fn end_of_setting(value: &ByteReader<'_>) -> Result<(), CodecError> {
     }
 }
 
-/// Reads the settings of a group.
 fn read_group_settings(reader: &mut ByteReader<'_>, builder: &mut StreamBuilder) -> Result<(), CodecError> {
     let mut settings = ByteReader::new(reader.text()?);
     let mut last_tag = 0;
@@ -420,11 +409,8 @@ fn read_group_settings(reader: &mut ByteReader<'_>, builder: &mut StreamBuilder)
     Ok(())
 }
 
-/// A setting of a group.
 enum GroupSetting<'a> {
-    /// The due times of released entries that wait.
     Waiting(Vec<u64>),
-    /// The entries that were removed before the group read them.
     Missed(MissedEntries),
     /// What was set on the group.
     Policy(Policy),
@@ -443,7 +429,6 @@ impl GroupSetting<'_> {
     }
 }
 
-/// Decodes the next setting of a group.
 fn group_setting<'a>(settings: &mut ByteReader<'a>, last_tag: u64) -> Result<GroupSetting<'a>, CodecError> {
     let (tag, mut value) = next_setting(settings, last_tag)?;
     let setting = match tag {

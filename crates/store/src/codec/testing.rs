@@ -88,7 +88,6 @@ impl StreamDriver {
         }
     }
 
-    /// Returns mostly ids of entries.
     fn id(&mut self) -> StreamId {
         let known = ids_of(&self.streams[0]);
         match self.random.below(10) {

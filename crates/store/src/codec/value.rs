@@ -26,7 +26,6 @@ const SET_TABLE: u8 = 8;
 const STREAM_FULL: u8 = 9;
 const STREAM: u8 = 10;
 
-/// Appends a value.
 pub(crate) fn put_value(out: &mut Vec<u8>, value: &Value) {
     put_value_in_parts(out, value, &mut |_| {});
 }
@@ -80,7 +79,6 @@ pub(crate) fn take_value(bytes: &[u8], hashing: &Hashing) -> Result<Value, Codec
     Ok(value)
 }
 
-/// Reads a value.
 pub(crate) fn read_value(reader: &mut ByteReader<'_>, hashing: &Hashing) -> Result<Value, CodecError> {
     Ok(match reader.byte()? {
         STRING => Value::String(Text::new(reader.text()?)),

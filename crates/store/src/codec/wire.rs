@@ -12,12 +12,10 @@ use std::fmt;
 use millstream_engine::StreamId;
 use millstream_engine::bytes::varint;
 
-/// Why bytes cannot be decoded, and where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CodecError {
     /// Offset at which decoding stopped: at the invalid bytes or just after them.
     pub(crate) offset: usize,
-    /// What is wrong.
     pub(crate) what: &'static str,
 }
 
@@ -29,7 +27,6 @@ impl fmt::Display for CodecError {
 
 const CUT_SHORT: &str = "fewer bytes follow than announced";
 
-/// Appends a number.
 #[inline]
 pub(crate) fn put_number(out: &mut Vec<u8>, value: u64) {
     if value < 0x80 { out.push(value as u8) } else { put_long_number(out, value) }
@@ -48,13 +45,11 @@ fn gather(bytes: u64) -> u64 {
     (halves & 0x0fff_ffff) | ((halves & 0x0fff_ffff_0000_0000) >> 4)
 }
 
-/// Appends a text.
 pub(crate) fn put_text(out: &mut Vec<u8>, text: &[u8]) {
     put_number(out, text.len() as u64);
     out.extend_from_slice(text);
 }
 
-/// Appends an id.
 #[inline]
 pub(crate) fn put_id(out: &mut Vec<u8>, id: StreamId) {
     put_number(out, id.ms);
@@ -67,7 +62,6 @@ pub(crate) fn put_step(out: &mut Vec<u8>, from: u64, to: u64) {
     put_number(out, varint::zigzag(to.wrapping_sub(from) as i64));
 }
 
-/// Appends a number or its absence.
 pub(crate) fn put_optional(out: &mut Vec<u8>, value: Option<u64>) {
     out.push(u8::from(value.is_some()));
     if let Some(value) = value {
@@ -87,18 +81,15 @@ impl<'a> ByteReader<'a> {
         ByteReader { bytes, at: 0 }
     }
 
-    /// Returns the number of bytes left.
     pub(crate) fn left(&self) -> usize {
         self.bytes.len() - self.at
     }
 
-    /// Returns an error at the current offset.
     #[cold]
     pub(crate) fn error(&self, what: &'static str) -> CodecError {
         CodecError { offset: self.at, what }
     }
 
-    /// Returns an error if bytes are left.
     pub(crate) fn finish(&self) -> Result<(), CodecError> {
         if self.left() == 0 { Ok(()) } else { Err(self.error("bytes follow the end of the data")) }
     }
@@ -194,7 +185,6 @@ impl<'a> ByteReader<'a> {
         self.bytes(len)
     }
 
-    /// Reads `len` bytes.
     #[inline]
     pub(crate) fn bytes(&mut self, len: u64) -> Result<&'a [u8], CodecError> {
         let ahead = &self.bytes[self.at..];

@@ -278,7 +278,6 @@ fn process_in(lock: Option<&fs::File>) -> String {
     }
 }
 
-/// An open file of a [`RealDisk`].
 struct RealFile {
     file: fs::File,
     path: String,

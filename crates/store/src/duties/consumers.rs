@@ -22,7 +22,6 @@ pub(super) fn step(txn: &mut Txn<'_>, key: &[u8], look: Look) -> bool {
     idle.len() == STEP_CONSUMERS
 }
 
-/// A group and one of its consumers.
 type GroupAndConsumer = (Box<[u8]>, Box<[u8]>);
 
 /// Returns consumers that have to leave, at most [`STEP_CONSUMERS`].

@@ -31,13 +31,9 @@ const RETRY_MS: u64 = 1000;
 /// Maximum bytes of the dead-letter stream's name, and of a user's, in an error. Each group keeps its last error.
 const SHOWN_NAME_BYTES: usize = 100;
 
-/// The outcome of a search for a group that has final rows.
 pub(super) enum Found {
-    /// This group has some.
     Group(DeadLetterWork),
-    /// No group that the search has looked at has any. There are more groups.
     NothingYet,
-    /// No group has any.
     Nothing,
 }
 
@@ -83,7 +79,6 @@ impl DeadLetterWork {
         Some(DeadLetterWork { group: group.into(), dead_letters: dead_letters_of(key, found) })
     }
 
-    /// Returns the keys that must be locked.
     pub(super) fn keys<'k>(&'k self, key: &'k [u8]) -> impl Iterator<Item = &'k [u8]> {
         [key].into_iter().chain(self.dead_letters.as_deref())
     }

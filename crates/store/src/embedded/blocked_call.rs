@@ -13,11 +13,9 @@ use crate::timers::Timer;
 use crate::txn::Txn;
 use crate::verbs::BlockUntil;
 
-/// A call that is blocked on keys.
 pub(super) struct BlockedCall<T> {
     token: BlockedToken,
     slot: Arc<Mutex<ResultSlot<T>>>,
-    /// The result if the timeout passes.
     empty: T,
     deadline: Option<Instant>,
     /// The earliest time at which a pending entry can have been idle for long enough; `None` if the verb does not
@@ -26,7 +24,6 @@ pub(super) struct BlockedCall<T> {
     timer: Timer,
 }
 
-/// The place for the result of a blocked call.
 struct ResultSlot<T> {
     result: Option<Result<T, Error>>,
     waker: Option<Waker>,

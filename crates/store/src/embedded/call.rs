@@ -71,7 +71,6 @@ impl<V: Callable> Call<V> {
         Call::new(self.db.clone(), verb(self.verb.clone()))
     }
 
-    /// Runs the verb and returns the next state.
     fn begin(&mut self) -> CallState<V::Output> {
         let inner = &self.db.inner;
         let closed = inner.closed.read();

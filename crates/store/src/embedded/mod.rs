@@ -188,7 +188,6 @@ impl Drop for Inner {
     }
 }
 
-/// Copies bytes.
 fn owned(bytes: impl AsRef<[u8]>) -> Vec<u8> {
     bytes.as_ref().to_vec()
 }

@@ -29,7 +29,6 @@ fn delay(store: &Store, key: &[u8], due: Due, value: &str) -> Result<Option<Stre
     add(&mut store.lock(0, [key], store.now_ms()), key, &entry)
 }
 
-/// Returns the values of a stream, in order.
 fn values(store: &Store, key: &[u8]) -> Vec<String> {
     let (mut found, txn) = (Vec::new(), store.lock(0, [key], store.now_ms()));
     let stream = txn.stream(key).unwrap().unwrap();

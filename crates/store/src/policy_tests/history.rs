@@ -53,7 +53,6 @@ enum Takes {
     Idle,
     /// Entries by name.
     Named,
-    /// The consumer's own entries.
     Own,
 }
 

@@ -25,11 +25,9 @@ pub(super) fn id(seq: u64) -> StreamId {
     StreamId::new(1000, seq)
 }
 
-/// The fields of an entry, as texts.
 type Texts = Vec<(String, String)>;
 
 impl PolicyFixture {
-    /// Returns the dead letters in a stream.
     fn dead_letters(&self, key: &[u8]) -> Vec<Texts> {
         let txn = self.store.lock(0, [key], self.store.now_ms());
         let mut found = Vec::new();
@@ -43,7 +41,6 @@ impl PolicyFixture {
         found
     }
 
-    /// Returns the values of a field of all dead letters.
     pub(super) fn dead(&self, key: &[u8], field: &str) -> Vec<String> {
         let value = |texts: Texts| texts.into_iter().find(|(name, _)| name == field).map(|(_, value)| value);
         self.dead_letters(key).into_iter().filter_map(value).collect()

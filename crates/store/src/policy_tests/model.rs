@@ -34,7 +34,6 @@ use naive::{NaiveStream, Place, Reading, Shown};
 
 /// Number of seeds in a normal test run.
 const SEEDS: u64 = 40;
-/// Number of steps of a history.
 const STEPS: usize = 120;
 const DATABASES: u32 = 2;
 const START_MS: u64 = 1_000_000;
@@ -49,7 +48,6 @@ const ALL_KEYS: [&[u8]; 7] = [b"a", b"b", b"c", LATE, b"{a}:dlq", b"{b}:dlq", b"
 const GROUPS: [&[u8]; 2] = [b"g", b"h"];
 const CONSUMERS: [&[u8]; 3] = [b"x", b"y", b"z"];
 
-/// A key of the model.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct NaiveKey {
     stream: NaiveStream,
@@ -67,7 +65,6 @@ struct Waiter {
 /// What blocked readers got.
 type Served = Vec<(u64, Result<Shown, Refusal>)>;
 
-/// What happened in histories.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     promoted: usize,
@@ -198,7 +195,6 @@ impl History {
         self.check_schedule();
     }
 
-    /// Describes the streams of the product.
     fn real(&self) -> BTreeMap<Place, NaiveKey> {
         let mut txn = Txn::of_all_shards(&self.store, 0, self.now_ms());
         let mut found = BTreeMap::new();

@@ -19,7 +19,6 @@ pub struct SnapshotTaken {
     pub bytes: u64,
 }
 
-/// Reads a file of the folder sequentially.
 pub(crate) struct FileReader {
     pub(crate) file: Arc<dyn File>,
     pub(crate) at: u64,
@@ -33,7 +32,6 @@ impl io::Read for FileReader {
     }
 }
 
-/// Returns the name of the snapshot at a position.
 pub(crate) fn name(position: u64) -> String {
     format!("{PREFIX}{position:020}")
 }
@@ -43,7 +41,6 @@ pub(crate) fn misnamed(position: u64) -> String {
     format!("the snapshot is of position {position}, but its file name states another position")
 }
 
-/// Opens the snapshot at a position for reading.
 pub(crate) fn open(disk: &dyn Disk, position: u64) -> Result<impl io::Read, DiskError> {
     let file = disk.open(&name(position), Access::Read)?;
     Ok(io::BufReader::with_capacity(1 << 20, FileReader { file, at: 0 }))

@@ -12,16 +12,13 @@ use super::{
 };
 use crate::codec::{ByteReader, CodecError, read_value};
 
-/// Why a snapshot cannot be used, and where.
 #[derive(Debug)]
 pub(crate) struct SnapshotError {
     /// Offset of the header, record or footer with the fault.
     pub(crate) offset: u64,
-    /// The fault.
     pub(crate) what: SnapshotFault,
 }
 
-/// Why a snapshot cannot be used.
 #[derive(Debug)]
 pub(crate) enum SnapshotFault {
     /// The file could not be read.
@@ -73,7 +70,6 @@ impl fmt::Display for SnapshotFault {
     }
 }
 
-/// A key of a snapshot.
 pub(crate) struct SnapshotKey<'a> {
     pub(crate) db: u32,
     pub(crate) key: &'a [u8],
@@ -122,16 +118,13 @@ pub(crate) struct SnapshotReader<R> {
     from: R,
     /// Checksum over the checksums of the header and of every record.
     sums: crc32fast::Hasher,
-    /// Id of the store that the snapshot belongs to.
     pub(crate) store_id: [u8; 16],
     /// `keys` and `bytes` count what was read so far.
     pub(crate) taken: SnapshotTaken,
-    /// Offset of the part that is being read.
     part_offset: u64,
 }
 
 impl<R: Read> SnapshotReader<R> {
-    /// Reads and verifies the header.
     pub(crate) fn open(from: R) -> Result<SnapshotReader<R>, SnapshotError> {
         let (sums, taken) = (crc32fast::Hasher::new(), SnapshotTaken::default());
         let mut reader = SnapshotReader { from, sums, store_id: [0; 16], taken, part_offset: 0 };

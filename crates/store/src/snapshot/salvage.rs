@@ -16,16 +16,13 @@ use crate::disk::{DiskError, File, read_full};
 /// Number of bytes searched at a time.
 const CHUNK_BYTES: usize = 1 << 20;
 
-/// What was found in a snapshot, apart from the records.
 #[derive(Debug, Default)]
 pub(crate) struct SnapshotSalvage {
-    /// Number of intact records.
     pub(crate) keys: u64,
     /// The position in the header, if the header is intact.
     pub(crate) position: Option<u64>,
     /// Number of records that were written, if the footer is intact.
     pub(crate) keys_written: Option<u64>,
-    /// Places of damage.
     pub(crate) faults: Vec<SnapshotError>,
 }
 
@@ -92,7 +89,6 @@ impl SnapshotScanner {
         }
     }
 
-    /// Reads all intact records after damage.
     fn read_after_damage(
         &mut self,
         damaged_at: u64,

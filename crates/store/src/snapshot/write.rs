@@ -15,11 +15,9 @@ const BUFFER_BYTES: usize = 32 * 1024;
 /// [`finish`](SnapshotWriter::finish). After an error the file is unusable. Does not sync.
 pub(crate) struct SnapshotWriter<'w> {
     out: &'w mut dyn Write,
-    /// Records that are not written yet.
     buffer: Vec<u8>,
     /// Checksum over the checksums of the header and of every record.
     sums: crc32fast::Hasher,
-    /// What was written so far.
     taken: SnapshotTaken,
     slices: TimeSlices,
 }

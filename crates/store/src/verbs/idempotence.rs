@@ -79,7 +79,6 @@ impl<B: AsRef<[u8]>> Verb for RecordIdempotence<B> {
     }
 }
 
-/// Records an entry of the stream in the producer history.
 pub(super) fn record_entry(
     txn: &mut Txn<'_>,
     key: &[u8],

@@ -163,7 +163,6 @@ pub struct GroupWork {
 }
 
 impl GroupWork {
-    /// Returns what the policy has done.
     fn counted(counters: Option<&PolicyCounters>) -> GroupWork {
         let Some(counters) = counters else { return GroupWork::default() };
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -264,7 +263,6 @@ fn examination_bytes(stream: &Stream, group: Option<&[u8]>, policy: &Policy) -> 
     if examines { EXAMINATION_BYTES } else { 0 }
 }
 
-/// Returns the policy that was set on the stream or on a group.
 fn current<'s>(stream: &'s Stream, group: Option<&[u8]>) -> Result<Option<&'s Policy>, Refusal> {
     match group {
         Some(name) => Ok(stream.group(name).ok_or(Refusal::NoGroup)?.own_policy()),

@@ -59,7 +59,6 @@ impl<'t> EntrySelection<'t> {
         are_many.then(|| self.stream.freeze_range(self.ids, self.count_max(), self.reversed))
     }
 
-    /// Passes all entries to `sink`.
     pub(super) fn send_to(&self, sink: &mut impl ResultSink) {
         self.visit(&mut |entry: &EntryRef<'_>| {
             sink.receive(&ReturnedEntry::entry(entry, 0));

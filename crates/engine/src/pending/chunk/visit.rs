@@ -7,13 +7,11 @@ use crate::StreamId;
 use crate::pending::{Filter, PendingEntry, ReadyRule, owner_bit};
 
 impl Chunk {
-    /// Returns the index of the first row with this id or a greater one.
     pub(in crate::pending) fn seek(&self, id: StreamId) -> usize {
         let (Ok(row) | Err(row)) = self.find(id);
         row
     }
 
-    /// Visits the rows that `filter` selects, starting at `row`.
     pub(in crate::pending) fn walk(
         &self,
         mut row: usize,
@@ -27,7 +25,6 @@ impl Chunk {
         ControlFlow::Continue(())
     }
 
-    /// Returns the first row at or after `from` that `filter` selects.
     fn find_match(&self, from: usize, filter: &Filter) -> Option<usize> {
         if *filter == Filter::default() {
             return (from < self.len()).then_some(from);
@@ -129,7 +126,6 @@ impl Chunk {
         rule.lower_bound_ms(oldest_ms, self.column(COUNT).min())
     }
 
-    /// Returns the first ready time of a row with an owner, or `u64::MAX` if there is none.
     pub(in crate::pending) fn first_ready_ms(&self, rule: &ReadyRule) -> u64 {
         let mut times = [0; ROWS_MAX];
         self.ready_times(rule, &mut times);

@@ -115,7 +115,6 @@ impl History {
         }
     }
 
-    /// Changes the rule that the next searches have.
     fn change_rule(&mut self) {
         let longest_ms = 1 << self.below(20);
         let backoff = Backoff { first_ms: 1 + self.below(longest_ms), longest_ms };
@@ -206,7 +205,6 @@ impl History {
         self.rule.ready_at_ms(row.id, row.delivered_at_ms, row.deliveries)
     }
 
-    /// Returns the rows without an owner that can be claimed, in their order.
     fn claimable_released(&self) -> Vec<PendingEntry> {
         let waiting = self.waiting_by_due_time();
         let due = waiting.iter().filter(|(due_ms, _)| *due_ms <= self.clock_ms).map(|(_, id)| id);
@@ -218,7 +216,6 @@ impl History {
         self.limit.is_some_and(|limit| row.deliveries >= limit)
     }
 
-    /// Returns up to `wanted` rows that are ready, in their order.
     fn expected_ready(&self, wanted: usize) -> Vec<PendingEntry> {
         let mut owned: Vec<PendingEntry> =
             self.model.values().filter(|row| row.consumer.is_some()).copied().collect();

@@ -118,12 +118,8 @@ impl Block {
     }
 }
 
-/// The last entries of a block.
 struct Tail {
-    /// The id of the first of these entries, and its flags.
     first: Option<(StreamId, u8)>,
-    /// The id of the last of these entries.
     last_id: StreamId,
-    /// The bytes after the id of the first of these entries.
     body: Vec<u8>,
 }

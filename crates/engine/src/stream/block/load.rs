@@ -16,7 +16,6 @@ const SLOTS_MAX: u32 = 1 << 31;
 const NODE_BYTES_MAX: u64 = 1 << 40;
 
 impl Block {
-    /// Returns the parts of the block.
     pub(in crate::stream) fn parts(&self) -> BlockParts<'_> {
         BlockParts {
             bytes: &self.bytes,
@@ -70,24 +69,20 @@ impl Block {
     }
 }
 
-/// What a pass over all entries of a block found.
 struct EntrySummary {
     live: u32,
     stored: u32,
-    /// The id of the last entry.
     last_id: StreamId,
     /// The position of the first live entry.
     start: EntryPosition,
 }
 
-/// Reads bytes that can be invalid.
 struct BlockValidator<'a> {
     bytes: &'a [u8],
     at: usize,
 }
 
 impl BlockValidator<'_> {
-    /// Checks all entries from `start` to the end.
     fn entries(&mut self, name_count: u32, start: EntryPosition) -> Result<EntrySummary, InvalidPart> {
         let mut found = EntrySummary { live: 0, stored: 0, last_id: start.previous_id, start };
         while self.at < self.bytes.len() {
@@ -165,7 +160,6 @@ impl BlockValidator<'_> {
         Ok(())
     }
 
-    /// Returns where the next `length` bytes end.
     fn end_of(&self, length: u64) -> Result<usize, InvalidPart> {
         let left = self.bytes.len() - self.at;
         match usize::try_from(length) {

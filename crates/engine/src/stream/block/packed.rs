@@ -30,12 +30,10 @@ const TRAILER_BYTES_MAX: usize = 6 * varint::BYTES_MAX + 1;
 pub(super) struct PackedBlock(Arc<[u8]>);
 
 impl Block {
-    /// Returns whether the block can be packed: no entry was deleted and it is small.
     pub(super) fn can_be_packed(&self) -> bool {
         self.is_whole() && self.bytes.len() <= PACKED_BYTES_MAX
     }
 
-    /// Returns whether no entry was deleted.
     pub(in crate::stream) fn is_whole(&self) -> bool {
         self.live == self.slots && self.stored_last_id == self.last_id
     }
@@ -57,7 +55,6 @@ impl Block {
 }
 
 impl PackedBlock {
-    /// Returns the block in its changeable form.
     pub(super) fn unpack(&self, base: StreamId) -> Block {
         let view = self.view(base);
         let parts = self.parts(base);
@@ -77,7 +74,6 @@ impl PackedBlock {
         }
     }
 
-    /// Returns the parts of the block.
     pub(super) fn parts(&self, base: StreamId) -> BlockParts<'_> {
         let (view, mut trailer) = self.open(base);
         let slots = trailer.take() as u32;
@@ -97,7 +93,6 @@ impl PackedBlock {
         trailer.take()
     }
 
-    /// Returns the id of the last entry.
     pub(super) fn last_id(&self, base: StreamId) -> StreamId {
         let (_, mut trailer) = self.open(base);
         trailer.take();
@@ -122,7 +117,6 @@ impl PackedBlock {
     }
 }
 
-/// Reads the numbers of the trailer one after the other.
 struct TrailerReader<'a> {
     bytes: &'a [u8],
     at: usize,

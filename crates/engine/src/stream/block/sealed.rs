@@ -14,7 +14,6 @@ pub(in crate::stream) struct SealedBlock {
     repr: SealedRepr,
 }
 
-/// How a sealed block is stored.
 #[derive(Clone, Debug)]
 enum SealedRepr {
     /// A small block without deleted entries, which is the usual case. It is unpacked when an entry is
@@ -36,7 +35,6 @@ impl SealedBlock {
         (SealedBlock { base, repr: SealedRepr::Plain(Arc::new(block)) }, bytes)
     }
 
-    /// Returns the block as an open block, so that entries can be appended.
     pub(in crate::stream) fn reopen(self) -> Block {
         match self.repr {
             SealedRepr::Packed(packed) => packed.unpack(self.base),
@@ -44,7 +42,6 @@ impl SealedBlock {
         }
     }
 
-    /// Changes the block. Unpacks it or copies it first if needed.
     pub(in crate::stream) fn change<R>(&mut self, change: impl FnOnce(&mut Block) -> R) -> R {
         match &mut self.repr {
             SealedRepr::Plain(block) => change(Arc::make_mut(block)),
@@ -68,7 +65,6 @@ impl SealedBlock {
         self.base
     }
 
-    /// Returns a view for reading.
     #[inline]
     pub(in crate::stream) fn view(&self) -> BlockView<'_> {
         match &self.repr {
@@ -77,7 +73,6 @@ impl SealedBlock {
         }
     }
 
-    /// Returns whether no entry is live.
     pub(in crate::stream) fn is_empty(&self) -> bool {
         match &self.repr {
             SealedRepr::Packed(_) => false,
@@ -85,7 +80,6 @@ impl SealedBlock {
         }
     }
 
-    /// Returns the number of live entries.
     pub(in crate::stream) fn live(&self) -> u64 {
         match &self.repr {
             SealedRepr::Packed(packed) => packed.live(),
@@ -93,7 +87,6 @@ impl SealedBlock {
         }
     }
 
-    /// Returns the id of the last entry ever written.
     pub(in crate::stream) fn last_id(&self) -> StreamId {
         match &self.repr {
             SealedRepr::Packed(packed) => packed.last_id(self.base),
@@ -101,7 +94,6 @@ impl SealedBlock {
         }
     }
 
-    /// Returns the parts of the block.
     pub(in crate::stream) fn parts(&self) -> BlockParts<'_> {
         match &self.repr {
             SealedRepr::Packed(packed) => packed.parts(self.base),
@@ -118,7 +110,6 @@ impl SealedBlock {
         }
     }
 
-    /// Verifies the invariants of one block.
     pub(in crate::stream) fn check(&self) -> Result<(), String> {
         let block = self.clone().reopen();
         match (&self.repr, block.can_be_packed()) {

@@ -13,14 +13,11 @@ use crate::stream::entry::EntryRef;
 #[derive(Clone, Copy)]
 pub(in crate::stream) struct BlockView<'a> {
     pub(super) bytes: &'a [u8],
-    /// Where the names end and the entries start.
     pub(super) names_end: u32,
     pub(super) name_count: u32,
-    /// Where reading starts: all entries before it are deleted.
     pub(super) start: EntryPosition,
 }
 
-/// The flags, the id and the extent of an entry.
 struct EntryHeader {
     id: StreamId,
     head: u8,
@@ -44,7 +41,6 @@ impl<'a> BlockView<'a> {
         Some((entry, head & DELETED != 0))
     }
 
-    /// Reads the header of the entry at `position`.
     #[inline(always)]
     fn header_at(&self, position: &EntryPosition) -> Option<EntryHeader> {
         let at = position.offset as usize;
@@ -61,7 +57,6 @@ impl<'a> BlockView<'a> {
         }
     }
 
-    /// Reads a header with steps and lengths of any size.
     #[inline(never)]
     fn long_header_at(&self, offset: u32, previous_id: StreamId) -> Option<EntryHeader> {
         let bytes = self.bytes;
@@ -108,7 +103,6 @@ impl<'a> BlockView<'a> {
         (entry.id() == id && !deleted).then_some(entry)
     }
 
-    /// Returns the ids of the live entries, in order.
     pub(in crate::stream) fn live_ids(&self) -> impl Iterator<Item = StreamId> {
         let mut position = self.start;
         let headers = iter::from_fn(move || {

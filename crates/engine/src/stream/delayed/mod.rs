@@ -33,7 +33,6 @@ use shelves::{Place, Shelves};
 /// Maximum bytes of a block with more than one entry. Larger blocks have less overhead per entry and leave smaller gaps
 /// between allocations; an insertion copies more.
 const BLOCK_BYTES: usize = 16_000;
-/// Maximum number of entries of a block.
 const BLOCK_ENTRIES: u64 = 300;
 
 /// The entries of a block, to be encoded again.
@@ -45,7 +44,6 @@ pub struct DelayedSet {
     shelves: Shelves,
     /// The last block. `None` only if there are no entries.
     open: Option<Block>,
-    /// Number of entries.
     len: u64,
     /// Total length of all names and values.
     text_bytes: u64,
@@ -122,7 +120,6 @@ impl DelayedSet {
         through - self.count_before(range.first)
     }
 
-    /// Returns the number of entries with a ticket smaller than `ticket`.
     fn count_before(&self, ticket: StreamId) -> u64 {
         let Some(open) = &self.open else { return 0 };
         match self.place_of(ticket) {
@@ -146,7 +143,6 @@ impl DelayedSet {
         last.map(|last| (count, last))
     }
 
-    /// Inserts an entry. No other entry has its ticket.
     pub(super) fn insert(&mut self, ticket: StreamId, fields: &[&[u8]]) {
         self.len += 1;
         self.text_bytes += text_bytes(fields);
@@ -157,7 +153,6 @@ impl DelayedSet {
         }
     }
 
-    /// Removes the entry with this ticket. Returns false if it does not exist.
     pub(super) fn remove(&mut self, ticket: StreamId) -> bool {
         let Some(entry_bytes) = self.get(ticket).map(|entry| entry.text_bytes()) else { return false };
         self.len -= 1;
@@ -368,7 +363,6 @@ impl DelayedSet {
         }
     }
 
-    /// Returns whether freeing the set takes so long that it should be deferred.
     pub(super) fn is_large(&self) -> bool {
         self.shelves.shelf_count() > 1
     }

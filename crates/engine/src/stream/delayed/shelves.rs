@@ -30,16 +30,13 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// The place of the first block.
     pub(super) const FRONT: Place = Place { shelf: 0, at: 0 };
 }
 
 /// The sealed blocks of a delayed set. No shelf is empty.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Shelves {
-    /// The first ticket of each shelf.
     firsts: VecDeque<StreamId>,
-    /// The number of entries on each shelf.
     counts: VecDeque<u64>,
     shelves: VecDeque<Arc<Vec<SealedBlock>>>,
 }
@@ -49,12 +46,10 @@ impl Shelves {
         self.shelves.is_empty()
     }
 
-    /// Returns the number of blocks.
     pub(super) fn block_count(&self) -> usize {
         self.shelves.iter().map(|shelf| shelf.len()).sum()
     }
 
-    /// Returns the number of shelves.
     pub(super) fn shelf_count(&self) -> usize {
         self.shelves.len()
     }
@@ -76,14 +71,12 @@ impl Shelves {
         Some(Place { shelf, at })
     }
 
-    /// Returns the blocks from the one on in which `ticket` is or belongs.
     pub(super) fn from(&self, ticket: StreamId) -> impl Iterator<Item = &SealedBlock> {
         let place = self.place_of(ticket).unwrap_or(Place::FRONT);
         let shelves = self.shelves.range(place.shelf.min(self.shelves.len())..);
         shelves.flat_map(|shelf| shelf.iter()).skip(place.at)
     }
 
-    /// Returns the number of entries with a ticket smaller than `ticket`.
     pub(super) fn count_before(&self, ticket: StreamId) -> u64 {
         let Some(Place { shelf, at }) = self.place_of(ticket) else { return 0 };
         let blocks = &self.shelves[shelf][..=at];
@@ -92,7 +85,6 @@ impl Shelves {
         self.counts.range(..shelf).sum::<u64>() + before + within
     }
 
-    /// Returns the place of the next block.
     pub(super) fn next(&self, place: Place) -> Option<Place> {
         let Place { shelf, at } = place;
         if at + 1 < self.shelves.get(shelf)?.len() {
@@ -101,7 +93,6 @@ impl Shelves {
         (shelf + 1 < self.shelves.len()).then_some(Place { shelf: shelf + 1, at: 0 })
     }
 
-    /// Returns the place of the previous block.
     pub(super) fn previous(&self, place: Place) -> Option<Place> {
         match place {
             Place { at: 0, shelf } => {
@@ -136,7 +127,6 @@ impl Shelves {
         Some(self.remove(Place { shelf: self.shelves.len() - 1, at: last }))
     }
 
-    /// Replaces the block at `place`.
     pub(super) fn set(&mut self, place: Place, block: SealedBlock) {
         if place.at == 0 {
             self.firsts[place.shelf] = block.base();
@@ -147,12 +137,10 @@ impl Shelves {
         *old = block;
     }
 
-    /// Inserts a block directly before `place`.
     pub(super) fn insert_before(&mut self, place: Place, block: SealedBlock) {
         self.insert(place, block);
     }
 
-    /// Inserts a block directly after `place`.
     pub(super) fn insert_after(&mut self, place: Place, block: SealedBlock) {
         self.insert(Place { at: place.at + 1, ..place }, block);
     }
@@ -179,7 +167,6 @@ impl Shelves {
         }
     }
 
-    /// Removes the block at `place`.
     pub(super) fn remove(&mut self, place: Place) -> SealedBlock {
         let shelf = Arc::make_mut(&mut self.shelves[place.shelf]);
         let removed = shelf.remove(place.at);
@@ -243,7 +230,6 @@ impl Shelves {
         blocks + slots * size_of::<SealedBlock>() + self.shelves.len() * SHELF_BYTES + lists
     }
 
-    /// Verifies the invariants stated in this file.
     pub(super) fn check(&self) -> Result<(), String> {
         let firsts = self.shelves.iter().map(|shelf| shelf.first().map(SealedBlock::base));
         if !firsts.eq(self.firsts.iter().map(|first| Some(*first))) {

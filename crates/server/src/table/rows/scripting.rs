@@ -21,7 +21,6 @@ const fn runs_script(name: &'static str, since: &'static str, run: Run) -> Comma
         .complexity("Depends on the script.")
 }
 
-/// Returns the row of a command that would run a read-only script or function.
 const fn runs_readonly_script(name: &'static str, run: Run) -> CommandSpec {
     runs_script(name, "7.0.0", run).flags(Flags::READONLY).keys(SCRIPT_KEYS_READ)
 }

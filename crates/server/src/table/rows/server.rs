@@ -14,7 +14,6 @@ use crate::command::{Categories, CommandSpec, DONE, Flags, Group, Reply, command
 use crate::exec::{keys, objects};
 use crate::table::render;
 
-/// Returns the row of a command for operators.
 const fn admin(name: &'static str, since: &'static str, arity: i32, run: Run) -> CommandSpec {
     command(name, since, arity, ANY_TIME.with(Flags::ADMIN), run)
 }
@@ -24,12 +23,10 @@ const fn operator(name: &'static str, since: &'static str, arity: i32, run: Run)
     admin(name, since, arity, run).flags(Flags::NOSCRIPT)
 }
 
-/// Returns the row of COMMAND or one of its subcommands.
 const fn about_commands(name: &'static str, since: &'static str, arity: i32, run: Run) -> CommandSpec {
     command(name, since, arity, ANY_TIME, run).category(Categories::CONNECTION)
 }
 
-/// Returns the row of a command that takes a snapshot.
 const fn saving(name: &'static str, arity: i32, run: Run) -> CommandSpec {
     command(name, "1.0.0", arity, Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::NO_ASYNC_LOADING), run)
 }

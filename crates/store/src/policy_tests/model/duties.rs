@@ -16,7 +16,6 @@ const LOOK_MS: u64 = 1000;
 /// How long a group waits after a failed attempt to dead-letter an entry.
 const RETRY_MS: u64 = 1000;
 
-/// The streams of the product.
 type Real = BTreeMap<Place, NaiveKey>;
 
 impl History {

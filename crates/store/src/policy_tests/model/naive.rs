@@ -9,14 +9,12 @@ use millstream_engine::{NackMode, Stream, StreamId};
 
 /// Name, value, name, value…
 pub(super) type Fields = Vec<Vec<u8>>;
-/// A database and a key.
 pub(super) type Place = (u32, Vec<u8>);
 
 const DELIVERIES_MAX: u64 = i64::MAX as u64;
 /// Added to the count of a rejected entry in a group with a limit.
 const REJECTED: u64 = 1 << 62;
 
-/// A pending entry.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct NaiveRow {
     /// `None`: it was released.
@@ -100,7 +98,6 @@ impl PartialEq for Notes {
     }
 }
 
-/// A group.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct NaiveGroup {
     pub(super) last_id: StreamId,
@@ -123,7 +120,6 @@ impl NaiveGroup {
         self.notes.forgotten.remove(consumer);
     }
 
-    /// Removes a row.
     pub(super) fn remove(&mut self, id: StreamId) -> bool {
         self.queue.retain(|queued| *queued != id);
         self.waiting.retain(|(_, waiting)| *waiting != id);
@@ -181,7 +177,6 @@ pub(super) enum Reading {
     History(StreamId),
 }
 
-/// A stream.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct NaiveStream {
     pub(super) entries: BTreeMap<StreamId, Fields>,
@@ -195,7 +190,6 @@ pub(super) struct NaiveStream {
 }
 
 impl NaiveStream {
-    /// Describes a stream of the product.
     pub(super) fn of(stream: &Stream) -> NaiveStream {
         let fields_of = |entry: &EntryRef<'_>| -> Fields {
             entry.fields().flat_map(|(name, value)| [name.to_vec(), value.to_vec()]).collect()
@@ -517,7 +511,6 @@ impl NaiveStream {
         !self.groups.is_empty() && self.groups.values().all(has_done)
     }
 
-    /// The dead letter of a row.
     pub(super) fn dead_letter(&self, key: &[u8], group: &[u8], id: StreamId, now_ms: u64) -> Fields {
         let row = &self.groups[group].rows[&id];
         let entry = self.entries.get(&id);

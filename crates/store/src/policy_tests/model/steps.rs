@@ -210,7 +210,6 @@ impl History {
         assert_eq!(trimmed, old.len() as u64);
     }
 
-    /// Deletes, expires, renames, copies or swaps.
     fn rearrange(&mut self, place: &Place) {
         let (db, key) = (place.0, &place.1[..]);
         let to = (self.random.below(u64::from(DATABASES)) as u32, self.pick(&KEYS).to_vec());
