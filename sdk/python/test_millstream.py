@@ -229,6 +229,15 @@ class Handlers(unittest.TestCase):
             self.assertEqual((log["level"], log["error"]), ("error", "ConnectionError: no database"))
             self.assertIn("Traceback (most recent call last):\n", log["log"])
 
+    def test_a_program_that_fails_before_run_says_why_in_one_piece(self):
+        child = Child("import no_such_module")
+        child.send(message("1-1"))
+        self.assertIsNone(child.answer())
+        self.assertEqual(child.close(), (1, "", ""))
+        [log] = child.logs
+        self.assertEqual(log["error"], "ModuleNotFoundError: No module named 'no_such_module'")
+        self.assertIn("Traceback (most recent call last):\n", log["log"])
+
     def test_several_messages_are_in_a_process_at_a_time(self):
         wait = """
             import asyncio, threading

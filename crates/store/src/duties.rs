@@ -102,7 +102,7 @@ impl Store {
     }
 
     fn run_duties_of(&self, due: DueStream, pause: &mut dyn FnMut()) {
-        let DueStream { place, since_ms, mut search } = due;
+        let DueStream { place, since_ms, mut progress } = due;
         let (db, key) = (place.db, &*place.key);
         let mut txn = Txn::of_shard(self, db, self.now_ms(), self.shard_of(key));
         txn.expire(key);
@@ -114,9 +114,10 @@ impl Store {
             txn.examine(key);
         }
         let look = Look { since_ms, now_ms: txn.now_ms(), phase: phase_of(key) };
-        let mut has_more =
-            examines | retention::step(&mut txn, key, look) | consumers::step(&mut txn, key, look);
-        match DeadLetterWork::find(&txn, key, &mut search) {
+        let mut has_more = examines
+            | retention::step(&mut txn, key, look)
+            | consumers::step(&mut txn, key, look, &mut progress.idle_consumers);
+        match DeadLetterWork::find(&txn, key, &mut progress.dead_letters) {
             Found::Nothing => {}
             // There can be more groups.
             Found::NothingYet => has_more = true,
@@ -130,7 +131,7 @@ impl Store {
             }
         }
         match has_more {
-            true => txn.schedule_next_turn(db, key, search),
+            true => txn.schedule_next_turn(db, key, progress),
             false => txn.schedule_after_look(db, key),
         }
         txn.finish_fairly();

@@ -36,10 +36,28 @@ struct ScheduledTime {
     at_ms: u64,
     /// Since when it has something to do: `at_ms`, or earlier if it takes several turns.
     since_ms: u64,
-    search: GroupSearch,
+    progress: Progress,
 }
 
-/// How far a search for groups with dead letters has come. A stream with many groups takes several turns.
+/// How far the searches of a stream's duties have come. A stream with many groups or consumers takes several turns.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Progress {
+    pub(crate) dead_letters: GroupSearch,
+    pub(crate) idle_consumers: ConsumerSearch,
+}
+
+/// How far a search for idle consumers has come.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ConsumerSearch {
+    /// The search continues in the group with this name. `None`: it begins with the first group.
+    pub(crate) group: Option<Box<[u8]>>,
+    /// It continues after the consumer with this name. `None`: it begins with the first consumer of the group.
+    pub(crate) consumer: Option<Box<[u8]>>,
+    /// Whether the search has visited all consumers.
+    pub(crate) is_done: bool,
+}
+
+/// How far a search for groups with dead letters has come.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct GroupSearch {
     /// The search continues after the group with this name. `None`: it begins with the first group.
@@ -52,7 +70,7 @@ pub(crate) struct DueStream {
     pub(crate) place: DbKey,
     pub(crate) since_ms: u64,
     /// How far the last turn of the stream has come.
-    pub(crate) search: GroupSearch,
+    pub(crate) progress: Progress,
 }
 
 impl Schedule {
@@ -61,15 +79,15 @@ impl Schedule {
     pub(crate) fn set(&mut self, db: u32, key: &[u8], at_ms: Option<u64>) -> bool {
         self.put(
             DbKeyRef { db, key },
-            at_ms.map(|at_ms| ScheduledTime { at_ms, since_ms: at_ms, search: GroupSearch::default() }),
+            at_ms.map(|at_ms| ScheduledTime { at_ms, since_ms: at_ms, progress: Progress::default() }),
         )
     }
 
     /// Lets a stream that has more to do take its next turn at this time, in Unix milliseconds.
-    pub(crate) fn set_next_turn(&mut self, db: u32, key: &[u8], at_ms: u64, search: GroupSearch) {
+    pub(crate) fn set_next_turn(&mut self, db: u32, key: &[u8], at_ms: u64, progress: Progress) {
         let before = self.databases.get(&db).and_then(|streams| streams.times.get(key));
         if let Some(since_ms) = before.map(|before| before.since_ms) {
-            self.put(DbKeyRef { db, key }, Some(ScheduledTime { at_ms, since_ms, search }));
+            self.put(DbKeyRef { db, key }, Some(ScheduledTime { at_ms, since_ms, progress }));
         }
     }
 
@@ -101,8 +119,8 @@ impl Schedule {
     pub(crate) fn due(&self, now_ms: u64) -> Option<DueStream> {
         let firsts = self.databases.iter().filter_map(|(db, streams)| Some((streams.by_time.first()?, *db)));
         let ((_, key), db) = firsts.min().filter(|((at_ms, _), _)| *at_ms <= now_ms)?;
-        let ScheduledTime { since_ms, search, .. } = self.databases.get(&db)?.times.get(key)?.clone();
-        Some(DueStream { place: DbKey { db, key: key.clone() }, since_ms, search })
+        let ScheduledTime { since_ms, progress, .. } = self.databases.get(&db)?.times.get(key)?.clone();
+        Some(DueStream { place: DbKey { db, key: key.clone() }, since_ms, progress })
     }
 
     pub(crate) fn swap(&mut self, a: u32, b: u32) {
@@ -171,14 +189,15 @@ mod tests {
         schedule.set(0, b"b", Some(12));
         let due = |schedule: &Schedule| schedule.due(20).map(|due| (due.since_ms, due.place.key.into_vec()));
         assert_eq!(due(&schedule), Some((10, b"a".to_vec())));
-        let search = GroupSearch { after: Some(b"group"[..].into()), has_found: true };
-        schedule.set_next_turn(0, b"a", 20, search.clone());
+        let dead_letters = GroupSearch { after: Some(b"group"[..].into()), has_found: true };
+        let progress = Progress { dead_letters, ..Progress::default() };
+        schedule.set_next_turn(0, b"a", 20, progress.clone());
         assert_eq!(due(&schedule), Some((12, b"b".to_vec())));
         schedule.set(0, b"b", None);
         schedule.swap(0, 1);
         assert_eq!((due(&schedule), schedule.time_of(1, b"a")), (Some((10, b"a".to_vec())), Some(20)));
-        assert_eq!(schedule.due(20).unwrap().search, search);
-        schedule.set_next_turn(1, b"b", 20, search);
+        assert_eq!(schedule.due(20).unwrap().progress, progress);
+        schedule.set_next_turn(1, b"b", 20, progress);
         assert_eq!(schedule.time_of(1, b"b"), None);
     }
 }

@@ -31,7 +31,7 @@ use crate::ready::ReadyKeys;
 use crate::record::Record;
 #[cfg(not(test))]
 use crate::record::append;
-use crate::schedule::{GroupSearch, phase_of};
+use crate::schedule::{Progress, phase_of};
 use crate::shard::Shard;
 #[cfg(test)]
 use crate::sim_tests::planted::append;
@@ -404,9 +404,9 @@ impl<'s> Txn<'s> {
 
     /// Lets the timekeeper look at a stream again after its turn, because there is more to do. The search for groups
     /// with dead letters then continues.
-    pub(crate) fn schedule_next_turn(&mut self, db: u32, key: &[u8], search: GroupSearch) {
+    pub(crate) fn schedule_next_turn(&mut self, db: u32, key: &[u8], progress: Progress) {
         let now_ms = self.now_ms;
-        self.locked.shard_mut(key).schedule.set_next_turn(db, key, now_ms, search);
+        self.locked.shard_mut(key).schedule.set_next_turn(db, key, now_ms, progress);
     }
 
     /// Sets a key to a value that recovery has read from disk.

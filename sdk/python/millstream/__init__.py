@@ -33,6 +33,7 @@ import sys
 import threading
 import traceback
 from concurrent.futures import ThreadPoolExecutor
+from types import TracebackType
 from typing import (
     Any,
     Awaitable,
@@ -758,3 +759,13 @@ async def _call(hook: Hook) -> None:
     result = hook()
     if inspect.isawaitable(result):
         await result
+
+
+def _failed_before_run(kind: Type[BaseException], error: BaseException, trace: Optional[TracebackType]) -> None:
+    """Reports an exception that ends this program before it calls run(), such as an import that fails."""
+    _configure_output(_Channel(*_descriptors()))
+    sys.excepthook(kind, error, trace)
+
+
+if _PROTOCOL_VARIABLE in os.environ:
+    sys.excepthook = _failed_before_run

@@ -212,18 +212,26 @@ impl Group {
     }
 
     fn adopt(&mut self, from: &[u8], to: &[u8], at_ms: u64) {
-        let Some(old_owner) = self.consumers.handle(from) else { return };
-        let new_owner = self.consumers.join(to, at_ms);
-        let mut rows = Vec::new();
-        let filter = Filter { consumer: Some(old_owner), ..Filter::default() };
-        self.pending.walk(StreamId::MIN, filter, |row| {
-            rows.push(PendingEntry { consumer: Some(new_owner), ..row });
-            ControlFlow::Continue(())
-        });
+        let Some(mut old_owner) = self.consumers.handle(from) else { return };
+        let mut new_owner = self.consumers.join(to, at_ms);
+        let adopted = self.consumers.get(old_owner).pending;
         let adopter = self.consumers.get_mut(new_owner);
         adopter.seen_at_ms = at_ms;
-        if !rows.is_empty() {
+        if adopted > 0 {
             adopter.active_at_ms = Some(at_ms);
+        }
+        // Rows refer to the handle of their owner. If the consumers exchange their handles, only the fewer rows change.
+        if adopter.pending < adopted {
+            self.consumers.exchange_handles(from, to);
+            (old_owner, new_owner) = (new_owner, old_owner);
+        }
+        let mut rows = Vec::new();
+        if self.consumers.get(old_owner).pending > 0 {
+            let filter = Filter { consumer: Some(old_owner), ..Filter::default() };
+            self.pending.walk(StreamId::MIN, filter, |row| {
+                rows.push(PendingEntry { consumer: Some(new_owner), ..row });
+                ControlFlow::Continue(())
+            });
         }
         rows.into_iter().for_each(|row| self.set_pending(row));
         self.remove_consumer(from);

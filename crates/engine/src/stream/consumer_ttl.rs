@@ -14,21 +14,19 @@ impl Stream {
     pub(super) fn next_consumer_look_ms(&self, since_ms: u64, phase: u64) -> Option<u64> {
         self.groups.values().filter_map(|group| group.next_consumer_look_ms(since_ms, phase)).min()
     }
-
-    /// Returns the groups whose consumers must be looked at, each with its name and the last time of a request with
-    /// which a consumer leaves (Unix milliseconds).
-    pub fn groups_with_idle_consumers(&self, look: Look) -> impl Iterator<Item = (&[u8], &Group, u64)> {
-        self.groups().filter_map(move |(name, group)| {
-            let ttl_ms = group.rules()?.consumer_ttl_ms?;
-            let is_due = look.includes(group.next_consumer_look_ms(look.since_ms, look.phase));
-            Some((name, group, look.now_ms.checked_sub(ttl_ms).filter(|_| is_due)?))
-        })
-    }
 }
 
 impl Group {
     pub(super) fn next_consumer_look_ms(&self, since_ms: u64, phase: u64) -> Option<u64> {
         let ttl_ms = self.rules()?.consumer_ttl_ms?;
         Some(next_on_grid(since_ms, LOOK_MS_MIN.max(ttl_ms / LOOKS_PER_TTL), phase))
+    }
+
+    /// Returns the last time of a request with which a consumer has to leave (Unix milliseconds); `None` if no consumer has to
+    /// at this look.
+    pub fn idle_consumers_seen_through_ms(&self, look: Look) -> Option<u64> {
+        let ttl_ms = self.rules()?.consumer_ttl_ms?;
+        let is_due = look.includes(self.next_consumer_look_ms(look.since_ms, look.phase));
+        look.now_ms.checked_sub(ttl_ms).filter(|_| is_due)
     }
 }

@@ -21,8 +21,14 @@ const QUESTIONS_MAX: u64 = 250_000;
 /// A trim with ACKED asks about at least this many entries at a time, because the first question to a group costs more.
 const ASKED_TOGETHER_MIN: u64 = 8;
 
-/// Removing a pending entry costs about as much as this many questions.
-const FORGETTING_COST: u64 = 16;
+/// Maximum number of questions in a step of an exact trim with ACKED or DELREF.
+const STEP_QUESTIONS: u64 = if cfg!(test) { 50 } else { QUESTIONS_MAX };
+
+/// Visiting an entry costs a step about as much as this many questions.
+const VISITING_COST: u64 = 3;
+
+/// Removing a pending entry costs about as much as this many questions, and up to five times as much if each group has only one.
+const FORGETTING_COST: u64 = 20;
 
 /// The outcome of the request to delete one id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +63,18 @@ pub struct ReferencedTrim {
     pub has_gaps: bool,
     /// The subset of `ids` to remove from the pending entries of every group, ascending.
     pub forgotten: Vec<StreamId>,
+    /// The entries that are left to further [steps](Stream::decide_trim_step); `None` if there are none.
+    pub rest: Option<IdRange>,
+}
+
+/// What a trim with DELREF or ACKED may look at.
+struct TrimScope {
+    range: IdRange,
+    /// Maximum number of entries to remove, if the trim also ends before the block that would exceed it.
+    limit: Option<u64>,
+    kept_max: u64,
+    questions_max: u64,
+    visiting_cost: u64,
 }
 
 impl Stream {
@@ -159,26 +177,52 @@ impl Stream {
         references: References,
         limits: BlockLimits,
     ) -> Option<ReferencedTrim> {
-        let (keep, last) = match trim.by {
-            TrimBy::MaxLen(keep) => (keep, self.entries.last_entry_id),
-            TrimBy::MinId(first) => (0, first.prev()?),
-        };
         let (limit, kept_max, questions_max) = match trim.exactness {
             Exactness::Exact => (None, u64::MAX, u64::MAX),
             Exactness::Approximate => (trim_limit(trim.limit, limits), REFERENCED_VISITS_MAX, QUESTIONS_MAX),
+        };
+        let scope = TrimScope { range: self.all_ids(), limit, kept_max, questions_max, visiting_cost: 0 };
+        let found = self.find_trimmed(trim, references, &scope);
+        (!found.ids.is_empty()).then_some(found)
+    }
+
+    /// Decides a step of an exact trim with DELREF or ACKED, which takes a few milliseconds. The first step looks at
+    /// [all entries](Stream::all_ids), each further one at the [rest](ReferencedTrim::rest). Entries that are added meanwhile do not
+    /// belong to it.
+    pub fn decide_trim_step(&self, trim: &Trim, references: References, rest: IdRange) -> ReferencedTrim {
+        let (questions_max, visiting_cost) = (STEP_QUESTIONS, VISITING_COST);
+        let scope = TrimScope { range: rest, limit: None, kept_max: u64::MAX, questions_max, visiting_cost };
+        self.find_trimmed(trim, references, &scope)
+    }
+
+    /// Returns the range of the ids of all entries.
+    pub fn all_ids(&self) -> IdRange {
+        IdRange { first: StreamId::MIN, last: self.entries.last_entry_id }
+    }
+
+    fn find_trimmed(&self, trim: &Trim, references: References, scope: &TrimScope) -> ReferencedTrim {
+        let TrimScope { range, limit, kept_max, questions_max, visiting_cost } = *scope;
+        let mut found = ReferencedTrim::default();
+        let (keep, last) = match trim.by {
+            TrimBy::MaxLen(keep) => (keep, range.last),
+            TrimBy::MinId(first) => match first.prev() {
+                Some(last) => (0, last.min(range.last)),
+                None => return found,
+            },
         };
         let (cost, least) = match references {
             References::Acked => (1, ASKED_TOGETHER_MIN),
             _ => (FORGETTING_COST, 1),
         };
         let cost = cost * self.groups.len().max(1) as u64;
-        let together = (QUESTIONS_MAX / cost).clamp(least, REFERENCED_VISITS_MAX) as usize;
+        let together = (QUESTIONS_MAX.min(questions_max) / cost).clamp(least, REFERENCED_VISITS_MAX) as usize;
         let max_count = self.entries.length.saturating_sub(keep) as usize;
         let mut view = ReferenceView::new(self, None);
-        let (mut found, mut kept) = (ReferencedTrim::default(), 0);
-        let mut first = self.entries.first_id;
+        let mut kept = 0;
+        let mut first = range.first.max(self.entries.first_id);
+        let has_kept_before = first > self.entries.first_id;
         let mut ids = Vec::new();
-        for block in self.entries.blocks.in_use() {
+        for block in self.entries.blocks.in_use().filter(|block| block.last_id() >= range.first) {
             let is_over = limit.is_some_and(|limit| found.ids.len() as u64 + block.live() > limit);
             let block_last = block.last_id();
             loop {
@@ -187,9 +231,15 @@ impl Stream {
                     _ => last,
                 };
                 let is_done = found.ids.len() >= max_count || kept >= kept_max || first > last;
-                let spent = view.questions + found.forgotten.len() as u64 * cost;
-                if is_over || is_done || spent >= questions_max {
-                    return (!found.ids.is_empty()).then_some(found);
+                let spent = view.questions
+                    + found.forgotten.len() as u64 * cost
+                    + (found.ids.len() as u64 + kept) * visiting_cost;
+                // Removing the rows of all groups costs most, so a part that would exceed the limit is not begun.
+                let next =
+                    if references == References::Delete && spent > 0 { together as u64 * cost } else { 0 };
+                if is_over || is_done || spent >= questions_max || spent + next > questions_max {
+                    found.rest = (!is_over && !is_done).then_some(IdRange { first, last: range.last });
+                    return found;
                 }
                 let range = IdRange { first, last: block_last.min(last) };
                 let most = together.min(max_count - found.ids.len()) as u64;
@@ -218,12 +268,12 @@ impl Stream {
                     if !is_free {
                         found.forgotten.push(id);
                     }
-                    found.has_gaps |= kept > 0;
+                    found.has_gaps |= kept > 0 || has_kept_before;
                     found.ids.push(id);
                 }
             }
         }
-        (!found.ids.is_empty()).then_some(found)
+        found
     }
 }
 
@@ -255,6 +305,42 @@ mod tests {
             stream.apply(&effect, limits);
         }
         stream
+    }
+
+    #[test]
+    fn steps_of_a_trim_remove_what_one_trim_removes() {
+        for references in [References::Acked, References::Delete] {
+            for by in [TrimBy::MaxLen(40), TrimBy::MinId(StreamId::new(170, 0)), TrimBy::MaxLen(0)] {
+                let (mut stream, limits) = (stream_with_one_acknowledged_after(199), BlockLimits::default());
+                let acknowledged: Vec<_> =
+                    (1..200).filter(|ms| ms % 3 == 0).map(|ms| StreamId::new(ms, 0)).collect();
+                stream.apply(&StreamEffect::Ack { group: b"g", ids: &acknowledged }, limits);
+                let trim = Trim { by, exactness: Exactness::Exact, limit: TrimLimit::Default };
+                let whole = stream.decide_trim_referenced(&trim, references, limits).unwrap();
+                let (mut ids, mut steps, mut next) = (Vec::new(), 0, Some(stream.all_ids()));
+                while let Some(rest) = next {
+                    let found = stream.decide_trim_step(&trim, references, rest);
+                    match found.ids.last() {
+                        Some(&last) if !found.has_gaps => {
+                            stream.apply(&StreamEffect::TrimThrough { last }, limits)
+                        }
+                        _ => stream.apply(&StreamEffect::TrimEntries { ids: &found.ids }, limits),
+                    }
+                    stream.apply(&StreamEffect::Forget { ids: &found.forgotten }, limits);
+                    stream.check().unwrap();
+                    // An entry that is added meanwhile does not belong to the trim.
+                    let id = StreamId::new(1000 + steps, 0);
+                    stream.apply(&StreamEffect::Append { id, fields: &[b"n", b"1"] }, limits);
+                    if by == TrimBy::MaxLen(40) {
+                        stream.apply(&StreamEffect::DeleteEntries { ids: &[id] }, limits);
+                    }
+                    ids.extend(found.ids);
+                    (next, steps) = (found.rest, steps + 1);
+                }
+                assert_eq!(ids, whole.ids, "{references:?} {by:?}");
+                assert!(steps > 2, "{steps} steps");
+            }
+        }
     }
 
     #[test]

@@ -34,6 +34,11 @@ pub(super) struct UnmarkedIds {
 pub(super) type Unmarked = VecDeque<UnmarkedIds>;
 
 impl Stream {
+    /// Returns whether a removal of entries may mark some: they can be pending in a group with a lease.
+    pub fn may_mark_gone(&self) -> bool {
+        self.groups.values().any(|group| group.finals.is_some() && !group.pending.is_empty())
+    }
+
     /// Notes that these entries were removed, for groups in which they are pending. The rest is left to
     /// [`mark_more_gone`](Stream::mark_more_gone).
     pub(super) fn mark_gone(&mut self, ids: &[StreamId]) {

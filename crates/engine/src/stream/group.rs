@@ -1,6 +1,7 @@
 //! A consumer group: its position, its consumers and its pending entries.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::Arc;
 
 use super::blocks::Cursor;
@@ -90,6 +91,16 @@ impl Group {
     ) -> impl ExactSizeIterator<Item = (&[u8], ConsumerHandle, &Consumer)> + DoubleEndedIterator {
         let by_name = self.consumers.by_name.iter();
         by_name.map(|(name, handle)| (&**name, *handle, self.consumers.get(*handle)))
+    }
+
+    /// Returns the consumers whose names follow `after`, ordered by name; all consumers if it is `None`.
+    pub fn consumers_after<'g>(
+        &'g self,
+        after: Option<&[u8]>,
+    ) -> impl Iterator<Item = (&'g [u8], &'g Consumer)> + use<'g> {
+        let start = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let by_name = self.consumers.by_name.range::<[u8], _>((start, Bound::Unbounded));
+        by_name.map(|(name, handle)| (&**name, self.consumers.get(*handle)))
     }
 
     /// Returns the handle of a consumer, which pending entries refer to.
@@ -325,6 +336,17 @@ impl Consumers {
         self.slots[handle.0 as usize] = None;
         self.free.push(handle);
         Some(handle)
+    }
+
+    /// Exchanges the handles of two consumers, and with them their pending entries.
+    pub(super) fn exchange_handles(&mut self, a: &[u8], b: &[u8]) {
+        let (Some(of_a), Some(of_b)) = (self.handle(a), self.handle(b)) else { return };
+        self.by_name.insert(a.into(), of_b);
+        self.by_name.insert(b.into(), of_a);
+        self.slots.swap(of_a.0 as usize, of_b.0 as usize);
+        let (pending_a, pending_b) = (self.get(of_a).pending, self.get(of_b).pending);
+        self.get_mut(of_a).pending = pending_b;
+        self.get_mut(of_b).pending = pending_a;
     }
 
     pub(super) fn get(&self, handle: ConsumerHandle) -> &Consumer {

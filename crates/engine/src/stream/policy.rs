@@ -155,10 +155,7 @@ impl Stream {
 
     /// Returns when pending entries are to be [examined](Stream::examine), in Unix milliseconds; `None` if none are left.
     pub fn examination_ms(&self) -> Option<u64> {
-        match self.unmarked.is_empty() {
-            true => self.unexamined_from.as_ref().map(|_| self.examine_at_ms),
-            false => Some(0),
-        }
+        self.has_unexamined().then_some(self.examine_at_ms)
     }
 
     /// Examines some pending entries, after a change of the policy of the stream or of a group. It finds those that are to
@@ -177,8 +174,9 @@ impl Stream {
     pub fn examine_without_memory(&mut self, now_ms: u64) -> bool {
         let (has_unexamined, mut budget) = (self.unexamined_from.is_some(), EXAMINATION_BUDGET);
         let is_stopped = self.examine_step(&mut budget, false);
-        self.examine_at_ms = if is_stopped { now_ms.saturating_add(RETRY_MS) } else { 0 };
-        self.mark_more_gone(&mut budget);
+        let only_marks_are_left = self.unexamined_from.is_none() && !self.unmarked.is_empty();
+        let waits = is_stopped || only_marks_are_left;
+        self.examine_at_ms = if waits { now_ms.saturating_add(RETRY_MS) } else { 0 };
         has_unexamined
     }
 

@@ -62,7 +62,7 @@ pub(super) const HELP: [(&str, &str); 13] = [
     ("PgDn PgUp Home End", "move a page down or up, to the first or the last row"),
     ("Enter l →", "open a group: partitions, consumers, stuck messages, dead letters"),
     ("Esc h ←", "go back; in the overview, clear the filter"),
-    ("/", "filter by part of a name, or by health: ok, degraded, critical"),
+    ("/", "filter by part of a name, or by health: ok, unknown, degraded, critical"),
     ("s", "sort by the next column"),
     ("r", "reverse the sort order"),
     ("p", "pause or resume updates"),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -16,6 +16,7 @@ const END: &[u8] = b"$11\r\nend-of-test\r\n";
 
 pub(crate) struct Connection {
     stream: TcpStream,
+    /// The folder of the I/O thread that serves it, once that is known.
     io_thread: PathBuf,
 }
 
@@ -24,7 +25,16 @@ impl Connection {
         let stream = TcpStream::connect(("127.0.0.1", server.port)).expect("connect");
         stream.set_nodelay(true).expect("send at once");
         stream.set_read_timeout(Some(Duration::from_secs(300))).expect("set a timeout");
-        Connection { stream, io_thread: io_thread(server) }
+        Connection { stream, io_thread: PathBuf::new() }
+    }
+
+    /// Finds the I/O thread that serves the connection: its CPU time grows with the requests.
+    pub(crate) fn find_io_thread(&mut self, server: &Server) -> &Path {
+        let before: Vec<_> = io_threads(server).map(|thread| (cpu_time(&thread), thread)).collect();
+        self.run(&encode(&["PING"]).repeat(300));
+        let grown = before.into_iter().map(|(before, thread)| (cpu_time(&thread) - before, thread));
+        self.io_thread = grown.max().expect("an I/O thread").1;
+        &self.io_thread
     }
 
     /// Sends a command without waiting for its reply.
@@ -34,16 +44,31 @@ impl Connection {
 
     /// Runs commands and returns all their replies.
     pub(crate) fn run(&mut self, requests: &[u8]) -> Vec<u8> {
-        self.stream.write_all(requests).expect("send");
-        self.send(&["ECHO", "end-of-test"]);
+        self.try_run(requests).expect("the server closed the connection")
+    }
+
+    /// Runs commands and returns all their replies; `None` if the server closes the connection.
+    pub(crate) fn try_run(&mut self, requests: &[u8]) -> Option<Vec<u8>> {
+        self.stream.write_all(&[requests, &encode(&["ECHO", "end-of-test"])].concat()).ok()?;
         let (mut replies, mut part) = (Vec::new(), vec![0; 1 << 20]);
         while !replies.ends_with(END) {
-            let count = self.stream.read(&mut part).expect("a reply in time");
-            assert!(count > 0, "the server closed the connection");
-            replies.extend_from_slice(&part[..count]);
+            match self.stream.read(&mut part) {
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                    panic!("no reply in time")
+                }
+                Ok(0) | Err(_) => return None,
+                Ok(count) => replies.extend_from_slice(&part[..count]),
+            }
         }
         replies.truncate(replies.len() - END.len());
-        replies
+        Some(replies)
+    }
+
+    /// Returns a number of INFO.
+    pub(crate) fn info(&mut self, field: &str) -> u64 {
+        let text = String::from_utf8(self.run(&encode(&["INFO", "everything"]))).expect("text");
+        let line = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+        line.and_then(|number| number.trim().parse().ok()).expect("a number")
     }
 
     /// Runs many commands, none of which may fail.
@@ -83,13 +108,13 @@ impl Connection {
     }
 }
 
-/// Returns the folder of the server's only I/O thread.
-fn io_thread(server: &Server) -> PathBuf {
+/// Returns the folders of the server's I/O threads.
+fn io_threads(server: &Server) -> impl Iterator<Item = PathBuf> {
     let tasks = fs::read_dir(format!("/proc/{}/task", server.pid())).expect("the threads of the server");
-    let mut tasks = tasks.map(|task| task.expect("a thread").path());
+    let tasks = tasks.map(|task| task.expect("a thread").path());
     let is_io =
         |task: &PathBuf| fs::read_to_string(task.join("comm")).is_ok_and(|name| name.starts_with("io-"));
-    tasks.find(is_io).expect("an I/O thread")
+    tasks.filter(is_io)
 }
 
 /// Returns the CPU time of a thread so far. The system counts it when the thread sleeps.

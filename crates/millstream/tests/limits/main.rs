@@ -1,22 +1,28 @@
 //! The campaign of limits: grows each thing that clients can create in great numbers, and measures every command beside it.
 //!
-//! It measures the CPU time of the server's only I/O thread, not the time on the clock, so other work on the machine matters
-//! little. A command may take longer with a larger state only if it is among the [exceptions](commands::EXCEPTIONS), which
+//! It measures the CPU time of the I/O thread that runs the command, not the time on the clock, so other work on the machine
+//! matters little. A command may take longer with a larger state only if it is among the [exceptions](commands::EXCEPTIONS), which
 //! `docs/limits.md` lists. The short form compares small states with states of four times the size. The long form
 //! (`MILLSTREAM_LIMITS_LONG`) grows states towards their limits, and no command may take more than 10 ms there. It needs an
-//! optimized server: `MILLSTREAM_TEST_BINARY` names it.
+//! optimized server: `MILLSTREAM_TEST_BINARY` names it. Both forms also print how long another client waits meanwhile, on the
+//! clock, but it decides nothing.
+//!
+//! [`memory`] measures how much memory each command takes at a full server.
 
 #[expect(dead_code, reason = "other suites use more of it")]
 #[path = "../support/mod.rs"]
 mod support;
 
+mod bystander;
 mod commands;
 mod connection;
+mod memory;
 mod states;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use bystander::Bystander;
 use commands::{COMMANDS, EXCEPTIONS, Line, NOT_MEASURED};
 use connection::Connection;
 use states::{STATES, State};
@@ -30,9 +36,9 @@ const GROWTH_MAX: u32 = 2;
 const SHORT_MIN: Duration = Duration::from_millis(3);
 /// A command that seems slow is measured this often. The shortest time counts.
 const REPETITIONS: usize = 3;
-/// Only one I/O thread, whose time is that of the commands. All clients have room.
+/// One I/O thread for the commands, one for the [bystander](Bystander). All clients have room.
 const SERVER: &str =
-    "--io-threads 1 --maxmemory 0 --maxmemory-clients 0 --maxclients 20000 --enable-debug-command yes";
+    "--io-threads 2 --maxmemory 0 --maxmemory-clients 0 --maxclients 20000 --enable-debug-command yes";
 
 fn is_long() -> bool {
     std::env::var_os("MILLSTREAM_LIMITS_LONG").is_some()
@@ -88,14 +94,19 @@ fn measure_all(
     let server = Server::millstream(&SERVER.split(' ').collect::<Vec<_>>());
     let mut connection = Connection::new(&server);
     let _held = (state.build)(&server, &mut connection, size);
-    let mut times = Vec::new();
+    let bystander = Bystander::start(&server, connection.find_io_thread(&server));
+    let (mut times, mut waits) = (Vec::new(), [(Duration::ZERO, ""); 2]);
     for (at, line) in COMMANDS.iter().enumerate() {
         let limit = match smaller {
             Some(smaller) => SHORT_MIN.max(smaller[at] * GROWTH_MAX),
             None if is_long() => LONG_MAX,
             None => Duration::MAX,
         };
+        bystander.take();
         let mut time = connection.measure(line);
+        for (longest, wait) in waits.iter_mut().zip(bystander.take()) {
+            *longest = (*longest).max((wait, line.text));
+        }
         for _ in 1..REPETITIONS {
             if time > limit && !line.changes {
                 time = time.min(connection.measure(line));
@@ -108,8 +119,13 @@ fn measure_all(
     }
     let mut slowest: Vec<_> = COMMANDS.iter().zip(&times).collect();
     slowest.sort_by_key(|(_, time)| std::cmp::Reverse(**time));
-    let shown =
-        slowest.iter().take(5).map(|(line, time)| format!("{} {:.2}", line.text, time.as_secs_f64() * 1e3));
+    let in_ms = |time: Duration| time.as_secs_f64() * 1e3;
+    let shown = slowest.iter().take(5).map(|(line, time)| format!("{} {:.2}", line.text, in_ms(**time)));
     println!("{:<34} {:>9}  {}", state.name, size, shown.collect::<Vec<_>>().join(" | "));
+    let waits = waits.iter().zip(bystander::REQUESTS);
+    let waits = waits.map(|((wait, beside), request)| {
+        format!("{} {:.2} beside {beside}", request.join(" "), in_ms(*wait))
+    });
+    println!("{:<34} {:>9}  longest wait: {}", "", "", waits.collect::<Vec<_>>().join(", "));
     times
 }

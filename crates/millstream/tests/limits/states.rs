@@ -21,7 +21,7 @@ fn words(text: &str) -> Vec<String> {
     text.split(' ').map(str::to_owned).collect()
 }
 
-fn base(to: &mut Connection) {
+pub(crate) fn base(to: &mut Connection) {
     let lines = [
         "XADD s 1-1 f v",
         "XGROUP CREATE s g 0",
@@ -36,11 +36,11 @@ fn base(to: &mut Connection) {
 }
 
 /// Adds entries to `s`. The ids follow 1-1.
-fn entries(to: &mut Connection, count: usize) {
+pub(crate) fn entries(to: &mut Connection, count: usize) {
     to.all((0..count).map(|at| words(&format!("XADD s {}-1 f v", at + 2))));
 }
 
-fn deliver(to: &mut Connection, group: &str, count: usize) {
+pub(crate) fn deliver(to: &mut Connection, group: &str, count: usize) {
     let read = |_| words(&format!("XREADGROUP GROUP {group} c COUNT 1000 STREAMS s >"));
     to.all((0..count / 1000 + 1).map(read));
 }
@@ -82,6 +82,9 @@ pub(crate) const STATES: &[State] = &[
         entries(to, 100);
         each(to, n, |at| format!("XGROUP CREATE s g{at} {id}", id = at % 100))
     }),
+    state!("groups with names of 1 KB", 500, 60_000, |_server, to, n| {
+        each(to, n, |at| format!("XGROUP CREATE s {at:01024} 0"))
+    }),
     state!("groups with a lease", 1_000, 60_000, |_server, to, n| {
         to.all([words("XPOLICY SET s LEASE 100000 MAXDELIVER 3 CONSUMERTTL 1000000")]);
         each(to, n, |at| format!("XGROUP CREATE s g{at} 0"))
@@ -110,7 +113,7 @@ pub(crate) const STATES: &[State] = &[
         to.all((0..n / 1000).map(nack));
         Vec::new()
     }),
-    state!("groups with pending entries", 20, 200, |_server, to, n| {
+    state!("groups with pending entries", 20, 3_000, |_server, to, n| {
         groups_with_pending(to, n, 10_000);
         Vec::new()
     }),
@@ -120,6 +123,9 @@ pub(crate) const STATES: &[State] = &[
     }),
     state!("consumers of a group", 5_000, 500_000, |_server, to, n| {
         each(to, n, |at| format!("XGROUP CREATECONSUMER s g c{at}"))
+    }),
+    state!("consumers with names of 1 KB", 1_000, 200_000, |_server, to, n| {
+        each(to, n, |at| format!("XGROUP CREATECONSUMER s g {at:01024}"))
     }),
     state!("consumers with CONSUMERTTL", 5_000, 500_000, |_server, to, n| {
         to.all([words("XPOLICY SET s LEASE 100000 CONSUMERTTL 1000000")]);

@@ -248,7 +248,7 @@ fn reading_uses_twice_the_reserve_above_the_limit_and_no_more() {
     let mut client = server.connect();
     let keys: Vec<String> = (0..500).map(|number| format!("s{number}")).collect();
     pipeline(&mut client, keys.iter().map(|key| format!("XGROUP CREATE {key} g $ MKSTREAM\r\n")), "+");
-    client.ask(&["XADD s0 1-1 a b", "XREADGROUP GROUP g known STREAMS s0 >"]);
+    client.ask(&["XADD s0 1-1 a b", "XREADGROUP GROUP g known STREAMS s0 >", "XADD many 1-1 a b"]);
     pipeline(&mut client, (0..60_000).map(|_| "XADD many * a b\r\n".to_owned()), "$");
     pipeline(&mut client, (0..15).map(|group| format!("XGROUP CREATE many g{group} 0\r\n")), "+");
     client.call("XPOLICY SET many LEASE 604800000 MAXDELIVER 1", "+OK\r\n");
@@ -283,6 +283,8 @@ fn reading_uses_twice_the_reserve_above_the_limit_and_no_more() {
         "XAUTOCLAIM s0 g new 0 0",
         "XNACK s0 g FAIL IDS 1 1-1 DELAY 1000",
         "XGROUP CREATECONSUMER s0 g new",
+        "XDEL many 1-1",
+        "XDELEX many KEEPREF IDS 1 1-1",
         "XPOLICY SET s0 LEASE 1000",
         "ACL SETUSER somebody ~key",
         "RENAME s1 longer",
@@ -298,6 +300,7 @@ fn reading_uses_twice_the_reserve_above_the_limit_and_no_more() {
     assert!(own.contains("1-1"), "{own}");
     client.call("XADOPT s0 g known other", ":1\r\n");
     client.call("XACK s0 g 1-1", ":1\r\n");
+    client.call("XDELEX many DELREF IDS 1 1-1", "*1\r\n:1\r\n");
     client.call("XPOLICY SET s0 MAXLEN 1", "+OK\r\n");
     client.call("ACL SETUSER default resetchannels", "+OK\r\n");
     client.call("RENAME s1 t1", "+OK\r\n");

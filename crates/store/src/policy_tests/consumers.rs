@@ -77,6 +77,26 @@ fn many_consumers_leave_in_steps_and_none_without_a_ttl() {
 }
 
 #[test]
+fn a_search_for_idle_consumers_goes_on_after_those_that_stay() {
+    let fixture = PolicyFixture::new(0, ttl());
+    let create = |number: u16| {
+        let name = number.to_be_bytes();
+        ConsumerCreate(ConsumerPath { key: KEY, group: GROUP, consumer: &name[..] })
+            .run(&mut fixture.txn())
+            .unwrap();
+    };
+    let count = || fixture.txn().group(KEY, GROUP).unwrap().unwrap().consumers().len();
+    // Those that leave are the last ones, after more than a step visits.
+    (300..340).for_each(&create);
+    fixture.pass(TTL_MS / 2);
+    (0..300).for_each(create);
+    fixture.pass(TTL_MS / 2 + LOOK_MS);
+    assert_eq!(count(), 300);
+    fixture.pass(TTL_MS);
+    assert_eq!(count(), 0);
+}
+
+#[test]
 fn commands_do_not_postpone_a_look_that_is_due() {
     let fixture = PolicyFixture::new(0, ttl());
     fixture.read("a", 1, true);

@@ -1,13 +1,13 @@
 //! MAXDELIVER, DLQ and BACKOFF: no command delivers more often than allowed, and an entry at the limit becomes one dead
 //! letter.
 
-use millstream_engine::stream::{ClaimOptions, NackOptions, OwnRelease};
+use millstream_engine::stream::{ClaimOptions, Deletion, NackOptions, OwnRelease};
 use millstream_engine::{NackMode, Value};
 
 use super::*;
 use crate::verbs::{
-    AutoClaim, Claim, ConsumerDelete, Delete, DescribePolicy, Extend, GroupWork, Nack, Pending, PendingRows,
-    Release, TrimStream, WalkIdle, read_claiming, read_history,
+    AckDelete, AutoClaim, Claim, ConsumerDelete, Delete, DeleteEx, DescribePolicy, Extend, GroupWork, Nack,
+    Pending, PendingRows, Release, TrimStream, WalkIdle, read_claiming, read_history,
 };
 use crate::{SetExpiry, SetIf};
 use millstream_engine::stream::{EntryRef, IdRange, PriorDelivery};
@@ -299,9 +299,10 @@ fn a_consumer_with_many_entries_is_removed_in_steps_like_one_with_few() {
         assert_eq!(fixture.read("a", 2, true).len() + fixture.read("b", 1, true).len(), 3);
         assert_eq!(fixture.read("a", 9, true).len(), 9);
         let mut delete = ConsumerDelete(path("a"));
-        let (mut counts, mut next) = (Vec::new(), Some(StreamId::MIN));
-        while let Some(from) = next {
-            let (count, then) = delete.step(&mut fixture.txn(), from).unwrap();
+        let (mut counts, mut next) = (Vec::new(), delete.needs_steps(&fixture.txn()).unwrap());
+        assert!(next.is_some());
+        while let Some(rest) = next {
+            let (count, then) = delete.step(&mut fixture.txn(), rest).unwrap();
             // An entry that a step has released comes back, before the place where the next step continues.
             if has_lease && counts.is_empty() {
                 assert_eq!(fixture.read("a", 1, true), [(0, 2)]);
@@ -314,6 +315,21 @@ fn a_consumer_with_many_entries_is_removed_in_steps_like_one_with_few() {
         assert_eq!((summary.count, summary.consumers.len()), (if has_lease { 12 } else { 1 }, 1));
         assert_eq!(delete.run(&mut fixture.txn()), Ok(0));
     }
+}
+
+#[test]
+fn the_removal_of_a_consumer_that_reads_all_the_time_ends() {
+    let fixture = PolicyFixture::new(40, Policy::default());
+    assert_eq!(fixture.read("a", 8, true).len(), 8);
+    let mut delete = ConsumerDelete(path("a"));
+    let (mut counts, mut next) = (Vec::new(), delete.needs_steps(&fixture.txn()).unwrap());
+    while let Some(rest) = next {
+        let (count, then) = delete.step(&mut fixture.txn(), rest).unwrap();
+        assert_eq!(fixture.read("a", 6, true).len(), 6);
+        counts.push(count);
+        next = then;
+    }
+    assert_eq!((counts, fixture.pending()), (vec![3, 3, 2], 18));
 }
 
 #[test]
@@ -524,7 +540,8 @@ fn rows_that_a_policy_or_a_removed_consumer_makes_larger_wait_for_memory() {
         assert_eq!(fixture.set(Some(GROUP), limit(200, 2)), Err(Refusal::OutOfMemory));
         let mut delete = ConsumerDelete(path("a"));
         assert_eq!(delete.run(&mut fixture.txn()), Err(Refusal::OutOfMemory));
-        assert_eq!(delete.step(&mut fixture.txn(), StreamId::MIN), Err(Refusal::OutOfMemory));
+        let rest = delete.needs_steps(&fixture.txn()).unwrap().unwrap();
+        assert_eq!(delete.step(&mut fixture.txn(), rest), Err(Refusal::OutOfMemory));
         assert_eq!(fixture.pending(), ROWS as u64);
         if is_withdrawn {
             ResetPolicy { key: KEY, group: Some(GROUP) }.run(&mut fixture.txn()).unwrap();
@@ -536,4 +553,37 @@ fn rows_that_a_policy_or_a_removed_consumer_makes_larger_wait_for_memory() {
     fixture.advance(1000);
     assert!(!has_unexamined());
     assert_eq!((fixture.pending(), fixture.dead_letters(DEFAULT).len()), (0, ROWS));
+}
+
+#[test]
+fn a_deletion_that_leaves_rows_of_pending_entries_needs_memory_for_them() {
+    let fixture = PolicyFixture::new(9, lease(200));
+    assert_eq!(fixture.read("a", 9, true).len(), 9);
+    // Room for two rows.
+    fixture.store.limit_memory(|_, bytes| bytes <= 80);
+    let delete = |numbers: &[u64]| {
+        let ids: Vec<_> = numbers.iter().map(|number| id(*number)).collect();
+        Delete { key: KEY, ids }.run(&mut fixture.txn())
+    };
+    let delete_with = |references| {
+        let ids = [id(1), id(2), id(3)];
+        DeleteEx { key: KEY, ids, references }.run(&mut fixture.txn())
+    };
+    let ack_delete = || {
+        let (ids, references) = ([id(1), id(2), id(3)], References::Keep);
+        AckDelete { key: KEY, group: GROUP, ids, references }.run(&mut fixture.txn())
+    };
+    assert_eq!(delete(&[1, 2, 3]), Err(Refusal::OutOfMemory));
+    assert_eq!(delete_with(References::Keep), Err(Refusal::OutOfMemory));
+    assert_eq!(ack_delete(), Err(Refusal::OutOfMemory));
+    assert_eq!(fixture.pending(), 9);
+    assert_eq!(delete_with(References::Acked), Ok(vec![Deletion::Referenced; 3]));
+    assert_eq!(delete_with(References::Delete), Ok(vec![Deletion::Deleted; 3]));
+    assert_eq!((delete(&[4, 5]), fixture.pending()), (Ok(2), 6));
+    // Without a row to keep, no memory is needed.
+    let ids: Vec<_> = (4..9).map(id).collect();
+    Acknowledge { key: KEY, group: GROUP, ids: ids.clone() }.run(&mut fixture.txn()).unwrap();
+    assert_eq!(fixture.pending(), 1);
+    Acknowledge { key: KEY, group: GROUP, ids: vec![id(0)] }.run(&mut fixture.txn()).unwrap();
+    assert_eq!(delete(&[6, 7, 8]), Ok(3));
 }

@@ -2,10 +2,11 @@
 
 use std::iter;
 
-use millstream_engine::stream::{DeleteDecision, Deletion, IdRange};
-use millstream_engine::{References, Refusal, StreamEffect, StreamId, Trim};
+use millstream_engine::stream::{DeleteDecision, Deletion, IdRange, ReferencedTrim};
+use millstream_engine::{Exactness, References, Refusal, Stream, StreamEffect, StreamId, Trim};
 
 use super::{EntrySelection, EntryVerb, ResultSink, Verb};
+use crate::store::MemoryPurpose;
 use crate::txn::Txn;
 
 /// Trims the oldest entries of a stream. Returns the number of removed entries.
@@ -35,14 +36,40 @@ impl<B: AsRef<[u8]>> Verb for TrimStream<B> {
             return Ok(decision.count);
         }
         let found = stream.decide_trim_referenced(&self.trim, self.references, limits);
-        let Some(found) = found else { return Ok(0) };
-        match found.ids.last() {
-            Some(&last) if !found.has_gaps => txn.apply_stream(key, StreamEffect::TrimThrough { last }),
-            _ => txn.apply_stream(key, StreamEffect::TrimEntries { ids: &found.ids }),
-        }
-        forget(txn, key, &found.forgotten);
-        Ok(found.ids.len() as u64)
+        Ok(found.map_or(0, |found| apply_trim(txn, key, &found)))
     }
+}
+
+impl<B: AsRef<[u8]>> TrimStream<B> {
+    /// Does a part of an exact trim with DELREF or ACKED, so that other clients can run in between. The first step has no
+    /// `rest`. Returns the number of removed entries, and what is left to the next step; `None` after the last one.
+    ///
+    /// All other trims are done in one step.
+    pub fn step(
+        &mut self,
+        txn: &mut Txn<'_>,
+        rest: Option<IdRange>,
+    ) -> Result<(u64, Option<IdRange>), Refusal> {
+        if self.trim.exactness == Exactness::Approximate || self.references == References::Keep {
+            return Ok((self.run(txn)?, None));
+        }
+        let key = self.key.as_ref();
+        let Some(stream) = txn.stream(key)? else { return Ok((0, None)) };
+        let rest = rest.unwrap_or(stream.all_ids());
+        let found = stream.decide_trim_step(&self.trim, self.references, rest);
+        Ok((apply_trim(txn, key, &found), found.rest))
+    }
+}
+
+/// Returns the number of removed entries.
+fn apply_trim(txn: &mut Txn<'_>, key: &[u8], found: &ReferencedTrim) -> u64 {
+    match found.ids.last() {
+        None => {}
+        Some(&last) if !found.has_gaps => txn.apply_stream(key, StreamEffect::TrimThrough { last }),
+        Some(_) => txn.apply_stream(key, StreamEffect::TrimEntries { ids: &found.ids }),
+    }
+    forget(txn, key, &found.forgotten);
+    found.ids.len() as u64
 }
 
 /// Deletes entries. Returns the number of deleted entries.
@@ -64,6 +91,7 @@ impl<B: AsRef<[u8]>, I: AsRef<[StreamId]>> Verb for Delete<B, I> {
     fn run(&mut self, txn: &mut Txn<'_>) -> Result<u64, Refusal> {
         let Some(stream) = txn.stream(self.key.as_ref())? else { return Ok(0) };
         let ids = stream.decide_delete(self.ids.as_ref());
+        check_marks(txn, stream, References::Keep, ids.len())?;
         if !ids.is_empty() {
             txn.apply_stream(self.key.as_ref(), StreamEffect::DeleteEntries { ids: &ids });
         }
@@ -93,8 +121,27 @@ impl<B: AsRef<[u8]>, I: AsRef<[StreamId]>> Verb for DeleteEx<B, I> {
         let (key, ids) = (self.key.as_ref(), self.ids.as_ref());
         let Some(stream) = txn.stream(key)? else { return Ok(vec![Deletion::NotFound; ids.len()]) };
         let decision = stream.decide_delete_referenced(ids, self.references);
+        check_marks(txn, stream, self.references, decision.deleted.len())?;
         Ok(apply_deletion(txn, key, decision))
     }
+}
+
+/// Memory that the row of a deleted entry takes in a group with a lease until the server removes it.
+const MARK_BYTES: u64 = 40;
+
+/// Returns an error if memory has no room for the rows of this many deleted entries, and some can be pending in a group with
+/// a lease. With ACKED, none is pending. With DELREF, the rows are removed too.
+pub(super) fn check_marks(
+    txn: &Txn<'_>,
+    stream: &Stream,
+    references: References,
+    deleted: usize,
+) -> Result<(), Refusal> {
+    if references != References::Keep || deleted == 0 {
+        return Ok(());
+    }
+    let checked = txn.store().check_memory(MemoryPurpose::Consumers, deleted as u64 * MARK_BYTES);
+    checked.or_else(|refusal| if stream.may_mark_gone() { Err(refusal) } else { Ok(()) })
 }
 
 pub(super) fn apply_deletion(txn: &mut Txn<'_>, key: &[u8], decision: DeleteDecision) -> Vec<Deletion> {

@@ -192,23 +192,39 @@ const RELEASED_BYTES: u64 = 128;
 /// Maximum number of pending entries that one step of the removal of a consumer removes or releases.
 const STEP_PENDING: usize = if cfg!(test) { 3 } else { 1000 };
 
+/// What is left of the removal of a consumer in steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConsumerDeleteRest {
+    /// The next step begins with this id.
+    from: StreamId,
+    /// Number of pending entries that the consumer had at the beginning and that no step has removed yet.
+    left: u64,
+}
+
 impl<B: AsRef<[u8]>> ConsumerDelete<B> {
-    /// Returns whether one [step](ConsumerDelete::step) cannot remove all pending entries of the consumer.
-    pub fn needs_steps(&self, txn: &Txn<'_>) -> Result<bool, Refusal> {
-        Ok(pending_count(txn, self.0.borrowed())?.is_some_and(|pending| pending > STEP_PENDING as u64))
+    /// Returns where [steps](ConsumerDelete::step) begin; `None` if the consumer has few pending entries or does not exist.
+    pub fn needs_steps(&self, txn: &Txn<'_>) -> Result<Option<ConsumerDeleteRest>, Refusal> {
+        let pending = pending_count(txn, self.0.borrowed())?.filter(|pending| *pending > STEP_PENDING as u64);
+        Ok(pending.map(|left| ConsumerDeleteRest { from: StreamId::MIN, left }))
     }
 
-    /// Does a part of the work, so that other clients can run in between: removes or releases some pending entries, the
-    /// first ones from the id `from` on. Returns their number, and the id from which the next step continues; `None` after
-    /// the last step, which removes the consumer.
-    pub fn step(&mut self, txn: &mut Txn<'_>, from: StreamId) -> Result<(u64, Option<StreamId>), Refusal> {
-        if !self.needs_steps(txn)? {
+    /// Does a part of the work, so that other clients can run in between: removes or releases some pending entries. Returns
+    /// their number, and what is left; `None` after the last step, which removes the consumer.
+    ///
+    /// If the consumer reads all the time, the last step leaves it what it has read meanwhile.
+    pub fn step(
+        &mut self,
+        txn: &mut Txn<'_>,
+        ConsumerDeleteRest { from, left }: ConsumerDeleteRest,
+    ) -> Result<(u64, Option<ConsumerDeleteRest>), Refusal> {
+        if self.needs_steps(txn)?.is_none() {
             return Ok((self.run(txn)?, None));
         }
         let ConsumerPath { key, group, consumer } = self.0.borrowed();
         let (_, found) = txn.existing_group(key, group)?;
-        let rows = found.query_owned(consumer, from, STEP_PENDING);
-        let next = rows.last().filter(|_| rows.len() == STEP_PENDING).and_then(|last| last.id.next());
+        let most = STEP_PENDING.min(usize::try_from(left).unwrap_or(usize::MAX));
+        let rows = found.query_owned(consumer, from, most);
+        let next = rows.last().filter(|_| rows.len() == most).and_then(|last| last.id.next());
         let count = match found.rules() {
             Some(_) => {
                 check_release(txn, rows.len() as u64)?;
@@ -220,7 +236,9 @@ impl<B: AsRef<[u8]>> ConsumerDelete<B> {
             }
         };
         // The consumer can have read entries before `from` again.
-        Ok((count, Some(next.unwrap_or(StreamId::MIN))))
+        let from = next.unwrap_or(StreamId::MIN);
+        let left = left.saturating_sub(rows.len() as u64);
+        Ok((count, (left > 0).then_some(ConsumerDeleteRest { from, left })))
     }
 }
 

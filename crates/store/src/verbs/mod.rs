@@ -44,8 +44,8 @@ pub use entries::{
     Delete, DeleteEx, Length, Range, Remove, RemoveStream, SetCounters, StreamCounters, TrimStream,
 };
 pub use groups::{
-    Adopt, ConsumerCreate, ConsumerDelete, GroupCreate, GroupDestroy, GroupSetId, MoveGroup,
-    RemoveEmptyConsumer,
+    Adopt, ConsumerCreate, ConsumerDelete, ConsumerDeleteRest, GroupCreate, GroupDestroy, GroupSetId,
+    MoveGroup, RemoveEmptyConsumer,
 };
 pub use hashes::{HashDelete, HashFields, HashGet, HashGetAll, HashLength, HashSet};
 pub use idempotence::{ConfigureIdempotence, IdempotenceChange, RecordIdempotence};

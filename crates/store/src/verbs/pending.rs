@@ -7,7 +7,7 @@ use std::time::Duration;
 use millstream_engine::stream::{Deletion, IdRange, PendingQuery};
 use millstream_engine::{References, Refusal, StreamId};
 
-use super::entries::apply_deletion;
+use super::entries::{apply_deletion, check_marks};
 use super::{ConsumerPath, EntryVerb, ResultSink, ReturnedEntry, Verb};
 use crate::txn::Txn;
 
@@ -77,6 +77,7 @@ impl<B: AsRef<[u8]>, I: AsRef<[StreamId]>> Verb for AckDelete<B, I> {
             found => found?,
         };
         let decision = stream.decide_ack_delete(found, ids, self.references);
+        check_marks(txn, stream, self.references, decision.deleted.len())?;
         if !decision.acknowledged.is_empty() {
             let acknowledged = txn.acknowledge(key, group, &decision.acknowledged)?;
             count_late(txn, key, group, acknowledged.late)?;

@@ -11,7 +11,8 @@ use millstream_store::verbs::{
 };
 
 use super::{MANY_ENTRIES, write_deletions, write_entries};
-use crate::command::{DONE, Outcome, Reply, reply_ok};
+use crate::command::{Call, DONE, Outcome, Reply, SlowWork, WorkFn, reply_ok};
+use crate::state::Server;
 
 pub(crate) fn xadd(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
     let cmd = Xadd::parse(argv)?;
@@ -29,10 +30,42 @@ fn append(txn: &mut Txn<'_>, out: &mut Writer, cmd: &Xadd<'_>) -> Result<(), Com
     Ok(())
 }
 
-pub(crate) fn xtrim(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
-    let cmd = Xtrim::parse(argv)?;
-    out.uint(TrimStream { key: cmd.key, trim: cmd.trim, references: cmd.references }.run(txn)?);
-    DONE
+pub(crate) fn xtrim(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>) -> Reply {
+    let Xtrim { key, trim, references } = Xtrim::parse(argv)?;
+    let mut verb = TrimStream { key, trim, references };
+    if call.context.in_exec {
+        call.out.uint(verb.run(call.txn)?);
+        return DONE;
+    }
+    let (removed, rest) = verb.step(call.txn, None)?;
+    let Some(rest) = rest else {
+        call.out.uint(removed);
+        return DONE;
+    };
+    let (db, verb) = (call.txn.db(), TrimStream { key: key.to_vec(), trim, references });
+    let work: WorkFn = Box::new(move |server, out| trim_in_steps(server, out, db, &verb, (removed, rest)));
+    Ok(Outcome::SlowWork(SlowWork { work, timeout_ms: 0, fallback_reply: None }))
+}
+
+/// Continues a trim that asks groups about many entries. Other clients run between two steps. If the work ends early, because
+/// the disk is full for example, the other entries stay.
+fn trim_in_steps(
+    server: &Server,
+    out: &mut Writer,
+    db: u32,
+    &TrimStream { ref key, trim, references }: &TrimStream<Vec<u8>>,
+    (mut removed, rest): (u64, IdRange),
+) -> Result<(), CommandError> {
+    let (mut verb, mut next) = (TrimStream { key, trim, references }, Some(rest));
+    while let Some(rest) = next {
+        server.check_writable(0)?;
+        let mut txn = server.store.lock_key(db, key, server.store.now_ms());
+        let (count, then) = verb.step(&mut txn, Some(rest))?;
+        (removed, next) = (removed + count, then);
+        txn.finish_fairly();
+    }
+    out.uint(removed);
+    Ok(())
 }
 
 pub(crate) fn xdel(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {

@@ -1,13 +1,14 @@
 //! XGROUP and XADOPT: create, change and delete groups and consumers.
 
-use millstream_engine::{Refusal, StreamId};
+use millstream_engine::Refusal;
 use millstream_protocol::args::Args;
 use millstream_protocol::commands::{ArgList, Xadopt, XgroupCreate, XgroupSetId};
 use millstream_protocol::errors::{self, CommandError};
 use millstream_protocol::resp::Writer;
 use millstream_store::Txn;
 use millstream_store::verbs::{
-    Adopt, ConsumerCreate, ConsumerDelete, ConsumerPath, GroupCreate, GroupDestroy, GroupSetId, Verb,
+    Adopt, ConsumerCreate, ConsumerDelete, ConsumerDeleteRest, ConsumerPath, GroupCreate, GroupDestroy,
+    GroupSetId, Verb,
 };
 
 use super::no_key_or_group;
@@ -50,13 +51,14 @@ pub(crate) fn xgroup_delconsumer(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>)
     let [key, group, consumer] = Args::of_subcommand(argv).exactly()?;
     require_group(call.txn, key, group)?;
     let mut delete = ConsumerDelete(ConsumerPath { key, group, consumer });
-    if call.context.in_exec || !delete.needs_steps(call.txn)? {
+    let steps = delete.needs_steps(call.txn)?.filter(|_| !call.context.in_exec);
+    let Some(rest) = steps else {
         call.out.uint(delete.run(call.txn)?);
         return DONE;
-    }
+    };
     let path = ConsumerPath { key: key.to_vec(), group: group.to_vec(), consumer: consumer.to_vec() };
     let db = call.txn.db();
-    let work: WorkFn = Box::new(move |server, out| delete_in_steps(server, out, db, path));
+    let work: WorkFn = Box::new(move |server, out| delete_in_steps(server, out, db, path, rest));
     Ok(Outcome::SlowWork(SlowWork { work, timeout_ms: 0, fallback_reply: None }))
 }
 
@@ -67,14 +69,15 @@ fn delete_in_steps(
     out: &mut Writer,
     db: u32,
     path: ConsumerPath<Vec<u8>>,
+    rest: ConsumerDeleteRest,
 ) -> Result<(), CommandError> {
     let mut delete = ConsumerDelete(path.borrowed());
-    let (mut removed, mut next) = (0, Some(StreamId::MIN));
-    while let Some(from) = next {
+    let (mut removed, mut next) = (0, Some(rest));
+    while let Some(rest) = next {
         server.check_writable(0)?;
         let mut txn = server.store.lock_key(db, &path.key, server.store.now_ms());
         require_group(&txn, &path.key, &path.group)?;
-        let (count, then) = delete.step(&mut txn, from)?;
+        let (count, then) = delete.step(&mut txn, rest)?;
         (removed, next) = (removed + count, then);
         txn.finish_fairly();
     }

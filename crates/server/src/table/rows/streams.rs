@@ -257,7 +257,7 @@ pub(in crate::table) const COMMANDS: &[CommandSpec] = &[
         "XSETID key last-id [ENTRIESADDED entries-added] [MAXDELETEDID max-deleted-id]",
         "Sets the last id and the counters of a stream.",
     ),
-    stream("xtrim", "5.0.0", -4, WRITE, Data(entries::xtrim))
+    stream("xtrim", "5.0.0", -4, WRITE, Call(entries::xtrim))
         .keys(&[key("RW delete", 1)])
         .complexity("O(N), N being the entries removed; whole blocks are removed in one step")
         .tips(NONDETERMINISTIC)
