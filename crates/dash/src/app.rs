@@ -11,8 +11,9 @@ use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use millstream_worker::observe::Sampler;
 use millstream_worker::redaction::Redaction;
+use schemars::JsonSchema;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
@@ -136,7 +137,7 @@ impl<S: Send + Sync> FromRequestParts<S> for LoggedIn {
 pub(crate) struct Params<T>(pub(crate) T);
 
 /// The query of a request that has no parameters.
-#[derive(serde::Deserialize)]
+#[derive(serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NoParams {}
 
@@ -170,15 +171,20 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for JsonBody<T> {
 }
 
 /// What a handler returns.
-pub(crate) type Answer = Result<Response, Problem>;
+pub(crate) type Answer<T> = Result<T, Problem>;
 
-/// Returns an answer of the API.
-pub(crate) fn json(value: &Value) -> Answer {
-    let body = value.to_string();
-    if body.len() > ANSWER_BYTES_MAX {
-        let detail = format!("the answer has {} bytes, and the limit is {ANSWER_BYTES_MAX}", body.len());
-        let problem = Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "answer_too_large", detail);
-        return Err(problem.way_out("ask for fewer rows"));
+/// An answer of the API.
+pub(crate) struct Json<T>(pub(crate) T);
+
+impl<T: Serialize> IntoResponse for Json<T> {
+    fn into_response(self) -> Response {
+        // Serialization fails only for maps whose keys are not text.
+        let body = serde_json::to_string(&self.0).unwrap_or_default();
+        if body.len() > ANSWER_BYTES_MAX {
+            let detail = format!("the answer has {} bytes, and the limit is {ANSWER_BYTES_MAX}", body.len());
+            let problem = Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "answer_too_large", detail);
+            return problem.way_out("ask for fewer rows").into_response();
+        }
+        ([(header::CONTENT_TYPE, "application/json")], body).into_response()
     }
-    Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())
 }

@@ -1,11 +1,14 @@
 //! The record of actions: who did what, from where, and what came of it. Never payloads, never secrets.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::time::{Duration, Instant, SystemTime};
 
 use millstream_worker::operate::wording::{format_time, millis, millis_since_epoch};
 use parking_lot::Mutex;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::access::Visitor;
@@ -16,6 +19,31 @@ use crate::problem::Problem;
 const RECORDS_MAX: usize = 200;
 /// Maximum number of refusals and failed logins to record per second. Strangers can cause them, so the rest is only counted.
 const REFUSALS_MAX: u32 = 10;
+
+/// Who did what, when and from where, and what else the record says about it.
+#[derive(Debug, Serialize)]
+pub(crate) struct AuditRecord(pub(crate) Value);
+
+/// What every record has.
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "only its schema is used")]
+struct RecordHead {
+    at: String,
+    at_ms: u64,
+    from: String,
+    user: Option<String>,
+    action: String,
+}
+
+impl JsonSchema for AuditRecord {
+    fn schema_name() -> Cow<'static, str> {
+        "AuditRecord".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        RecordHead::json_schema(generator)
+    }
+}
 
 /// The record of actions.
 pub(crate) struct Audit {
@@ -91,13 +119,13 @@ impl Audit {
 
     /// Returns the last records that a visitor may see, newest first: its own, and if it is an operator, those of others about
     /// streams that it may see or about no stream.
-    pub(crate) fn last(&self, visitor: &Visitor) -> Value {
+    pub(crate) fn last(&self, visitor: &Visitor) -> Vec<AuditRecord> {
         let (last, is_operator) = (self.last.lock(), (visitor.is_operator)());
         let is_shown = |record: &&Value| {
             (is_operator || record["user"] == visitor.name.as_str())
                 && record["stream"].as_str().is_none_or(|stream| (visitor.may_see)(stream))
         };
-        last.records.iter().rev().filter(is_shown).cloned().collect()
+        last.records.iter().rev().filter(is_shown).cloned().map(AuditRecord).collect()
     }
 
     fn write(&self, record: Value, last: &mut Last) {
@@ -140,14 +168,14 @@ mod tests {
         for number in 0..RECORDS_MAX + 5 {
             audit.session(address, &number.to_string(), "login");
         }
-        let records = audit.last(&visitor);
+        let records = json!(audit.last(&visitor));
         assert_eq!(records.as_array().unwrap().len(), RECORDS_MAX);
         assert_eq!(records[0]["user"], (RECORDS_MAX + 4).to_string());
         for _ in 0..50 {
             audit.refusal(address, "/x", &Problem::bad_request("x"));
             audit.failed_login(address, &Problem::bad_request("x"));
         }
-        let records = audit.last(&visitor);
+        let records = json!(audit.last(&visitor));
         let is_refusal =
             |record: &&Value| record["action"] == "refused" || record["action"] == "login_failed";
         let refusals = records.as_array().unwrap().iter().filter(is_refusal);
@@ -161,9 +189,9 @@ mod tests {
         audit.session(address, "alice", "login");
         audit.session(address, "bob", "login");
         let mut alice = visitor("alice").await;
-        assert_eq!(audit.last(&alice).as_array().unwrap().len(), 2);
+        assert_eq!(json!(audit.last(&alice)).as_array().unwrap().len(), 2);
         alice.is_operator = std::sync::Arc::new(|| false);
-        let seen = audit.last(&alice);
+        let seen = json!(audit.last(&alice));
         assert_eq!((seen.as_array().unwrap().len(), &seen[0]["user"]), (1, &json!("alice")));
     }
 }

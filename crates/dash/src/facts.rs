@@ -5,12 +5,13 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use millstream_worker::answers;
 use millstream_worker::backend::ServerInfo;
 use millstream_worker::observe::Sampler;
 use millstream_worker::operate::doctor::{ServerFacts, capabilities};
 use millstream_worker::operate::wording::millis_since_epoch;
 use parking_lot::RwLock;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
@@ -28,7 +29,7 @@ pub(crate) struct Facts {
 }
 
 #[derive(Debug, Default)]
-struct Known {
+pub(crate) struct Known {
     product: Option<String>,
     has_server: Option<bool>,
     capabilities: Map<String, Value>,
@@ -99,8 +100,8 @@ impl Facts {
         self.known.read().has_server
     }
 
-    pub(crate) fn capabilities(&self) -> Value {
-        Value::Object(self.known.read().capabilities.clone())
+    pub(crate) fn capabilities(&self) -> Map<String, Value> {
+        self.known.read().capabilities.clone()
     }
 
     /// Returns the average time and the number of syncs per second in the last interval.
@@ -115,18 +116,23 @@ impl Facts {
     }
 
     /// Returns the history of the server.
-    pub(crate) fn series(&self) -> Value {
-        let known = self.known.read();
-        let step_ms = INTERVAL.as_millis() as u64;
-        let from_ms = known.at_ms.saturating_sub(step_ms * (known.points.len() as u64).saturating_sub(1));
-        json!({
-            "step_ms": step_ms,
-            "from_ms": from_ms,
-            "sync_ms": known.points.iter().map(|point| point.sync_ms).collect::<Vec<_>>(),
-            "syncs_per_s": known.points.iter().map(|point| point.syncs_per_s).collect::<Vec<_>>(),
-            "ops_per_s": known.points.iter().map(|point| point.ops_per_s).collect::<Vec<_>>(),
-            "memory_bytes": known.points.iter().map(|point| point.memory_bytes).collect::<Vec<_>>(),
-        })
+    pub(crate) fn series(&self) -> FactSeries {
+        FactSeries::new(&self.known.read())
+    }
+}
+
+answers! {
+    /// The history of the server: one value of each series for each step. Null if the server does not tell.
+    pub(crate) struct FactSeries(known: &Known) [
+        let points = &known.points;
+        let step = INTERVAL.as_millis() as u64;
+    ] {
+        step_ms: u64 = step,
+        from_ms: u64 = known.at_ms.saturating_sub(step * (points.len() as u64).saturating_sub(1)),
+        sync_ms: Vec<Option<f64>> = points.iter().map(|point| point.sync_ms).collect(),
+        syncs_per_s: Vec<Option<f64>> = points.iter().map(|point| point.syncs_per_s).collect(),
+        ops_per_s: Vec<Option<f64>> = points.iter().map(|point| point.ops_per_s).collect(),
+        memory_bytes: Vec<Option<u64>> = points.iter().map(|point| point.memory_bytes).collect(),
     }
 }
 
@@ -188,7 +194,7 @@ impl Known {
 }
 
 /// What INFO says about a command.
-pub(crate) struct CommandFigures {
+pub(crate) struct CommandFacts {
     pub(crate) calls: u64,
     pub(crate) average_us: Option<f64>,
     /// Calls that were rejected or failed.
@@ -196,13 +202,13 @@ pub(crate) struct CommandFigures {
 }
 
 /// Returns the figures of commands, as far as INFO has them.
-pub(crate) fn commands(info: &ServerInfo) -> impl Iterator<Item = (&str, CommandFigures)> {
+pub(crate) fn commands(info: &ServerInfo) -> impl Iterator<Item = (&str, CommandFacts)> {
     info.facts.iter().filter_map(|(name, text)| {
         let command = name.strip_prefix(COMMAND_PREFIX)?;
         let figures: HashMap<&str, &str> =
             text.split(',').filter_map(|figure| figure.split_once('=')).collect();
         let number = |name: &str| figures.get(name).and_then(|text| text.parse::<u64>().ok());
-        let figures = CommandFigures {
+        let figures = CommandFacts {
             calls: number("calls")?,
             average_us: figures.get("usec_per_call").and_then(|text| text.parse().ok()),
             errors: number("rejected_calls").unwrap_or(0).saturating_add(number("failed_calls").unwrap_or(0)),

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use millstream_worker::answers;
 use millstream_worker::operate::wording::millis_since_epoch;
 use parking_lot::Mutex;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -48,7 +49,7 @@ pub(crate) struct Job {
 }
 
 #[derive(Clone)]
-struct State {
+pub(crate) struct State {
     name: &'static str,
     progress: Value,
     done: u64,
@@ -106,8 +107,8 @@ impl Jobs {
     }
 
     /// Returns the jobs that a visitor may see, newest first.
-    pub(crate) fn list(&self, may_see: &(dyn Fn(&str) -> bool + Send + Sync)) -> Value {
-        self.all.lock().values().rev().filter(|job| may_see(&job.stream)).map(|job| job.to_json()).collect()
+    pub(crate) fn list(&self, may_see: &(dyn Fn(&str) -> bool + Send + Sync)) -> Vec<JobJson> {
+        self.all.lock().values().rev().filter(|job| may_see(&job.stream)).map(|job| job.state()).collect()
     }
 
     /// Returns the jobs that changed after a change, and the number of the last change.
@@ -185,23 +186,29 @@ impl Job {
         });
     }
 
-    pub(crate) fn to_json(&self) -> Value {
-        let state = self.state.lock().clone();
-        let until = state.ended.map_or_else(Instant::now, |(at, _)| at);
-        let seconds = until.duration_since(self.started).as_secs_f64();
-        json!({
-            "id": self.id.to_string(),
-            "kind": self.kind,
-            "stream": self.stream,
-            "state": state.name,
-            "progress": state.progress,
-            "done": state.done,
-            "total": state.total,
-            "rate": (seconds > 0.0).then(|| state.done as f64 / seconds),
-            "started_ms": self.started_ms,
-            "ended_ms": state.ended.map(|(_, at_ms)| at_ms),
-            "error": state.error,
-        })
+    /// Returns the state of the job.
+    pub(crate) fn state(&self) -> JobJson {
+        JobJson::new(self, self.state.lock().clone())
+    }
+}
+
+answers! {
+    /// An action that takes long. It ends with the dashboard.
+    pub(crate) struct JobJson(job: &Job, now: State) [
+        let until = now.ended.map_or_else(Instant::now, |(at, _)| at);
+        let seconds = until.duration_since(job.started).as_secs_f64();
+    ] {
+        id: String = job.id.to_string(),
+        kind: &'static str = job.kind,
+        stream: String = job.stream.clone(),
+        state: &'static str = now.name,
+        progress: Value = now.progress,
+        done: u64 = now.done,
+        total: Option<u64> = now.total,
+        rate: Option<f64> = (seconds > 0.0).then(|| now.done as f64 / seconds),
+        started_ms: u64 = job.started_ms,
+        ended_ms: Option<u64> = now.ended.map(|(_, at_ms)| at_ms),
+        error: Option<String> = now.error,
     }
 }
 
@@ -218,6 +225,8 @@ impl Drop for EndsWhenDropped<'_> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
     use crate::access::tests::visitor;
 
@@ -231,11 +240,11 @@ mod tests {
             running.run(&CancellationToken::new(), async { panic!("a planted defect") }).await;
         });
         assert!(ended.await.is_err());
-        assert_eq!(job.to_json()["state"], "failed");
+        assert_eq!(json!(job.state())["state"], "failed");
         alice.is_valid = Arc::new(|| false);
         let job = jobs.start("purge", "a", &alice).unwrap();
         job.run(&CancellationToken::new(), std::future::pending()).await;
-        assert_eq!(job.to_json()["state"], "stopped");
+        assert_eq!(json!(job.state())["state"], "stopped");
     }
 
     #[tokio::test]
@@ -256,7 +265,7 @@ mod tests {
         first.progress(json!({"deleted": 5}), 5, Some(9));
         first.end("done", None);
         assert!(jobs.start("purge", "c", &alice).is_ok() && second.is_running());
-        let listed = jobs.list(&|stream| stream == "a");
+        let listed = json!(jobs.list(&|stream| stream == "a"));
         assert_eq!((&listed[0]["state"], &listed[0]["done"]), (&json!("done"), &json!(5)));
         assert_eq!(listed.as_array().unwrap().len(), 1);
     }

@@ -11,6 +11,7 @@ mod api;
 mod app;
 mod assets;
 mod audit;
+mod describe;
 mod facts;
 mod first_seen;
 mod guard;

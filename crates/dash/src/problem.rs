@@ -3,9 +3,9 @@
 use axum::http::StatusCode;
 use axum::http::header::{self, HeaderValue};
 use axum::response::{IntoResponse, Response};
-use millstream_worker::Error;
 use millstream_worker::backend::ErrorKind;
-use serde_json::{Map, Value};
+use millstream_worker::{Error, answers};
+use serde_json::{Map, Value, json};
 
 /// An error of the API.
 #[derive(Debug)]
@@ -58,15 +58,24 @@ impl Problem {
     }
 
     pub(crate) fn to_json(&self) -> Value {
-        let mut object = Map::new();
-        object.insert("type".to_owned(), "about:blank".into());
-        object.insert("title".to_owned(), self.status.canonical_reason().unwrap_or("Error").into());
-        object.insert("status".to_owned(), self.status.as_u16().into());
-        object.insert("detail".to_owned(), self.detail.as_str().into());
-        object.insert("code".to_owned(), self.code.into());
-        object.insert("way_out".to_owned(), self.way_out.clone().into());
-        object.extend(self.more.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
-        Value::Object(object)
+        json!(ProblemJson::new(self))
+    }
+}
+
+answers! {
+    /// Why a request failed (RFC 9457). `code` is for programs, `way_out` says what to do. After `preview_outdated` and `in_use`,
+    /// `plan` is the plan now.
+    pub(crate) struct ProblemJson(problem: &Problem) {
+        #[serde(rename = "type")]
+        kind: &'static str = "about:blank",
+        title: &'static str = problem.status.canonical_reason().unwrap_or("Error"),
+        status: u16 = problem.status.as_u16(),
+        detail: String = problem.detail.clone(),
+        code: &'static str = problem.code,
+        way_out: Option<String> = problem.way_out.clone(),
+        #[serde(flatten)]
+        more: Map<String, Value> =
+            problem.more.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect(),
     }
 }
 

@@ -3,6 +3,7 @@
 use axum::http::StatusCode;
 use millstream_worker::backend::{IdOrder, StreamId};
 use millstream_worker::observe::{Query, Sort};
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer};
 
 use crate::problem::Problem;
@@ -92,15 +93,22 @@ pub(crate) fn flag<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D
 }
 
 /// The query of `/overview`, and of events about it.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct OverviewQuery {
+    /// Only rows with these words
     q: Option<String>,
+    /// ok, unknown, degraded or critical
     health: Option<String>,
+    /// health, name, lag, oldest, oldest_pending, pending, stuck, in, out, eta, dead or length
     sort: Option<String>,
+    /// 1: descending
     #[serde(default, deserialize_with = "flag")]
+    #[schemars(with = "Option<String>")]
     desc: bool,
+    /// Number of rows to skip
     offset: Option<usize>,
+    /// Maximum number of rows
     count: Option<usize>,
 }
 

@@ -9,11 +9,13 @@ use std::task::{Context, Poll};
 
 use axum::body::Body;
 use axum::http::header;
-use axum::response::{IntoResponse, Response};
+use axum::response::IntoResponse;
 use bytes::Bytes;
 use futures_core::Stream;
 use serde_json::Value;
 use tokio::sync::mpsc;
+
+use crate::describe::EventStream;
 
 /// The client has closed the connection, or may not receive more.
 #[derive(Debug)]
@@ -64,7 +66,7 @@ pub(crate) fn answer<F>(
     slot: impl Send + 'static,
     may_receive: MayReceive,
     task: impl FnOnce(Events) -> F,
-) -> Response
+) -> EventStream
 where
     F: Future<Output = Result<(), Gone>> + Send + 'static,
 {
@@ -78,7 +80,7 @@ where
     let headers = [(header::CONTENT_TYPE, "text/event-stream"), (header::CACHE_CONTROL, "no-store")];
     // Proxies such as nginx would otherwise collect events before they pass them on.
     let unbuffered = [("x-accel-buffering", "no")];
-    (headers, unbuffered, Body::from_stream(Received(receiver))).into_response()
+    EventStream((headers, unbuffered, Body::from_stream(Received(receiver))).into_response())
 }
 
 /// The body of the answer.

@@ -5,17 +5,18 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::http::{HeaderName, StatusCode, header};
 use axum::response::IntoResponse;
-use millstream_worker::Admin;
 use millstream_worker::backend::{Entry, Fields, IdOrder, Range, StreamId};
 use millstream_worker::dead_letter::DeadLetterFormat;
 use millstream_worker::operate::fields::FieldsView;
 use millstream_worker::operate::life::states_of;
-use millstream_worker::operate::shapes;
-use serde::Deserialize;
-use serde_json::{Value, json};
+use millstream_worker::operate::shapes::{EntryInGroupJson, ViewedDeadLetter, ViewedEntry};
+use millstream_worker::{Admin, answers};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::overview::no_stream;
-use crate::app::{self, Answer, App, LoggedIn, Params};
+use crate::app::{Answer, App, Json, LoggedIn, Params};
+use crate::describe::Attachment;
 use crate::problem::Problem;
 use crate::query;
 
@@ -26,21 +27,34 @@ const FIRST_CALL: usize = 25;
 /// A page ends when its entries have more bytes.
 const PAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct EntriesQuery {
+    /// Name of the stream
     stream: String,
+    /// First id, `-`, `+`, or a time such as t1794844800000
     from: Option<String>,
+    /// Last id, in the same forms
     to: Option<String>,
+    /// asc (oldest first) or desc
     order: Option<String>,
+    /// At most 500
     count: Option<usize>,
+}
+
+answers! {
+    /// Entries, and the id at which the next page begins.
+    pub(super) struct Entries(page: &[Entry], view: &FieldsView<'_>, after: Option<StreamId>) {
+        items: Vec<ViewedEntry> = page.iter().map(|entry| ViewedEntry::new(entry, view)).collect(),
+        next: Option<String> = after.map(|id| id.to_string()),
+    }
 }
 
 pub(super) async fn entries(
     State(app): State<Arc<App>>,
     LoggedIn(visitor): LoggedIn,
     Params(query): Params<EntriesQuery>,
-) -> Answer {
+) -> Answer<Json<Entries>> {
     let (first, last) = query::range(query.from.as_deref(), query.to.as_deref())?;
     let count = query::count(query.count, 100, ENTRIES_MAX)?;
     let range = Range { first, last, order: query::order(query.order.as_deref())?, count };
@@ -49,8 +63,7 @@ pub(super) async fn entries(
         return Err(no_stream(&app, &visitor, &query.stream));
     }
     let view = FieldsView::listed(&app.redaction);
-    let items: Value = page.iter().map(|entry| shapes::viewed_entry(entry, &view)).collect();
-    app::json(&json!({ "items": items, "next": next.map(|id| id.to_string()) }))
+    Ok(Json(Entries::new(&page, &view, next)))
 }
 
 /// Reads a page of entries, and the id at which the next page begins. Reads large entries few at a time.
@@ -91,34 +104,49 @@ pub(crate) fn bytes_of(fields: &Fields) -> usize {
     fields.iter().map(|(name, value)| name.len() + value.len()).sum()
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct EntryQuery {
+    /// Name of the stream
     stream: String,
+    /// Id of the entry
     id: String,
+}
+
+/// An entry, and what each group did with it.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct EntryPage {
+    #[serde(flatten)]
+    entry: ViewedEntry,
+    groups: Vec<EntryInGroupJson>,
+    traceparent: Option<String>,
+    previous: Option<String>,
+    next: Option<String>,
+    dead_letter: Option<ViewedDeadLetter>,
 }
 
 pub(super) async fn entry(
     State(app): State<Arc<App>>,
     LoggedIn(visitor): LoggedIn,
     Params(query): Params<EntryQuery>,
-) -> Answer {
+) -> Answer<Json<EntryPage>> {
     let id = query::id(&query.id, 0)?;
     let (backend, stream) = (&*visitor.backend, &*query.stream);
     let entry = find(backend, stream, id).await?;
-    let mut json = shapes::viewed_entry(&entry, &FieldsView::whole(&app.redaction));
     let listed = FieldsView::listed(&app.redaction);
     let states = states_of(backend, stream, id).await?;
-    json["groups"] =
-        states.iter().map(|state| shapes::entry_in_group(state, Some(&entry.fields), &listed)).collect();
     let traceparent = entry.fields.iter().find(|(name, _)| name == "traceparent");
     let shown = traceparent.and_then(|(name, value)| app.redaction.shown(name, value));
-    json["traceparent"] = json!(shown.and_then(|value| String::from_utf8(value.into_owned()).ok()));
-    json["previous"] = json!(neighbour(backend, stream, id.prev(), IdOrder::Descending).await?);
-    json["next"] = json!(neighbour(backend, stream, id.next(), IdOrder::Ascending).await?);
     let letter = DeadLetterFormat::new(stream, None, None).read(&entry).filter(|letter| !letter.is_foreign);
-    json["dead_letter"] = letter.map_or(Value::Null, |letter| shapes::viewed_dead_letter(&letter, &listed));
-    app::json(&json)
+    let in_group = |state| EntryInGroupJson::new(state, Some(&entry.fields), &listed);
+    Ok(Json(EntryPage {
+        groups: states.iter().map(in_group).collect(),
+        traceparent: shown.and_then(|value| String::from_utf8(value.into_owned()).ok()),
+        previous: neighbour(backend, stream, id.prev(), IdOrder::Descending).await?,
+        next: neighbour(backend, stream, id.next(), IdOrder::Ascending).await?,
+        dead_letter: letter.map(|letter| ViewedDeadLetter::new(&letter, &listed)),
+        entry: ViewedEntry::new(&entry, &FieldsView::whole(&app.redaction)),
+    }))
 }
 
 async fn find(backend: &dyn Admin, stream: &str, id: StreamId) -> Result<Entry, Problem> {
@@ -144,13 +172,18 @@ async fn neighbour(
     Ok(backend.range(stream, range).await?.first().map(|entry| entry.id.to_string()))
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawQuery {
+    /// Name of the stream
     stream: String,
+    /// Id of the entry
     id: String,
+    /// Name of the field
     field: Option<String>,
+    /// Name of the field in hexadecimal digits
     field_hex: Option<String>,
+    /// Which of several fields with this name, from 0
     #[serde(default)]
     nth: usize,
 }
@@ -159,7 +192,7 @@ pub(super) async fn raw(
     State(app): State<Arc<App>>,
     LoggedIn(visitor): LoggedIn,
     Params(query): Params<RawQuery>,
-) -> Answer {
+) -> Answer<Attachment> {
     let id = query::id(&query.id, 0)?;
     let name = match &query.field_hex {
         Some(digits) => unhex(digits)
@@ -177,7 +210,7 @@ pub(super) async fn raw(
         (header::CONTENT_DISPOSITION, format!("attachment; filename=\"{id}.bin\"")),
         (header::CONTENT_SECURITY_POLICY, "default-src 'none'; sandbox".to_owned()),
     ];
-    Ok((headers, shown.into_owned()).into_response())
+    Ok(Attachment((headers, shown.into_owned()).into_response()))
 }
 
 fn unhex(digits: &str) -> Option<Vec<u8>> {

@@ -8,24 +8,30 @@ use std::time::Duration;
 
 use axum::extract::State;
 use axum::http::Uri;
-use millstream_worker::observe::{Query, RowKey, SamplerState};
+use millstream_worker::observe::{Query, Row, RowKey, SamplerState};
 use millstream_worker::operate::wording::millis;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
+use super::status::TroubleJson;
 use super::stream::{self, GroupDetails, GroupQuery, StreamQuery};
 use super::tail::{self, TailEvent};
 use crate::access::Visitor;
 use crate::app::{Answer, App, Caller, LoggedIn, NoParams, Params, while_admitted};
+use crate::describe::EventStream;
 use crate::options::EVENT_STREAMS_MAX;
 use crate::problem::Problem;
 use crate::query::OverviewQuery;
-use crate::rows;
+use crate::rows::{self, RowJson, TotalsJson};
 use crate::sse::{self, Events, Gone};
 
+/// What the route sends.
+pub(super) const SUMMARY: &str = "Live state. Events: hello, totals, rows, stream, group, entries, activity, job, trouble, \
+    resync, problem";
 /// Time between two comments on a quiet connection.
 const COMMENT_INTERVAL: Duration = Duration::from_secs(15);
 /// Maximum age of the details of a group. They need a scan, so they can be older than its row.
@@ -33,11 +39,15 @@ const DETAILS_AGE_MAX: Duration = Duration::from_secs(10);
 /// The interval of looks that a page can ask for.
 const INTERVAL_MS: std::ops::RangeInclusive<u64> = 100..=60_000;
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct EventsQuery {
+    /// Such as overview?sort=lag, stream?stream=orders, group?stream=orders&group=billing, tail?stream=orders, or jobs;
+    /// percent-encoded
     watch: String,
+    /// Number of the last look that the client has
     since: Option<u64>,
+    /// Time between two looks at the store
     interval_ms: Option<u64>,
 }
 
@@ -50,7 +60,7 @@ enum Watch {
     Jobs,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct TailQuery {
     stream: String,
@@ -94,7 +104,7 @@ pub(super) async fn events(
     LoggedIn(visitor): LoggedIn,
     caller: Caller,
     Params(query): Params<EventsQuery>,
-) -> Answer {
+) -> Answer<EventStream> {
     let watch = Watch::parse(&query.watch)?;
     let slot = Arc::clone(&app.event_slots).try_acquire_owned().map_err(|_| {
         Problem::too_many(
@@ -191,7 +201,7 @@ struct Page<'a> {
 impl Page<'_> {
     /// Sends whether the store answers, if that has changed.
     async fn trouble(&mut self, state: &SamplerState, events: &Events) -> Result<(), Gone> {
-        let trouble = trouble(state);
+        let trouble = json!(state.trouble.as_ref().map(TroubleJson::new));
         let before = self.sent.trouble.replace(trouble.clone());
         let is_news = before.as_ref() != Some(&trouble) && (before.is_some() || !trouble.is_null());
         if is_news { events.send("trouble", None, &trouble).await } else { Ok(()) }
@@ -212,9 +222,9 @@ impl Page<'_> {
             Watch::Overview(query) => {
                 let page = look.page(query, &*self.visitor.may_see);
                 viewer.show(page.rows.iter().map(|row| row.key.clone()));
-                let rows: Vec<(String, Value)> =
-                    page.rows.iter().map(|row| (rows::key(&row.key), rows::row(row, look.at_ms))).collect();
-                let totals = rows::totals(&look.totals_of(&*self.visitor.may_see));
+                let row = |row: &Arc<Row>| (rows::key(&row.key), json!(RowJson::new(row, look.at_ms)));
+                let rows: Vec<(String, Value)> = page.rows.iter().map(row).collect();
+                let totals = json!(TotalsJson::new(&look.totals_of(&*self.visitor.may_see)));
                 if self.sent.totals != totals {
                     let data = json!({ "look": look.number, "at_ms": look.at_ms, "totals": totals });
                     self.sent.totals = totals;
@@ -230,8 +240,8 @@ impl Page<'_> {
             }
             Watch::Stream(stream) => {
                 viewer.show(look.rows_of(stream).iter().map(|row| row.key.clone()));
-                let state = stream::stream_json(self.app, self.visitor, stream).await;
-                self.state("stream", look.number, state, events).await
+                let state = stream::stream_page(self.app, self.visitor, stream).await;
+                self.state("stream", look.number, state.map(|page| json!(page)), events).await
             }
             Watch::Group(stream, group) => {
                 viewer.show([RowKey::group(stream, group)]);
@@ -249,7 +259,10 @@ impl Page<'_> {
             self.details = Some((Instant::now(), details));
         }
         match &self.details {
-            Some((_, details)) => stream::group_json(self.app, self.visitor, stream, group, details).await,
+            Some((_, details)) => {
+                let page = stream::group_page(self.app, self.visitor, stream, group, details).await?;
+                Ok(json!(page))
+            }
             None => Ok(Value::Null),
         }
     }
@@ -279,7 +292,7 @@ impl Page<'_> {
         let (changed, last) = self.app.jobs.since(self.sent.job_change);
         self.sent.job_change = last;
         for job in changed.iter().filter(|job| (self.visitor.may_see)(&job.stream)) {
-            events.send("job", None, &job.to_json()).await?;
+            events.send("job", None, &json!(job.state())).await?;
         }
         Ok(())
     }
@@ -309,12 +322,4 @@ impl Sent {
     fn look_is_first(&self) -> bool {
         self.rows.is_empty() && self.order.is_empty()
     }
-}
-
-/// Returns since when the store does not answer, and why. Null if it does.
-pub(super) fn trouble(state: &SamplerState) -> Value {
-    state
-        .trouble
-        .as_ref()
-        .map_or(Value::Null, |trouble| json!({ "since_ms": trouble.since_ms, "error": trouble.error }))
 }

@@ -5,15 +5,16 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use axum::extract::State;
-use millstream_worker::observe::RowKey;
+use millstream_worker::answers;
+use millstream_worker::observe::{HistorySeries, RowKey};
 use millstream_worker::operate::wording::millis_since_epoch;
+use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::json;
 
 use super::overview::no_stream;
 use super::stream::no_group;
 use crate::access::Visitor;
-use crate::app::{self, Answer, App, LoggedIn, Params};
+use crate::app::{Answer, App, Json, LoggedIn, Params};
 use crate::problem::Problem;
 use crate::query;
 
@@ -22,21 +23,42 @@ const POINTS_MAX: usize = 600;
 /// The history of an answer that does not say from when on.
 const HOUR_MS: u64 = 60 * 60 * 1000;
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct HistoryQuery {
+    /// Name of the stream
     stream: String,
+    /// Name of the group
     group: Option<String>,
+    /// Begin
     from_ms: Option<u64>,
+    /// End
     to_ms: Option<u64>,
+    /// Maximum number of points, at most 600
     points: Option<usize>,
+}
+
+answers! {
+    /// The history of a group or a stream, one value of each series for each step. Unknown is null.
+    pub(super) struct History(series: HistorySeries) {
+        step_ms: u64 = series.step_ms,
+        from_ms: u64 = series.from_ms,
+        #[serde(rename = "in")]
+        added: Vec<Option<f64>> = series.added,
+        #[serde(rename = "out")]
+        acknowledged: Vec<Option<f64>> = series.acknowledged,
+        lag: Vec<Option<u64>> = series.lag,
+        pending: Vec<Option<u64>> = series.pending,
+        oldest_unread_ms: Vec<Option<u64>> = series.oldest_unread_ms,
+        dead_letters: Vec<Option<u64>> = series.dead_letters,
+    }
 }
 
 pub(super) async fn history(
     State(app): State<Arc<App>>,
     LoggedIn(visitor): LoggedIn,
     Params(query): Params<HistoryQuery>,
-) -> Answer {
+) -> Answer<Json<History>> {
     app.sampler.touch();
     let points = query::count(query.points, 300, POINTS_MAX)?;
     let to_ms = query.to_ms.unwrap_or_else(|| millis_since_epoch(SystemTime::now()));
@@ -52,16 +74,7 @@ pub(super) async fn history(
     if series.is_empty() {
         check_exists(&app, &visitor, &key).await?;
     }
-    app::json(&json!({
-        "step_ms": series.step_ms,
-        "from_ms": series.from_ms,
-        "in": series.added,
-        "out": series.acknowledged,
-        "lag": series.lag,
-        "pending": series.pending,
-        "oldest_unread_ms": series.oldest_unread_ms,
-        "dead_letters": series.dead_letters,
-    }))
+    Ok(Json(History::new(series)))
 }
 
 /// Fails if there is no such stream or group. A new one may exist although no look has found it yet.

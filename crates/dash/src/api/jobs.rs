@@ -4,17 +4,20 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::http::StatusCode;
+use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::access::Visitor;
-use crate::app::{self, Answer, App, Caller, LoggedIn, NoParams, Params};
-use crate::jobs::Job;
+use crate::app::{Answer, App, Caller, Json, LoggedIn, NoParams, Params};
+use crate::audit::AuditRecord;
+use crate::jobs::{Job, JobJson};
 use crate::problem::Problem;
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct JobQuery {
+    /// Id of the job
     id: String,
 }
 
@@ -22,16 +25,16 @@ pub(super) async fn list(
     State(app): State<Arc<App>>,
     LoggedIn(visitor): LoggedIn,
     Params(NoParams {}): Params<NoParams>,
-) -> Answer {
-    app::json(&app.jobs.list(&*visitor.may_see))
+) -> Answer<Json<Vec<JobJson>>> {
+    Ok(Json(app.jobs.list(&*visitor.may_see)))
 }
 
 pub(super) async fn show(
     State(app): State<Arc<App>>,
     LoggedIn(visitor): LoggedIn,
     Params(query): Params<JobQuery>,
-) -> Answer {
-    app::json(&find(&app, &visitor, &query.id)?.to_json())
+) -> Answer<Json<JobJson>> {
+    Ok(Json(find(&app, &visitor, &query.id)?.state()))
 }
 
 pub(super) async fn stop(
@@ -39,7 +42,7 @@ pub(super) async fn stop(
     LoggedIn(visitor): LoggedIn,
     caller: Caller,
     Params(query): Params<JobQuery>,
-) -> Result<StatusCode, Problem> {
+) -> Answer<StatusCode> {
     let job = find(&app, &visitor, &query.id)?;
     if !job.may_be_stopped_by(&visitor) {
         return Err(Problem::new(StatusCode::FORBIDDEN, "denied", "another user has started this job")
@@ -47,7 +50,7 @@ pub(super) async fn stop(
     }
     job.stop.cancel();
     let about = json!({ "job": query.id, "stream": job.stream });
-    if let serde_json::Value::Object(about) = about {
+    if let Value::Object(about) = about {
         app.audit.action(caller.address, &visitor.name, "job/stop", about, std::time::Duration::ZERO, None);
     }
     Ok(StatusCode::NO_CONTENT)
@@ -65,6 +68,6 @@ pub(super) async fn audit(
     State(app): State<Arc<App>>,
     LoggedIn(visitor): LoggedIn,
     Params(NoParams {}): Params<NoParams>,
-) -> Answer {
-    app::json(&app.audit.last(&visitor))
+) -> Answer<Json<Vec<AuditRecord>>> {
+    Ok(Json(app.audit.last(&visitor)))
 }

@@ -1,11 +1,11 @@
 //! The routes of the dashboard: one file for each group of them.
 
 mod actions;
+mod dead_letters;
 mod entries;
 mod events;
 mod history;
 mod jobs;
-mod letters;
 mod overview;
 mod pending;
 mod probes;
@@ -16,15 +16,17 @@ mod status;
 mod stream;
 mod tail;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use axum::Router;
 use axum::extract::{Path, Request, State};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::get;
+use serde_json::Value;
 
-use crate::app::{App, NoParams, Params};
+use crate::app::{App, Json, NoParams, Params};
+use crate::describe::Api;
 use crate::problem::Problem;
 
 /// Returns all routes. Every path that is not one of them is a page.
@@ -33,67 +35,87 @@ pub(crate) fn routes() -> Router<Arc<App>> {
         .route("/livez", get(probes::live))
         .route("/readyz", get(probes::ready))
         .route("/metrics", get(probes::metrics))
-        .nest("/api/v1", api())
+        .nest("/api/v1", api().router)
         .route("/a/{hash}/{*name}", get(asset))
         .method_not_allowed_fallback(method_not_allowed)
         .fallback(page)
 }
 
-/// The routes of the API. `openapi.json` describes them.
-fn api() -> Router<Arc<App>> {
-    Router::new()
-        .route("/openapi.json", get(description))
-        .route("/status", get(status::status))
-        .route("/session", post(session::log_in).delete(session::log_out))
-        .route("/overview", get(overview::overview))
-        .route("/streams", get(overview::streams))
-        .route("/workers", get(overview::workers))
-        .route("/consumers", get(overview::consumers))
-        .route("/history", get(history::history))
-        .route("/stream", get(stream::stream))
-        .route("/group", get(stream::group))
-        .route("/policy", get(stream::policy))
-        .route("/entries", get(entries::entries).post(actions::entries::add))
-        .route("/entry", get(entries::entry))
-        .route("/entry/raw", get(entries::raw))
-        .route("/search", get(search::search))
-        .route("/pending", get(pending::pending))
-        .route("/dlq", get(letters::streams))
-        .route("/dlq/letters", get(letters::letters))
-        .route("/delayed", get(letters::delayed))
-        .route("/doctor", get(server::doctor))
-        .route("/server", get(server::server))
-        .route("/slowlog", get(server::slow_log))
-        .route("/clients", get(server::clients))
-        .route("/events", get(events::events))
-        .route("/jobs", get(jobs::list))
-        .route("/job", get(jobs::show).delete(jobs::stop))
-        .route("/audit", get(jobs::audit))
-        .route("/entries/delete", post(actions::entries::delete))
-        .route("/stream/trim", post(actions::entries::trim_stream))
-        .route("/groups", post(actions::groups::create))
-        .route("/group/reset", post(actions::groups::reset))
-        .route("/group/remove", post(actions::groups::remove))
-        .route("/consumer/remove", post(actions::groups::remove_consumer))
-        .route("/pending/claim", post(actions::pending::claim))
-        .route("/pending/ack", post(actions::pending::acknowledge))
-        .route("/pending/nack", post(actions::pending::release))
-        .route("/pending/extend", post(actions::pending::extend))
-        .route("/dlq/redrive", post(actions::letters::redrive_letters))
-        .route("/dlq/purge", post(actions::letters::purge_letters))
-        .route("/delayed/cancel", post(actions::entries::cancel_delayed))
-        .route("/delayed/now", post(actions::entries::delayed_now))
-        .route("/server/snapshot", post(actions::server::snapshot))
-        .route("/server/slowlog-reset", post(actions::server::reset_slow_log))
-        .route("/server/config", post(actions::server::set))
+/// Adds the routes of the API.
+fn api() -> Api {
+    Api::new()
+        .get("/openapi.json", "This description", description)
+        .get("/status", "State of the dashboard and of the login", status::status)
+        .post("/session", "Log in", session::log_in)
+        .delete("/session", "Log out", session::log_out)
+        .get("/overview", "Totals and rows of the last look", overview::overview)
+        .get("/streams", "Streams of the last look", overview::streams)
+        .get("/workers", "Workers that send heartbeats, from the last look", overview::workers)
+        .get("/consumers", "The consumers of all groups, from the last look", overview::consumers)
+        .get("/history", "The last hour of a group or a stream", history::history)
+        .get("/stream", "A stream and its groups", stream::stream)
+        .get("/group", "A group, its consumers and its pending entries by idle time", stream::group)
+        .get(
+            "/policy",
+            "The policy of a stream, or the values in force in a group. Null if there is none",
+            stream::policy,
+        )
+        .get("/entries", "Entries of a stream", entries::entries)
+        .post("/entries", "Add an entry", actions::entries::add)
+        .get("/entry", "An entry, and what each group did with it", entries::entry)
+        .get("/entry/raw", "The bytes of a value, as an attachment", entries::raw)
+        .get("/search", "Search entries. Events: found, progress, end, problem", search::search)
+        .get("/pending", "Pending entries of a group, with their fields", pending::pending)
+        .get("/dlq", "Dead-letter streams of the last look", dead_letters::streams)
+        .get(
+            "/dlq/letters",
+            "Dead letters, newest first, and how many there are by reason and by error",
+            dead_letters::dead_letters,
+        )
+        .get("/delayed", "Delayed entries", dead_letters::delayed)
+        .get("/doctor", "Problems of the store and what to do about them", server::doctor)
+        .get("/server", "The server of the store", server::server)
+        .get("/slowlog", "The slow log: the commands that took longest recently", server::slow_log)
+        .get("/clients", "Connected clients", server::clients)
+        .get("/events", events::SUMMARY, events::events)
+        .get("/jobs", "Jobs, newest first", jobs::list)
+        .get("/job", "A job", jobs::show)
+        .delete("/job", "Stop a job", jobs::stop)
+        .get("/audit", "The last 200 actions, newest first", jobs::audit)
+        .post("/entries/delete", "Delete entries", actions::entries::delete)
+        .post("/stream/trim", "Trim a stream", actions::entries::trim_stream)
+        .post("/groups", "Create a group", actions::groups::create)
+        .post("/group/reset", "Move a group", actions::groups::reset)
+        .post("/group/remove", "Remove a group", actions::groups::remove)
+        .post(
+            "/consumer/remove",
+            "Remove a consumer; its pending entries move to the consumer in heir",
+            actions::groups::remove_consumer,
+        )
+        .post("/pending/claim", "Move pending entries to a consumer", actions::pending::claim)
+        .post(
+            "/pending/ack",
+            "Acknowledge pending entries without processing them",
+            actions::pending::acknowledge,
+        )
+        .post("/pending/nack", "Release pending entries", actions::pending::release)
+        .post("/pending/extend", "Reset the idle time of pending entries", actions::pending::extend)
+        .post("/dlq/redrive", "Redrive dead letters", actions::dead_letters::redrive_dead_letters)
+        .post("/dlq/purge", "Delete dead letters", actions::dead_letters::purge_dead_letters)
+        .post("/delayed/cancel", "Cancel delayed entries", actions::entries::cancel_delayed)
+        .post("/delayed/now", "Add delayed entries now", actions::entries::delayed_now)
+        .post("/server/snapshot", "Take a snapshot", actions::server::snapshot)
+        .post("/server/slowlog-reset", "Empty the slow log", actions::server::reset_slow_log)
+        .post("/server/config", "Change a setting of the running server", actions::server::set)
 }
 
 /// The way out of a request for a route that does not exist.
 const SEE_DESCRIPTION: &str = "/api/v1/openapi.json describes the API";
 
-/// The description of the API, for programs that generate clients.
-async fn description(Params(NoParams {}): Params<NoParams>) -> impl IntoResponse {
-    ([(header::CONTENT_TYPE, "application/json")], include_str!("../../openapi.json"))
+/// The description of the API, for programs that generate clients. It is made when somebody first asks for it.
+async fn description(Params(NoParams {}): Params<NoParams>) -> Json<&'static Value> {
+    static DESCRIPTION: OnceLock<Value> = OnceLock::new();
+    Json(DESCRIPTION.get_or_init(|| api().description()))
 }
 
 async fn asset(

@@ -4,44 +4,97 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::http::HeaderName;
-use axum::response::IntoResponse;
-use millstream_worker::monitor::StreamSnapshot;
-use millstream_worker::observe::Look;
-use millstream_worker::operate::shapes;
+use millstream_worker::answers;
+use millstream_worker::monitor::{GroupSnapshot, StreamSnapshot};
+use millstream_worker::observe::{Look, Page, Row, Totals};
+use millstream_worker::operate::shapes::{self, ConsumerJson, StreamSnapshotJson, WorkerJson};
+use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::access::Visitor;
-use crate::app::{self, Answer, App, LoggedIn, NoParams, Params};
+use crate::app::{Answer, App, Json, LoggedIn, NoParams, Params};
 use crate::problem::Problem;
 use crate::query::{self, OverviewQuery};
-use crate::rows;
+use crate::rows::{RowJson, TotalsJson};
 
 const LOOK: HeaderName = HeaderName::from_static("x-millstream-look");
+
+/// An answer with the number of its look in a header.
+type WithLook<T> = ([(HeaderName, String); 1], Json<T>);
+
+answers! {
+    /// Rows, and the totals over all rows.
+    pub(super) struct Overview(snapshot: &Look, of: &Totals, page: Page) {
+        look: u64 = snapshot.number,
+        at_ms: u64 = snapshot.at_ms,
+        totals: TotalsJson = TotalsJson::new(of),
+        rows: Vec<RowJson> = page.rows.iter().map(|row| RowJson::new(row, snapshot.at_ms)).collect(),
+        matched: usize = page.matched,
+        offset: usize = page.offset,
+    }
+
+    /// Streams.
+    pub(super) struct Streams(snapshot: &Look, found: Vec<StreamRow>, number: usize, first: usize) {
+        look: u64 = snapshot.number,
+        at_ms: u64 = snapshot.at_ms,
+        rows: Vec<StreamRow> = found,
+        matched: usize = number,
+        offset: usize = first,
+    }
+
+    /// A stream, or a partition.
+    pub(super) struct StreamRow(found: &StreamSnapshot, row: Option<&Row>) {
+        #[serde(flatten)]
+        stream: StreamSnapshotJson = StreamSnapshotJson::new(found),
+        dead_letters: u64 = found.dead_letters_length,
+        openable: bool = row.is_none_or(|row| row.openable),
+        rates: InRate = InRate::new(row),
+    }
+
+    /// Entries added per second.
+    pub(super) struct InRate(row: Option<&Row>) {
+        #[serde(rename = "in")]
+        added: Option<f64> = row.and_then(|row| row.rates.added),
+    }
+
+    /// A worker and its group.
+    pub(super) struct WorkerRow(of_stream: &str, of_group: &str, name: &str, found: WorkerJson) {
+        #[serde(flatten)]
+        worker: WorkerJson = found,
+        stream: String = of_stream.to_owned(),
+        group: String = of_group.to_owned(),
+        consumer: String = name.to_owned(),
+    }
+
+    /// A consumer and its group.
+    pub(super) struct ConsumerOfGroup(of_stream: &str, of_group: &str, found: ConsumerJson) {
+        #[serde(flatten)]
+        consumer: ConsumerJson = found,
+        stream: String = of_stream.to_owned(),
+        group: String = of_group.to_owned(),
+    }
+}
 
 pub(super) async fn overview(
     State(app): State<Arc<App>>,
     LoggedIn(visitor): LoggedIn,
     Params(query): Params<OverviewQuery>,
-) -> Answer {
+) -> Answer<Json<Overview>> {
     app.sampler.touch();
     let look = app.sampler.look();
     let page = look.page(&query.parse()?, &*visitor.may_see);
-    app::json(&json!({
-        "look": look.number,
-        "at_ms": look.at_ms,
-        "totals": rows::totals(&look.totals_of(&*visitor.may_see)),
-        "rows": page.rows.iter().map(|row| rows::row(row, look.at_ms)).collect::<Value>(),
-        "matched": page.matched,
-        "offset": page.offset,
-    }))
+    Ok(Json(Overview::new(&look, &look.totals_of(&*visitor.may_see), page)))
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct StreamsQuery {
+    /// Only names with these words
     q: Option<String>,
+    /// Number of streams to skip
     offset: Option<usize>,
+    /// Maximum number of streams
     count: Option<usize>,
 }
 
@@ -49,7 +102,7 @@ pub(super) async fn streams(
     State(app): State<Arc<App>>,
     LoggedIn(visitor): LoggedIn,
     Params(query): Params<StreamsQuery>,
-) -> Answer {
+) -> Answer<Json<Streams>> {
     app.sampler.touch();
     let look = app.sampler.look();
     let words = query::words(query.q)?.to_lowercase();
@@ -61,72 +114,45 @@ pub(super) async fn streams(
     let found: Vec<_> = look.streams.iter().filter(|stream| is_wanted(stream)).collect();
     let (matched, count) = (found.len(), query::count(query.count, 1000, 10_000)?);
     let offset = query.offset.unwrap_or(0).min(matched);
-    let rows = found.into_iter().skip(offset).take(count).map(|stream| {
-        let mut json = shapes::stream_snapshot(stream);
-        let row = look.rows_of(&stream.name).first();
-        json["dead_letters"] = json!(stream.dead_letters_length);
-        json["openable"] = json!(row.is_none_or(|row| row.openable));
-        json["rates"] = json!({ "in": row.and_then(|row| row.rates.added) });
-        json
-    });
-    let rows: Value = rows.collect();
-    app::json(
-        &json!({ "look": look.number, "at_ms": look.at_ms, "rows": rows, "matched": matched, "offset": offset }),
-    )
+    let row_of = |stream: &StreamSnapshot| look.rows_of(&stream.name).first().map(|row| &**row);
+    let rows = found.into_iter().skip(offset).take(count);
+    let rows = rows.map(|stream| StreamRow::new(stream, row_of(stream))).collect();
+    Ok(Json(Streams::new(&look, rows, matched, offset)))
 }
 
 pub(super) async fn workers(
     State(app): State<Arc<App>>,
     LoggedIn(visitor): LoggedIn,
     Params(NoParams {}): Params<NoParams>,
-) -> Answer {
+) -> Answer<WithLook<Vec<WorkerRow>>> {
     app.sampler.touch();
     let look = app.sampler.look();
-    let answer = app::json(&workers_of(&look, &visitor))?;
-    Ok(([(LOOK, look.number.to_string())], answer).into_response())
-}
-
-/// Returns all workers that a visitor may see.
-fn workers_of(look: &Look, visitor: &Visitor) -> Value {
-    let rows = look.rows.iter().filter(|row| look.is_seen(row, &*visitor.may_see));
-    let groups = rows.filter_map(|row| Some((&row.key.stream, &row.group.as_ref()?.snapshot)));
-    let workers = groups.flat_map(|(stream, group)| {
+    let workers = groups(&look, &visitor).flat_map(|(stream, group)| {
         group.workers.iter().map(move |worker| {
-            let mut json = shapes::worker(worker);
-            json["stream"] = json!(stream);
-            json["group"] = json!(group.name);
-            json["consumer"] = json!(worker.heartbeat.consumer);
-            json
+            WorkerRow::new(stream, &group.name, &worker.heartbeat.consumer, WorkerJson::new(worker))
         })
     });
-    workers.collect()
+    Ok(([(LOOK, look.number.to_string())], Json(workers.collect())))
 }
 
 pub(super) async fn consumers(
     State(app): State<Arc<App>>,
     LoggedIn(visitor): LoggedIn,
     Params(NoParams {}): Params<NoParams>,
-) -> Answer {
+) -> Answer<WithLook<Vec<ConsumerOfGroup>>> {
     app.sampler.touch();
     let look = app.sampler.look();
-    let answer = app::json(&consumers_of(&look, &visitor))?;
-    Ok(([(LOOK, look.number.to_string())], answer).into_response())
+    let consumers = groups(&look, &visitor).flat_map(|(stream, group)| {
+        let consumers = shapes::consumers(&group.consumers, &group.workers).into_iter();
+        consumers.map(move |consumer| ConsumerOfGroup::new(stream, &group.name, consumer))
+    });
+    Ok(([(LOOK, look.number.to_string())], Json(consumers.collect())))
 }
 
-/// Returns the consumers of all groups that a visitor may see, each with its workers.
-fn consumers_of(look: &Look, visitor: &Visitor) -> Value {
+/// Returns the groups that a visitor may see, each with its stream.
+fn groups<'l>(look: &'l Look, visitor: &'l Visitor) -> impl Iterator<Item = (&'l str, &'l GroupSnapshot)> {
     let rows = look.rows.iter().filter(|row| look.is_seen(row, &*visitor.may_see));
-    let groups = rows.filter_map(|row| Some((&row.key.stream, &row.group.as_ref()?.snapshot)));
-    let mut all = Vec::new();
-    for (stream, group) in groups {
-        let Value::Array(consumers) = shapes::consumers(&group.consumers, &group.workers) else { continue };
-        all.extend(consumers.into_iter().map(|mut json| {
-            json["stream"] = json!(stream);
-            json["group"] = json!(group.name);
-            json
-        }));
-    }
-    all.into()
+    rows.filter_map(|row| Some((&*row.key.stream, &row.group.as_ref()?.snapshot)))
 }
 
 /// Returns the error for a stream that is not there, with names like it.

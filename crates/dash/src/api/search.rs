@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 use axum::extract::State;
 use millstream_worker::backend::{Entry, IdOrder, Range};
 use millstream_worker::operate::fields::FieldsView;
-use millstream_worker::operate::shapes;
+use millstream_worker::operate::shapes::ViewedEntry;
 use millstream_worker::redaction::Redaction;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
@@ -16,6 +17,7 @@ use super::entries::bytes_of;
 use super::tail::{has, is_found};
 use crate::access::Visitor;
 use crate::app::{Answer, App, Caller, LoggedIn, Params, while_admitted};
+use crate::describe::EventStream;
 use crate::options::SEARCHES_MAX;
 use crate::problem::Problem;
 use crate::query;
@@ -35,15 +37,22 @@ const PAGE: usize = 500;
 /// Target number of bytes per call.
 const PAGE_BYTES: usize = 1024 * 1024;
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SearchQuery {
+    /// Name of the stream
     stream: String,
+    /// First id, `-`, `+`, or a time such as t1794844800000
     from: Option<String>,
+    /// Last id, in the same forms
     to: Option<String>,
+    /// asc (oldest first) or desc
     order: Option<String>,
+    /// Only this field
     field: Option<String>,
+    /// Text
     contains: Option<String>,
+    /// Maximum number of entries to examine, at most 100000
     scan: Option<usize>,
 }
 
@@ -61,7 +70,7 @@ pub(super) async fn search(
     LoggedIn(visitor): LoggedIn,
     caller: Caller,
     Params(query): Params<SearchQuery>,
-) -> Answer {
+) -> Answer<EventStream> {
     let (first, last) = query::range(query.from.as_deref(), query.to.as_deref())?;
     let range = Range { first, last, order: query::order(query.order.as_deref())?, count: PAGE };
     let scan = query::count(query.scan, SCAN_DEFAULT, SCAN_MAX)?;
@@ -100,7 +109,7 @@ impl Search {
                 page_bytes += bytes_of(&entry.fields);
                 if self.matches(&app.redaction, entry) {
                     found += 1;
-                    let data = json!({ "entry": shapes::viewed_entry(entry, &view) });
+                    let data = json!({ "entry": ViewedEntry::new(entry, &view) });
                     events.send("found", None, &data).await?;
                 }
                 self.pass(entry);

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 use millstream_worker::Admin;
 use millstream_worker::backend::{Entry, PendingFilter, Range, StreamId};
 use millstream_worker::operate::fields::FieldsView;
-use millstream_worker::operate::shapes;
+use millstream_worker::operate::shapes::ViewedEntry;
 use millstream_worker::operate::wording::millis_since_epoch;
 use millstream_worker::redaction::Redaction;
 use serde_json::{Value, json};
@@ -109,7 +109,7 @@ async fn follow_entries(
             entries.iter().filter(|entry| is_found(redaction, entry, tail.contains.as_deref())).collect();
         let room = SHOWN_PER_SECOND_MAX.saturating_sub(shown).min(wanted.len());
         let items: Vec<Value> =
-            wanted[..room].iter().map(|entry| shapes::viewed_entry(entry, &view)).collect();
+            wanted[..room].iter().map(|entry| json!(ViewedEntry::new(entry, &view))).collect();
         let mut skipped = (wanted.len() - room) as u64;
         shown += room;
         if is_full {
@@ -176,7 +176,7 @@ async fn follow_group(
         if let Some(first) = seen.read_up_to.max(info.last_delivered).next() {
             let view = FieldsView::listed(redaction);
             for entry in backend.range(stream, Range::starting_at(first, READ_MAX)).await? {
-                let mut item = shapes::viewed_entry(&entry, &view);
+                let mut item = json!(ViewedEntry::new(&entry, &view));
                 item["event"] = json!("unread");
                 items.push(item);
                 seen.read_up_to = entry.id;

@@ -96,7 +96,7 @@ async fn list(
     let watched = partitions.watch(&Monitor::new(backend), vec![found]).await?;
     let Some(WatchedGroup { group: found, owners }) = watched.into_iter().next() else { return Ok(()) };
     if common.json {
-        let mut json = shapes::consumers(&found.consumers, &found.workers);
+        let mut json = json!(shapes::consumers(&found.consumers, &found.workers));
         if partitions.partitions {
             for consumer in json.as_array_mut().into_iter().flatten() {
                 let name = consumer["consumer"].as_str().unwrap_or_default();

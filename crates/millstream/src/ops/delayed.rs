@@ -6,7 +6,7 @@ use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
 use millstream_worker::Admin;
 use millstream_worker::backend::StreamId;
-use millstream_worker::operate::shapes;
+use millstream_worker::operate::shapes::DelayedJson;
 use serde_json::json;
 
 use super::confirm::Confirm;
@@ -145,7 +145,9 @@ async fn list_delayed(common: &CommonOptions, list: &DelayedListArgs) -> Result<
     found.sort_by_key(|(_, entry)| entry.id);
     found.truncate(list.count);
     if common.json {
-        return print_json(&found.iter().map(|(part, entry)| part.mark(shapes::delayed(entry))).collect());
+        return print_json(
+            &found.iter().map(|(part, entry)| part.mark(DelayedJson::new(entry))).collect::<Vec<_>>(),
+        );
     }
     if found.is_empty() {
         note(&format!("stream {} has no delayed messages", printable(&list.stream)));

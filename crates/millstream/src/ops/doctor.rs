@@ -7,7 +7,7 @@ use millstream_worker::operate::command::Command;
 use millstream_worker::operate::doctor::{
     Diagnosis, DoctorFinding, FindingKind, FindingsQuery, SHOWN_DEFAULT, ServerFacts, diagnose,
 };
-use millstream_worker::operate::shapes;
+use millstream_worker::operate::shapes::WholeDiagnosis;
 
 use super::connection::CommonOptions;
 use super::failure::Failure;
@@ -64,7 +64,7 @@ impl Doctor {
         };
         let kinds = diagnosis.kinds(&query);
         if self.common.json {
-            print_json(&shapes::diagnosis(&diagnosis, &kinds, &line))?;
+            print_json(&WholeDiagnosis::new(&diagnosis, &kinds, &line))?;
         } else {
             print(text(&diagnosis, &kinds, self.offset))?;
         }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use millstream_worker::monitor::{GroupSnapshot, Limits, Monitor};
-use millstream_worker::operate::shapes;
+use millstream_worker::operate::shapes::{GroupJson, VerdictJson};
 use serde_json::{Value, json};
 
 use super::connection::CommonOptions;
@@ -63,10 +63,10 @@ impl LagCommand {
         if self.common.json {
             let json = |(watched, problem): (&WatchedGroup, &Option<String>)| {
                 let group = &watched.group;
-                let mut json = shapes::group(group);
+                let mut json = json!(GroupJson::new(group));
                 json["ok"] = json!(problem.is_none());
                 json["problem"] = json!(problem);
-                json["verdict"] = shapes::verdict(&group.verdict(&Limits::default()));
+                json["verdict"] = json!(VerdictJson::new(&group.verdict(&Limits::default())));
                 self.partitions.add_to(&mut json, watched);
                 json
             };

@@ -10,7 +10,8 @@ use std::io::{self, IsTerminal, Write};
 use anstyle::{AnsiColor, Style};
 use indicatif::{ProgressBar, ProgressStyle};
 use millstream_worker::monitor::Health;
-use serde_json::Value;
+use serde::Serialize;
+use serde_json::json;
 
 use super::failure::Failure;
 use super::safe_text::{printable_lines, printable_styled, safe_json};
@@ -50,13 +51,13 @@ pub(crate) fn print_line(line: &str) -> Result<(), Failure> {
 }
 
 /// Prints one JSON document over several lines.
-pub(crate) fn print_json(value: &Value) -> Result<(), Failure> {
-    write(io::stdout().lock(), &safe_json(&format!("{value:#}\n")))
+pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Failure> {
+    write(io::stdout().lock(), &safe_json(&format!("{:#}\n", json!(value))))
 }
 
 /// Prints one JSON document on one line, for commands that print a sequence of them.
-pub(crate) fn print_json_line(value: &Value) -> Result<(), Failure> {
-    write(io::stdout().lock(), &safe_json(&format!("{value}\n")))
+pub(crate) fn print_json_line(value: &impl Serialize) -> Result<(), Failure> {
+    write(io::stdout().lock(), &safe_json(&format!("{}\n", json!(value))))
 }
 
 /// Prints text in the format of another program, unchanged unless standard output is a terminal.

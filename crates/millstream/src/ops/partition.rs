@@ -4,7 +4,7 @@ use clap::Subcommand;
 use clap::builder::NonEmptyStringValueParser;
 use millstream_worker::Admin;
 use millstream_worker::operate::partitions::{self, GroupOwner, PartitionInfo};
-use millstream_worker::operate::shapes;
+use millstream_worker::operate::shapes::{self, PartitionJson};
 use millstream_worker::partitions::{Partitions, partitions_key};
 use serde_json::{Value, json};
 
@@ -173,7 +173,7 @@ async fn list_streams(common: &CommonOptions) -> Result<(), Failure> {
         ]);
     }
     if common.json {
-        return print_json(&json.into());
+        return print_json(&json);
     }
     if found.is_empty() {
         note(&format!("no streams with partitions in {}", backend.location()));
@@ -187,7 +187,7 @@ async fn list(common: &CommonOptions, stream: &str) -> Result<(), Failure> {
     let described = partitions::describe(&*backend, &found).await?;
     if common.json {
         let mut json = stream_json(&found);
-        json["partition_list"] = described.iter().map(shapes::partition).collect();
+        json["partition_list"] = json!(described.iter().map(PartitionJson::new).collect::<Vec<_>>());
         return print_json(&json);
     }
     let is_cluster = described.iter().any(|partition| partition.node.is_some());

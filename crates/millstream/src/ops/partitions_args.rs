@@ -5,7 +5,7 @@ use std::sync::Arc;
 use clap::Args;
 use millstream_worker::monitor::{GroupSnapshot, Limits, Monitor, PartitionOwners, StreamSnapshot};
 use millstream_worker::operate::shapes;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::failure::Failure;
 use super::table::Cell;
@@ -46,7 +46,7 @@ impl PartitionsArgs {
     /// Adds the partitions of a group to its JSON, if the user asked for them.
     pub(crate) fn add_to(self, json: &mut Value, watched: &WatchedGroup) {
         if self.partitions && watched.group.partitions > 0 {
-            json["partitions"] = shapes::partitions(&watched.group, &watched.owners);
+            json["partitions"] = json!(shapes::partitions(&watched.group, &watched.owners));
         }
     }
 

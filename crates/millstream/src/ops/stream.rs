@@ -4,7 +4,7 @@ use clap::Subcommand;
 use clap::builder::NonEmptyStringValueParser;
 use millstream_worker::backend::StreamId;
 use millstream_worker::monitor::{Monitor, StreamSnapshot};
-use millstream_worker::operate::shapes;
+use millstream_worker::operate::shapes::{GroupJson, StreamSnapshotJson};
 use serde_json::{Value, json};
 
 use super::connection::CommonOptions;
@@ -74,7 +74,7 @@ async fn list(common: &CommonOptions, pattern: &str, partitions: PartitionsArgs)
     let location = backend.location();
     let streams = Monitor::new(backend).list(pattern).await?;
     if common.json {
-        return print_json(&streams.iter().map(|stream| json_of(stream, partitions)).collect());
+        return print_json(&streams.iter().map(|stream| json_of(stream, partitions)).collect::<Value>());
     }
     if streams.is_empty() {
         note(&format!("no streams match {} in {location}", printable(pattern)));
@@ -95,9 +95,10 @@ async fn list(common: &CommonOptions, pattern: &str, partitions: PartitionsArgs)
 
 /// Returns the JSON of a stream and, if the user asked for them, of its partitions.
 fn json_of(stream: &StreamSnapshot, partitions: PartitionsArgs) -> Value {
-    let mut json = shapes::stream_snapshot(stream);
+    let mut json = json!(StreamSnapshotJson::new(stream));
     if partitions.partitions && stream.partitioned.is_some() {
-        json["partitions"] = stream.parts().iter().map(|part| shapes::stream_snapshot(part)).collect();
+        json["partitions"] =
+            json!(stream.parts().iter().map(|part| StreamSnapshotJson::new(part)).collect::<Vec<_>>());
     }
     json
 }
@@ -108,7 +109,7 @@ async fn describe(common: &CommonOptions, name: &str, partitions: PartitionsArgs
     if common.json {
         let mut json = json_of(&found, partitions);
         json["dead_letters"] = json!(found.dead_letters_length);
-        json["group_list"] = found.groups.iter().map(shapes::group).collect::<Value>();
+        json["group_list"] = json!(found.groups.iter().map(GroupJson::new).collect::<Vec<_>>());
         return print_json(&json);
     }
     print(properties(&found))?;

@@ -4,6 +4,7 @@
 use millstream_worker::Admin;
 use millstream_worker::backend::StreamId;
 use millstream_worker::partitions::{Named, Partitions};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::failure::Failure;
@@ -34,7 +35,8 @@ pub(crate) struct Part {
 
 impl Part {
     /// Adds the number of the partition to an object.
-    pub(crate) fn mark(&self, mut json: Value) -> Value {
+    pub(crate) fn mark(&self, answer: impl Serialize) -> Value {
+        let mut json = json!(answer);
         if let Some(number) = self.number {
             json["partition"] = json!(number);
         }

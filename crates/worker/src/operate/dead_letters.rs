@@ -184,7 +184,7 @@ fn next_after(id: StreamId, order: IdOrder) -> Option<StreamId> {
 /// A page of dead letters, newest first, and counts of all that match.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct LetterPage {
+pub struct DeadLetterPage {
     /// The dead letters.
     pub letters: Vec<DeadLetter>,
     /// Number of dead letters that match.
@@ -199,6 +199,13 @@ pub struct LetterPage {
     pub by_error: ErrorCounts,
 }
 
+impl Default for DeadLetterPage {
+    fn default() -> DeadLetterPage {
+        let (by_reason, by_error) = Default::default();
+        DeadLetterPage { letters: Vec::new(), matched: 0, exact: true, next: None, by_reason, by_error }
+    }
+}
+
 /// Lists dead letters that are older than `after`, newest first, and counts all that match.
 ///
 /// Examines at most `scan` entries to count, and as many to fill the page. `redaction` applies to the errors that are counted;
@@ -211,7 +218,7 @@ pub async fn list(
     count: usize,
     scan: usize,
     redaction: &Redaction,
-) -> Result<LetterPage, Error> {
+) -> Result<DeadLetterPage, Error> {
     let newest_first = Range { order: IdOrder::Descending, ..Range::starting_at(StreamId::MIN, scan) };
     let (mut matched, mut by_reason, mut by_error) = (0, TextCounts::default(), ErrorCounts::default());
     let mut page = PageOf { letters: Vec::new(), count, next: None };
@@ -238,7 +245,7 @@ pub async fn list(
         }
     };
     let next = page.next.filter(|_| !complete || page.is_full());
-    Ok(LetterPage { letters: page.letters, matched, exact, next, by_reason, by_error })
+    Ok(DeadLetterPage { letters: page.letters, matched, exact, next, by_reason, by_error })
 }
 
 /// Collects a page.

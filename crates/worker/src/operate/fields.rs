@@ -3,6 +3,9 @@
 //! The command line and handlers get an object ([`object`]). The dashboard gets an array of pairs ([`FieldsView`]), because it
 //! shows fields in their order, hides some values, and cuts long ones.
 
+use bytes::Bytes;
+use schemars::JsonSchema;
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::wording::printable;
@@ -63,41 +66,63 @@ impl<'a> FieldsView<'a> {
         FieldsView { redaction, value_bytes_max: WHOLE_BYTES_MAX }
     }
 
-    /// Returns fields as an array of pairs of name and value. In a name, bytes that are not UTF-8 are escaped; such a pair has
-    /// the name in hexadecimal digits as a third element.
-    pub fn array(&self, fields: &Fields) -> Value {
-        let pairs = fields.iter().map(|(name, value)| {
-            let mut pair = vec![Value::from(name_text(name)), self.value_in(fields, name, value)];
-            if std::str::from_utf8(name).is_err() {
-                pair.push(Value::from(hex(name)));
+    /// Returns fields as pairs of name and value, in their order.
+    pub fn pairs(&self, fields: &Fields) -> Vec<FieldPair> {
+        let pair = |(name, value): &(Bytes, Bytes)| {
+            let shown = self.value_in(fields, name, value);
+            match std::str::from_utf8(name) {
+                Ok(name) => FieldPair::Named(name.to_owned(), shown),
+                Err(_) => FieldPair::Escaped(printable(name), shown, hex(name)),
             }
-            Value::from(pair)
-        });
-        pairs.collect()
+        };
+        fields.iter().map(pair).collect()
     }
 
-    /// Returns a value as `{"text": …}`, `{"hex": …}` if it is not UTF-8, or `{"hidden": true}`. If it is cut, the object also has
-    /// the number of all its `bytes` and `"cut": true`.
-    pub fn value(&self, name: &[u8], value: &[u8]) -> Value {
+    /// Returns the value of a field.
+    pub fn value(&self, name: &[u8], value: &[u8]) -> FieldValue {
         self.value_in(&Fields::new(), name, value)
     }
 
-    /// Returns the value of one of these fields, as [`value`](FieldsView::value) does.
-    fn value_in(&self, fields: &Fields, name: &[u8], value: &[u8]) -> Value {
+    fn value_in(&self, fields: &Fields, name: &[u8], value: &[u8]) -> FieldValue {
         let Some(shown) = self.redaction.shown_among(fields, name, value) else {
-            return json!({ "hidden": true });
+            return FieldValue { hidden: Some(true), ..FieldValue::default() };
         };
         let is_cut = shown.len() > self.value_bytes_max;
-        let mut json = match std::str::from_utf8(&shown) {
-            Ok(text) => json!({ "text": beginning(text, self.value_bytes_max) }),
-            Err(_) => json!({ "hex": hex(&shown[..shown.len().min(self.value_bytes_max)]) }),
-        };
-        if is_cut {
-            json["bytes"] = Value::from(value.len());
-            json["cut"] = Value::from(true);
+        let text = std::str::from_utf8(&shown).ok();
+        FieldValue {
+            text: text.map(|text| beginning(text, self.value_bytes_max).to_owned()),
+            hex: text.is_none().then(|| hex(&shown[..shown.len().min(self.value_bytes_max)])),
+            hidden: None,
+            bytes: is_cut.then_some(value.len()),
+            cut: is_cut.then_some(true),
         }
-        json
     }
+}
+
+/// A field: its name and its value. A name that is not UTF-8 is escaped, and its hexadecimal digits follow.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub enum FieldPair {
+    /// A field whose name is UTF-8.
+    Named(String, FieldValue),
+    /// A field whose name is not UTF-8.
+    Escaped(String, FieldValue, String),
+}
+
+/// A value of a field: text, or hexadecimal digits if it is not UTF-8, or hidden. `bytes` and `cut` say that only its beginning
+/// is here, and how long it is.
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+pub struct FieldValue {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hex: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hidden: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bytes: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cut: Option<bool>,
 }
 
 /// Returns the first characters of a text, at most `bytes_max` bytes.
@@ -122,8 +147,6 @@ pub fn hex(bytes: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
-
     use super::*;
 
     fn field(name: &'static [u8], value: &'static [u8]) -> (Bytes, Bytes) {
@@ -147,20 +170,21 @@ mod tests {
             ["\\xfe", {"text": ""}, "fe"],
             ["token", {"hidden": true}],
         ]);
-        assert_eq!(FieldsView::listed(&Redaction::default()).array(&fields), expected);
+        assert_eq!(json!(FieldsView::listed(&Redaction::default()).pairs(&fields)), expected);
     }
 
     #[test]
     fn long_values_are_cut_between_characters() {
         let redaction = Redaction::none();
         let view = FieldsView::listed(&redaction);
+        let value = |value: &[u8]| json!(view.value(b"a", value));
         let whole = "x".repeat(LISTED_BYTES_MAX);
-        assert_eq!(view.value(b"a", whole.as_bytes()), json!({ "text": whole }));
+        assert_eq!(value(whole.as_bytes()), json!({ "text": whole }));
         let longer = format!("{}é", "x".repeat(LISTED_BYTES_MAX - 1));
         let expected =
             json!({ "text": "x".repeat(LISTED_BYTES_MAX - 1), "bytes": LISTED_BYTES_MAX + 1, "cut": true });
-        assert_eq!(view.value(b"a", longer.as_bytes()), expected);
-        let binary = view.value(b"a", &[0xff; LISTED_BYTES_MAX + 1]);
+        assert_eq!(value(longer.as_bytes()), expected);
+        let binary = value(&[0xff; LISTED_BYTES_MAX + 1]);
         assert_eq!(binary["hex"].as_str().unwrap().len(), 2 * LISTED_BYTES_MAX);
         assert_eq!(binary["bytes"], LISTED_BYTES_MAX + 1);
     }

@@ -1,78 +1,72 @@
-//! The JSON objects that programs show, one function each, so that `--json` and the dashboard's API agree.
+//! The answers that programs show, one type each, so that `--json`, the dashboard's API and its description agree.
 //!
-//! Numbers in milliseconds end in `_ms`. Ids are text. What is unknown is null. Where an object has fields of an entry, there
-//! are two functions: one with the fields as an object, and one whose name begins with `viewed_`, with the fields in order,
-//! long values cut and some hidden.
+//! Numbers in milliseconds end in `_ms`. Ids are text. What is unknown is null. Names that begin with `Viewed` have the fields of
+//! an entry in their order, long values cut and some hidden; the others have them as an object.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
 use std::time::SystemTime;
 
 use serde_json::{Map, Value, json};
 
 use super::command::Command;
 use super::consumers;
-use super::dead_letters::LetterPage;
 use super::doctor::{Diagnosis, DoctorFinding, FindingKind, ServerFacts, TEXT_BYTES_MAX};
-use super::error_counts::common_text;
-use super::fields::{self, FieldsView};
+use super::error_counts::{ErrorCounts, TextCounts, common_text};
+use super::fields::{self, FieldPair, FieldsView};
 use super::groups::{ConsumerRemoval, GroupRemoval};
-use super::idle_times::IdleTimes;
+use super::idle_times::{IdleRange, IdleTimes};
 use super::life::{EntryInGroup, EntryState};
-use super::partitions::{PartitionInfo, PartitionsRemoval};
+use super::partitions::{GroupOwner, PartitionInfo, PartitionsRemoval};
 use super::pending::Changed;
 use super::trim::{Deletion, TrimEffect};
 use super::wording::{format_time, millis, millis_since_epoch};
 use crate::backend::policy::{PolicyField, PolicyValue};
-use crate::backend::{ConsumerInfo, Entry, Fields, PendingRow, PolicyInfo, StreamId, StreamInfo};
+use crate::backend::{
+    ConsumerInfo, Entry, Fields, PendingRow, PolicyInfo, StreamId, StreamInfo, StreamOwner,
+};
 use crate::dead_letter::DeadLetter;
 use crate::group_manager::{GroupPosition, RemovedConsumer, ResetPlan};
 use crate::heartbeat::WorkerInfo;
 use crate::message::age_of;
 use crate::monitor::{
-    GroupSnapshot, GroupVerdict, Health, Limits, MissedAccuracy, PartitionOwners, StreamSnapshot,
+    Finding, GroupSnapshot, GroupVerdict, Health, Limits, MissedAccuracy, PartOf, PartitionOwners,
+    Partitioned, StreamSnapshot,
 };
 use crate::outcome::shortened;
 use crate::redaction::HIDDEN;
 use crate::redrive::Progress;
 use crate::retry_record::RetryRecord;
 
-/// Returns a stream.
-pub fn stream(name: &str, info: &StreamInfo) -> Value {
-    json!({
-        "stream": name,
-        "length": info.length,
-        "groups": info.groups,
-        "entries_added": info.entries_added,
-        "last_id": info.last_id.to_string(),
-        "first_entry": info.first_entry.map(|id| id.to_string()),
-        "last_entry": info.last_entry.map(|id| id.to_string()),
-        "max_deleted_id": info.max_deleted_id.map(|id| id.to_string()),
-    })
+/// Declares answers: types that are serialized as JSON and described by a schema, each with a function `new`.
+///
+/// A line has the name of a member, its type and its value. Statements between brackets run before the values are computed.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! answers {
+    ($($(#[$about:meta])* $vis:vis struct $name:ident($($argument:ident: $of:ty),* $(,)?) $([$($first:tt)*])? {
+        $($(#[$how:meta])* $member:ident: $type:ty = $value:expr,)*
+    })*) => {$(
+        $(#[$about])*
+        #[derive(Clone, Debug, serde::Serialize, schemars::JsonSchema)]
+        $vis struct $name { $($(#[$how])* $member: $type,)* }
+
+        impl $name {
+            /// Creates the answer.
+            $vis fn new($($argument: $of),*) -> $name {
+                $($($first)*)?
+                $name { $($member: $value,)* }
+            }
+        }
+    )*};
 }
 
-/// Returns a stream. A logical one has sums, and the number of its partitions.
-pub fn stream_snapshot(found: &StreamSnapshot) -> Value {
-    let mut json = stream(&found.name, &found.info);
-    if let Some(partitioned) = &found.partitioned {
-        json["partition_count"] = json!(partitioned.list.len());
-        json["missing_partitions"] = json!(partitioned.missing());
-        json["key"] = json!(partitioned.list.key_field());
-    }
-    if let Some(part) = &found.part_of {
-        json["partition"] = json!(part.number);
-        json["partition_of"] = json!(*part.stream);
-    }
-    json
+fn text(id: Option<StreamId>) -> Option<String> {
+    id.map(|id| id.to_string())
 }
 
-/// Returns an entry of a stream.
-pub fn entry(entry: &Entry) -> Value {
-    json!({ "id": entry.id.to_string(), "fields": fields::object(&entry.fields) })
-}
-
-/// Returns an entry with its time and its fields in order. The time is null if the id is not a time in the past.
-pub fn viewed_entry(entry: &Entry, view: &FieldsView<'_>) -> Value {
-    json!({ "id": entry.id.to_string(), "at_ms": time_of(entry.id), "fields": view.array(&entry.fields) })
+/// Returns a text, or `None` if it is unknown.
+fn known(text: &str) -> Option<String> {
+    (!text.is_empty()).then(|| text.to_owned())
 }
 
 /// Returns the time in an id. `None` if it is not a time in the past.
@@ -80,245 +74,433 @@ fn time_of(id: StreamId) -> Option<u64> {
     age_of(id, SystemTime::now()).map(|_| id.ms)
 }
 
-/// Returns a group with its lag and its pending entries. That of a logical stream has sums and the greatest ages.
-pub fn group(group: &GroupSnapshot) -> Value {
-    let lanes = group.lanes();
-    let mut json = json!({
-        "stream": group.stream,
-        "group": group.name,
-        "consumers": group.consumers.len(),
-        "last_delivered": group.last_delivered.to_string(),
-        "entries_read": group.entries_read,
-        "lag": group.lag.count,
-        "lag_exact": group.lag.is_exact(),
-        "missed": (group.missed.accuracy != MissedAccuracy::Unknown).then_some(group.missed.count),
-        "missed_exact": group.missed.is_exact(),
-        "pending": group.pending,
-        "oldest_unread_ms": group.unread_age().map(millis),
-        "oldest_pending_ms": group.pending_age().map(millis),
-        "stuck": group.scan.stuck,
-        "longest_running_ms": group.longest_running().map(millis),
-        "blocked_keys": lanes.blocked_keys,
-        "blocked_messages": lanes.blocked_messages,
-        "failing_keys": lanes.failing_keys,
-        "waiting": group.scan.waiting,
-        "next_attempt_in_ms": group.scan.next_attempt_in.map(millis),
-        "dead_letters": group.dead_letters_length,
-    });
-    if group.partitions > 0 {
-        json["partition_count"] = json!(group.partitions);
-        json["worst_partition"] = json!(group.worst_part(&Limits::default()).and_then(GroupSnapshot::number));
+answers! {
+    /// A stream.
+    pub struct StreamJson(name: &str, info: &StreamInfo) {
+        stream: String = name.to_owned(),
+        length: u64 = info.length,
+        groups: u64 = info.groups,
+        entries_added: Option<u64> = info.entries_added,
+        last_id: String = info.last_id.to_string(),
+        first_entry: Option<String> = text(info.first_entry),
+        last_entry: Option<String> = text(info.last_entry),
+        max_deleted_id: Option<String> = text(info.max_deleted_id),
     }
-    if let Some(part) = &group.part_of {
-        json["partition"] = json!(part.number);
-        json["partition_of"] = json!(*part.stream);
+
+    /// A stream of a look. A logical one has sums, and the number of its partitions.
+    pub struct StreamSnapshotJson(found: &StreamSnapshot) {
+        #[serde(flatten)]
+        stream: StreamJson = StreamJson::new(&found.name, &found.info),
+        #[serde(flatten)]
+        partitioned: Option<PartitionedJson> = found.partitioned.as_deref().map(PartitionedJson::new),
+        #[serde(flatten)]
+        part_of: Option<PartOfJson> = found.part_of.as_ref().map(PartOfJson::new),
     }
-    json
+
+    /// The partitions of a logical stream: how many, the numbers of those that do not exist, and the field that holds the key.
+    pub struct PartitionedJson(found: &Partitioned) {
+        partition_count: usize = found.list.len(),
+        missing_partitions: Vec<usize> = found.missing(),
+        key: Option<String> = found.list.key_field().map(str::to_owned),
+    }
+
+    /// The number of a partition, and the logical stream.
+    pub struct PartOfJson(part: &PartOf) {
+        partition: usize = part.number,
+        partition_of: String = part.stream.to_string(),
+    }
+
+    /// An entry of a stream.
+    pub struct EntryJson(entry: &Entry) {
+        id: String = entry.id.to_string(),
+        fields: Value = fields::object(&entry.fields),
+    }
+
+    /// An entry with its time, which is null if the id is not a time in the past.
+    pub struct ViewedEntry(entry: &Entry, view: &FieldsView<'_>) {
+        id: String = entry.id.to_string(),
+        at_ms: Option<u64> = time_of(entry.id),
+        fields: Vec<FieldPair> = view.pairs(&entry.fields),
+    }
+
+    /// A group with its lag and its pending entries. That of a logical stream has sums and the greatest ages.
+    pub struct GroupJson(group: &GroupSnapshot) {
+        stream: String = group.stream.clone(),
+        group: String = group.name.clone(),
+        consumers: usize = group.consumers.len(),
+        lag: u64 = group.lag.count,
+        lag_exact: bool = group.lag.is_exact(),
+        missed: Option<u64> = (group.missed.accuracy != MissedAccuracy::Unknown).then_some(group.missed.count),
+        missed_exact: bool = group.missed.is_exact(),
+        pending: u64 = group.pending,
+        oldest_unread_ms: Option<u64> = group.unread_age().map(millis),
+        oldest_pending_ms: Option<u64> = group.pending_age().map(millis),
+        stuck: u64 = group.scan.stuck,
+        dead_letters: u64 = group.dead_letters_length,
+        #[serde(flatten)]
+        progress: GroupProgress = GroupProgress::new(group),
+        #[serde(flatten)]
+        partitions: Option<GroupPartitions> = (group.partitions > 0).then(|| GroupPartitions::new(group)),
+        #[serde(flatten)]
+        part_of: Option<PartOfJson> = group.part_of.as_ref().map(PartOfJson::new),
+    }
+
+    /// The position of a group, and what its workers and its pending entries wait for.
+    pub struct GroupProgress(group: &GroupSnapshot) [let lanes = group.lanes();] {
+        last_delivered: String = group.last_delivered.to_string(),
+        entries_read: Option<u64> = group.entries_read,
+        longest_running_ms: Option<u64> = group.longest_running().map(millis),
+        blocked_keys: u64 = lanes.blocked_keys,
+        blocked_messages: u64 = lanes.blocked_messages,
+        failing_keys: u64 = lanes.failing_keys,
+        waiting: u64 = group.scan.waiting,
+        next_attempt_in_ms: Option<u64> = group.scan.next_attempt_in.map(millis),
+    }
+
+    /// The number of partitions, and the one that needs attention first.
+    pub struct GroupPartitions(group: &GroupSnapshot) {
+        partition_count: usize = group.partitions,
+        worst_partition: Option<usize> =
+            group.worst_part(&Limits::default()).and_then(GroupSnapshot::number),
+    }
+
+    /// The worker that owns a partition in a group, and the fence of the last owner.
+    pub struct OwnerJson(owner: Option<&StreamOwner>, consumer: Option<&str>) {
+        owner: Option<String> = owner.map(|owner| owner.instance.clone()),
+        consumer: Option<String> = consumer.map(str::to_owned),
+        fence: Option<u64> = owner.map(|owner| owner.fence),
+    }
+
+    /// The group of a partition, with its owner.
+    pub struct GroupPartition(part: &GroupSnapshot, owner: OwnerJson) {
+        #[serde(flatten)]
+        group: GroupJson = GroupJson::new(part),
+        #[serde(flatten)]
+        owner: OwnerJson = owner,
+    }
+
+    /// A consumer of a group with its workers. A worker that has not read yet has a consumer without times.
+    pub struct ConsumerJson(name: &str, info: Option<&ConsumerInfo>, of_consumer: Vec<WorkerJson>) {
+        consumer: String = name.to_owned(),
+        pending: u64 = info.map_or(0, |info| info.pending),
+        idle_ms: Option<u64> = info.map(|info| millis(info.idle)),
+        inactive_ms: Option<u64> = info.and_then(|info| info.inactive).map(millis),
+        workers: Vec<WorkerJson> = of_consumer,
+    }
+
+    /// A worker that sends heartbeats or has crashed recently.
+    pub struct WorkerJson(worker: &WorkerInfo) [let heartbeat = &worker.heartbeat;] {
+        instance: String = heartbeat.instance.clone(),
+        alive: bool = worker.is_alive(),
+        heartbeat_age_ms: u64 = millis(worker.age),
+        state: &'static str = heartbeat.state.as_str(),
+        host: String = heartbeat.host.clone(),
+        pid: u32 = heartbeat.pid,
+        version: String = heartbeat.version.clone(),
+        handler: String = heartbeat.handler.clone(),
+        slots: u64 = heartbeat.slots,
+        slots_max: u64 = heartbeat.slots_max,
+        busy: u64 = heartbeat.busy,
+        prefetched: u64 = heartbeat.prefetched,
+        received: u64 = heartbeat.received,
+        acknowledged: u64 = heartbeat.acknowledged,
+        retried: u64 = heartbeat.retried,
+        dead: u64 = heartbeat.dead,
+        running_ms: Option<u64> = heartbeat.running_for().map(millis),
+        running_id: Option<String> = known(&heartbeat.running_id),
+        slow_after_ms: u64 = millis(heartbeat.slow_after()),
+        blocked_keys: u64 = heartbeat.lanes.blocked_keys,
+        blocked_messages: u64 = heartbeat.lanes.blocked_messages,
+        failing_keys: u64 = heartbeat.lanes.failing_keys,
+        listen: Option<String> = heartbeat.listen.clone(),
+        started_at_ms: u64 = heartbeat.started_at_ms,
+        beat_at_ms: u64 = heartbeat.beat_at_ms,
+    }
+
+    /// A pending entry. A released entry has neither a consumer nor an idle time.
+    pub struct PendingJson(row: &PendingRow, record: &RetryRecord, failure: Option<String>) {
+        id: String = row.id.to_string(),
+        consumer: Option<String> = row.consumer.clone(),
+        idle_ms: Option<u64> = row.idle.map(millis),
+        deliveries: u64 = row.deliveries,
+        attempts: u64 = record.attempts,
+        due_at_ms: Option<u64> = (record.due_at_ms > 0).then_some(record.due_at_ms),
+        error: Option<String> = failure,
+    }
+
+    /// A pending entry with its age and its fields, which are null if the entry was deleted from the stream.
+    pub struct ViewedPending(
+        row: &PendingRow, record: &RetryRecord, fields: Option<&Fields>, view: &FieldsView<'_>,
+    ) {
+        #[serde(flatten)]
+        pending: PendingJson = PendingJson::new(row, record, shown_error(record, fields, view)),
+        age_ms: Option<u64> = age_of(row.id, SystemTime::now()).map(millis),
+        fields: Option<Vec<FieldPair>> = fields.map(|fields| view.pairs(fields)),
+    }
+
+    /// A dead letter.
+    pub struct DeadLetterJson(letter: &DeadLetter) {
+        #[serde(flatten)]
+        about: DeadLetterFacts = DeadLetterFacts::new(letter),
+        error: String = letter.error.clone(),
+        error_type: String = letter.error_type.clone(),
+        fields: Value = fields::object(&letter.fields),
+    }
+
+    /// A dead letter with its fields in order. Its error quotes no hidden value.
+    pub struct ViewedDeadLetter(letter: &DeadLetter, view: &FieldsView<'_>) {
+        #[serde(flatten)]
+        about: DeadLetterFacts = DeadLetterFacts::new(letter),
+        error: String = view.redaction.mask(&letter.error, &letter.fields),
+        error_type: String = view.redaction.mask(&letter.error_type, &letter.fields),
+        fields: Vec<FieldPair> = view.pairs(&letter.fields),
+    }
+
+    /// Where a dead letter comes from, and why it failed.
+    pub struct DeadLetterFacts(letter: &DeadLetter) {
+        id: String = letter.id.to_string(),
+        stream: String = letter.stream.clone(),
+        origin: Option<String> = text(letter.origin),
+        group: Option<String> = known(&letter.group),
+        consumer: Option<String> = known(&letter.consumer),
+        deliveries: Option<u64> = (letter.deliveries > 0).then_some(letter.deliveries),
+        reason: Option<String> =
+            letter.reason.map(|reason| reason.as_str().to_owned()).or(known(&letter.reason_text)),
+        first_seen_ms: Option<u64> = letter.first_seen.map(millis_since_epoch),
+        dead_at_ms: u64 = millis_since_epoch(letter.dead_at),
+        redrives: u64 = letter.redrives,
+        foreign: bool = letter.is_foreign,
+    }
+
+    /// A problem of a group.
+    pub struct FindingJson(finding: &Finding) {
+        code: &'static str = finding.code,
+        health: String = finding.health.to_string(),
+        text: String = finding.text.clone(),
+    }
+
+    /// The health of a group and the problems that explain it.
+    pub struct VerdictJson(verdict: &GroupVerdict) [
+        let problems = verdict.findings.iter().filter(|finding| finding.health > Health::Ok);
+    ] {
+        health: String = verdict.health.to_string(),
+        findings: Vec<FindingJson> = problems.map(FindingJson::new).collect(),
+    }
+
+    /// A finding of the doctor, and what to do about it.
+    pub struct DoctorFindingJson(finding: &DoctorFinding, line_of: &dyn Fn(&Command) -> String) [
+        let way_out = finding.way_out.to_text(line_of);
+    ] {
+        health: String = finding.health.to_string(),
+        code: &'static str = finding.code,
+        stream: Option<String> = finding.subject.stream().map(str::to_owned),
+        group: Option<String> = finding.subject.group().map(str::to_owned),
+        text: String = shortened(&finding.text, TEXT_BYTES_MAX).into(),
+        // Half a command would be a wrong one.
+        way_out: String = if way_out.len() > TEXT_BYTES_MAX {
+            "the names are too long to show a command".to_owned()
+        } else {
+            way_out
+        },
+    }
+
+    /// The findings of one kind: how many, and how many of them are shown.
+    pub struct FindingKindJson(kind: &FindingKind<'_>) {
+        health: String = kind.health.to_string(),
+        code: &'static str = kind.code,
+        count: usize = kind.count,
+        shown: usize = kind.shown.len(),
+    }
+
+    /// What the doctor knows about a store beside its findings. `kinds` counts all findings.
+    pub struct DiagnosisJson(diagnosis: &Diagnosis, found: &[FindingKind<'_>]) [
+        let capabilities = diagnosis.capabilities.iter();
+    ] {
+        place: String = diagnosis.location.clone(),
+        health: String = diagnosis.health.to_string(),
+        /// Null if the store is embedded.
+        server: Option<ServerFactsJson> =
+            (!diagnosis.server.is_embedded()).then(|| ServerFactsJson::new(&diagnosis.server)),
+        capabilities: BTreeMap<&'static str, Option<bool>> =
+            capabilities.map(|(_, name, native)| (*name, native.as_ref().ok().copied())).collect(),
+        streams: u64 = diagnosis.streams,
+        groups: u64 = diagnosis.groups,
+        kinds: Vec<FindingKindJson> = found.iter().map(FindingKindJson::new).collect(),
+    }
+
+    /// The result of the doctor, with some of its findings.
+    pub struct WholeDiagnosis(
+        diagnosis: &Diagnosis, kinds: &[FindingKind<'_>], line_of: &dyn Fn(&Command) -> String,
+    ) [let shown = kinds.iter().flat_map(|kind| &kind.shown);] {
+        #[serde(flatten)]
+        diagnosis: DiagnosisJson = DiagnosisJson::new(diagnosis, kinds),
+        findings: Vec<DoctorFindingJson> =
+            shown.map(|finding| DoctorFindingJson::new(finding, line_of)).collect(),
+    }
+
+    /// What the doctor knows about the server.
+    pub struct ServerFactsJson(server: &ServerFacts) [
+        let setting = |name| server.setting(name).map(str::to_owned);
+    ] {
+        version: Option<String> = server.version(),
+        appendonly: Option<String> = setting("appendonly"),
+        appendfsync: Option<String> = setting("appendfsync"),
+        save: Option<String> = setting("save"),
+        maxmemory: Option<String> = setting("maxmemory"),
+        maxmemory_policy: Option<String> = setting("maxmemory-policy"),
+    }
+
+    /// A dead-letter stream.
+    pub struct DeadLetterStreamJson(name: &str, number: u64, info: &StreamInfo) {
+        dead_letters: String = name.to_owned(),
+        length: u64 = number,
+        first_entry: Option<String> = text(info.first_entry),
+        last_entry: Option<String> = text(info.last_entry),
+    }
+
+    /// A delayed entry. Its id is its ticket.
+    pub struct DelayedJson(entry: &Entry) {
+        #[serde(flatten)]
+        ticket: Ticket = Ticket::new(entry.id),
+        fields: Value = fields::object(&entry.fields),
+    }
+
+    /// A delayed entry with its fields in order. Its id is its ticket.
+    pub struct ViewedDelayed(entry: &Entry, view: &FieldsView<'_>) {
+        #[serde(flatten)]
+        ticket: Ticket = Ticket::new(entry.id),
+        fields: Vec<FieldPair> = view.pairs(&entry.fields),
+    }
+
+    /// The ticket of a delayed entry, and when it is due.
+    pub struct Ticket(id: StreamId) {
+        ticket: String = id.to_string(),
+        due_ms: u64 = id.ms,
+        due: String = format_time(id.ms),
+    }
+
+    /// A partition and its owner in each group.
+    pub struct PartitionJson(found: &PartitionInfo) {
+        partition: usize = found.number,
+        stream: String = found.stream.clone(),
+        slot: u16 = found.slot,
+        node: Option<String> = found.node.clone(),
+        length: Option<u64> = found.length,
+        owners: Vec<GroupOwnerJson> = found.owners.iter().map(GroupOwnerJson::new).collect(),
+    }
+
+    /// The owner of a partition in a group. Null if nobody owns the partition now.
+    pub struct GroupOwnerJson(found: &GroupOwner) [let current = found.current();] {
+        group: String = found.group.clone(),
+        owner: Option<String> = current.map(|owner| owner.instance.clone()),
+        consumer: Option<String> = current.and(found.consumer.clone()),
+        lease_left_ms: Option<u64> = current.map(|owner| millis(owner.lease_left)),
+        fence: Option<u64> = found.owner.as_ref().map(|owner| owner.fence),
+    }
+
+    /// What a group did with an entry. Only a pending entry has a consumer.
+    pub struct EntryInGroupJson(entry: &EntryInGroup, fields: Option<&Fields>, view: &FieldsView<'_>) [
+        let pending = match &entry.state {
+            EntryState::Pending(row, record) => Some((row, record)),
+            _ => None,
+        };
+    ] {
+        group: String = entry.group.clone(),
+        state: &'static str = entry.state.as_str(),
+        consumer: Option<String> = pending.and_then(|(row, _)| row.consumer.clone()),
+        deliveries: Option<u64> = pending.map(|(row, _)| row.deliveries),
+        idle_ms: Option<u64> = pending.and_then(|(row, _)| row.idle).map(millis),
+        attempts: Option<u64> = pending.map(|(_, record)| record.attempts),
+        error: Option<String> = pending.and_then(|(_, record)| shown_error(record, fields, view)),
+        due_at_ms: Option<u64> = pending.map(|(_, record)| record.due_at_ms).filter(|due| *due > 0),
+    }
+
+    /// The pending entries of a group by idle time.
+    pub struct IdleTimesJson(times: Option<&IdleTimes>) {
+        histogram: Vec<IdleRangeJson> =
+            times.iter().flat_map(|times| &times.ranges).map(IdleRangeJson::new).collect(),
+        released: u64 = times.map_or(0, |times| times.released),
+        /// How many entries were examined, and whether these are all. Null for the group of a logical stream.
+        scan: Option<ScanJson> = times.map(|times| ScanJson::new(times.scanned, times.complete)),
+    }
+
+    /// How far a scan came.
+    pub struct ScanJson(scanned: u64, is_complete: bool) {
+        looked_at: u64 = scanned,
+        complete: bool = is_complete,
+    }
+
+    /// The number of pending entries with an idle time in a range. The last range has no end.
+    pub struct IdleRangeJson(range: &IdleRange) {
+        idle_ms_min: u64 = millis(range.min),
+        idle_ms_max: Option<u64> = range.end.map(millis),
+        count: u64 = range.count,
+    }
+
+    /// The number of dead letters with a reason.
+    pub struct ReasonCount(name: &str, number: u64) {
+        reason: Option<String> = known(name),
+        count: u64 = number,
+    }
+
+    /// The number of dead letters with an error. `contains` is a part of each of these errors, to filter by.
+    pub struct ErrorCount(pattern: &str, number: u64) {
+        error: String = pattern.to_owned(),
+        count: u64 = number,
+        contains: Option<String> = known(common_text(pattern)),
+    }
+
+    /// Dead letters by reason and by error, the most frequent first, and how many others there are.
+    pub struct DeadLetterCounts(reasons: &TextCounts, errors: &ErrorCounts) [
+        let (reasons, errors) = (reasons.top(), errors.top());
+    ] {
+        by_reason: Vec<ReasonCount> =
+            reasons.0.into_iter().map(|(reason, count)| ReasonCount::new(reason, count)).collect(),
+        by_reason_rest: u64 = reasons.1,
+        by_error: Vec<ErrorCount> =
+            errors.0.into_iter().map(|(error, count)| ErrorCount::new(error, count)).collect(),
+        by_error_rest: u64 = errors.1,
+    }
+}
+
+impl PendingJson {
+    /// Creates the answer with the error as it is.
+    pub fn whole(row: &PendingRow, record: &RetryRecord) -> PendingJson {
+        PendingJson::new(row, record, known(&record.error))
+    }
+}
+
+/// Returns the error of a pending entry. It quotes no hidden value. Without the fields, nobody knows what it quotes.
+fn shown_error(record: &RetryRecord, fields: Option<&Fields>, view: &FieldsView<'_>) -> Option<String> {
+    let error = known(&record.error)?;
+    match fields {
+        Some(fields) => known(&view.redaction.mask(&error, fields)),
+        None if view.redaction.globs().is_empty() => Some(error),
+        None => Some(HIDDEN.to_owned()),
+    }
 }
 
 /// Returns the groups of the partitions of a logical stream, each with its owner and its fence.
-pub fn partitions(whole: &GroupSnapshot, owners: &PartitionOwners) -> Value {
-    let json = |part: &Arc<GroupSnapshot>| {
-        let mut json = group(part);
+pub fn partitions(whole: &GroupSnapshot, owners: &PartitionOwners) -> Vec<GroupPartition> {
+    let of_part = |part: &GroupSnapshot| {
         let owner = part.number().and_then(|number| owners.get(&number));
-        json["owner"] = json!(owner.map(|owner| &owner.instance));
-        json["consumer"] = json!(owner.and_then(|owner| whole.consumer_of(owner)));
-        json["fence"] = json!(owner.map(|owner| owner.fence));
-        json
+        let consumer = owner.and_then(|owner| whole.consumer_of(owner));
+        GroupPartition::new(part, OwnerJson::new(owner, consumer))
     };
-    whole.parts.iter().map(json).collect()
+    whole.parts.iter().map(|part| of_part(part)).collect()
 }
 
-/// Returns the consumers of a group, each with its workers. A worker that has not read yet has a consumer without times.
-pub fn consumers(consumers: &[ConsumerInfo], workers: &[WorkerInfo]) -> Value {
-    let mut all: Vec<Value> = Vec::new();
+/// Returns the consumers of a group, each with its workers.
+pub fn consumers(consumers: &[ConsumerInfo], workers: &[WorkerInfo]) -> Vec<ConsumerJson> {
+    let mut all: Vec<ConsumerJson> = Vec::new();
     for row in consumers::rows(consumers, workers) {
-        if all.last().is_none_or(|last| last["consumer"] != row.name) {
-            all.push(json!({
-                "consumer": row.name,
-                "pending": row.consumer.map_or(0, |consumer| consumer.pending),
-                "idle_ms": row.consumer.map(|consumer| millis(consumer.idle)),
-                "inactive_ms": row.consumer.and_then(|consumer| consumer.inactive).map(millis),
-                "workers": [],
-            }));
-        }
-        if let (Some(worker), Some(last)) = (row.worker, all.last_mut())
-            && let Value::Array(of_consumer) = &mut last["workers"]
-        {
-            of_consumer.push(self::worker(worker));
+        let worker = row.worker.map(WorkerJson::new);
+        match all.last_mut().filter(|last| last.consumer == row.name) {
+            Some(last) => last.workers.extend(worker),
+            None => all.push(ConsumerJson::new(row.name, row.consumer, worker.into_iter().collect())),
         }
     }
-    all.into()
-}
-
-/// Returns a worker that sends heartbeats or has crashed recently.
-pub fn worker(worker: &WorkerInfo) -> Value {
-    let heartbeat = &worker.heartbeat;
-    json!({
-        "instance": heartbeat.instance,
-        "alive": worker.is_alive(),
-        "heartbeat_age_ms": millis(worker.age),
-        "state": heartbeat.state.as_str(),
-        "host": heartbeat.host,
-        "pid": heartbeat.pid,
-        "version": heartbeat.version,
-        "handler": heartbeat.handler,
-        "slots": heartbeat.slots,
-        "slots_max": heartbeat.slots_max,
-        "busy": heartbeat.busy,
-        "prefetched": heartbeat.prefetched,
-        "received": heartbeat.received,
-        "acknowledged": heartbeat.acknowledged,
-        "retried": heartbeat.retried,
-        "dead": heartbeat.dead,
-        "running_ms": heartbeat.running_for().map(millis),
-        "running_id": known(&heartbeat.running_id),
-        "slow_after_ms": millis(heartbeat.slow_after()),
-        "blocked_keys": heartbeat.lanes.blocked_keys,
-        "blocked_messages": heartbeat.lanes.blocked_messages,
-        "failing_keys": heartbeat.lanes.failing_keys,
-        "listen": heartbeat.listen,
-        "started_at_ms": heartbeat.started_at_ms,
-        "beat_at_ms": heartbeat.beat_at_ms,
-    })
-}
-
-/// Returns a pending entry. A released entry has neither a consumer nor an idle time.
-pub fn pending(row: &PendingRow, record: &RetryRecord) -> Value {
-    json!({
-        "id": row.id.to_string(),
-        "consumer": row.consumer,
-        "idle_ms": row.idle.map(millis),
-        "deliveries": row.deliveries,
-        "attempts": record.attempts,
-        "due_at_ms": (record.due_at_ms > 0).then_some(record.due_at_ms),
-        "error": known(&record.error),
-    })
-}
-
-/// Returns a pending entry with its age and its fields. The fields are null if the entry was deleted from the stream.
-pub fn viewed_pending(
-    row: &PendingRow,
-    record: &RetryRecord,
-    fields: Option<&Fields>,
-    view: &FieldsView<'_>,
-) -> Value {
-    let mut json = pending(row, record);
-    json["age_ms"] = json!(age_of(row.id, SystemTime::now()).map(millis));
-    if let Some(fields) = fields {
-        json["error"] = json!(known(&view.redaction.mask(&record.error, fields)));
-    } else if !view.redaction.globs().is_empty() {
-        // Without the fields, nobody knows what the error quotes.
-        json["error"] = json!(known(&record.error).map(|_| HIDDEN));
-    }
-    json["fields"] = fields.map_or(Value::Null, |fields| view.array(fields));
-    json
-}
-
-/// Returns a dead letter.
-pub fn dead_letter(dead_letter: &DeadLetter) -> Value {
-    json!({
-        "id": dead_letter.id.to_string(),
-        "stream": dead_letter.stream,
-        "origin": dead_letter.origin.map(|id| id.to_string()),
-        "group": known(&dead_letter.group),
-        "consumer": known(&dead_letter.consumer),
-        "deliveries": (dead_letter.deliveries > 0).then_some(dead_letter.deliveries),
-        "reason": dead_letter.reason.map(|reason| reason.as_str()).or(known(&dead_letter.reason_text)),
-        "error": dead_letter.error,
-        "error_type": dead_letter.error_type,
-        "first_seen_ms": dead_letter.first_seen.map(millis_since_epoch),
-        "dead_at_ms": millis_since_epoch(dead_letter.dead_at),
-        "redrives": dead_letter.redrives,
-        "foreign": dead_letter.is_foreign,
-        "fields": fields::object(&dead_letter.fields),
-    })
-}
-
-/// Returns a dead letter with its fields in order. Its error quotes no hidden value.
-pub fn viewed_dead_letter(letter: &DeadLetter, view: &FieldsView<'_>) -> Value {
-    let mut json = dead_letter(letter);
-    json["error"] = json!(view.redaction.mask(&letter.error, &letter.fields));
-    json["error_type"] = json!(view.redaction.mask(&letter.error_type, &letter.fields));
-    json["fields"] = view.array(&letter.fields);
-    json
-}
-
-/// Returns a text, or `None` if it is unknown.
-fn known(text: &str) -> Option<&str> {
-    (!text.is_empty()).then_some(text)
-}
-
-/// Returns the health of a group and the problems that explain it.
-pub fn verdict(verdict: &GroupVerdict) -> Value {
-    let problems = verdict.findings.iter().filter(|finding| finding.health > Health::Ok);
-    let findings: Vec<Value> = problems
-        .map(|finding| json!({ "code": finding.code, "health": finding.health.to_string(), "text": finding.text }))
-        .collect();
-    json!({ "health": verdict.health.to_string(), "findings": findings })
-}
-
-/// Returns a finding of the doctor. `line_of` writes the commands in its way out as lines for a shell.
-pub fn doctor_finding(finding: &DoctorFinding, line_of: &dyn Fn(&Command) -> String) -> Value {
-    let way_out = finding.way_out.to_text(line_of);
-    let text = shortened(&finding.text, TEXT_BYTES_MAX);
-    json!({
-        "health": finding.health.to_string(),
-        "code": finding.code,
-        "stream": finding.subject.stream(),
-        "group": finding.subject.group(),
-        "text": text,
-        // Half a command would be a wrong one.
-        "way_out": if way_out.len() > TEXT_BYTES_MAX { "the names are too long to show a command" } else { &way_out },
-    })
-}
-
-/// Returns the result of the doctor, with these of its findings. `line_of` writes commands as lines for a shell.
-///
-/// `kinds` counts all findings, of which `findings` are some.
-pub fn diagnosis(
-    diagnosis: &Diagnosis,
-    kinds: &[FindingKind<'_>],
-    line_of: &dyn Fn(&Command) -> String,
-) -> Value {
-    let capabilities = diagnosis.capabilities.iter();
-    let capabilities: Map<String, Value> = capabilities
-        .map(|(_, name, native)| ((*name).to_owned(), native.as_ref().ok().copied().into()))
-        .collect();
-    let findings = kinds.iter().flat_map(|kind| &kind.shown);
-    let kind = |kind: &FindingKind<'_>| {
-        json!({
-            "health": kind.health.to_string(),
-            "code": kind.code,
-            "count": kind.count,
-            "shown": kind.shown.len(),
-        })
-    };
-    json!({
-        "place": diagnosis.location,
-        "health": diagnosis.health.to_string(),
-        "server": server_facts(&diagnosis.server),
-        "capabilities": capabilities,
-        "streams": diagnosis.streams,
-        "groups": diagnosis.groups,
-        "kinds": kinds.iter().map(kind).collect::<Value>(),
-        "findings": findings.map(|finding| doctor_finding(finding, line_of)).collect::<Value>(),
-    })
-}
-
-/// Returns what the doctor knows about the server. Null if the store is embedded.
-fn server_facts(server: &ServerFacts) -> Value {
-    if server.is_embedded() {
-        return Value::Null;
-    }
-    json!({
-        "version": server.version(),
-        "appendonly": server.setting("appendonly"),
-        "appendfsync": server.setting("appendfsync"),
-        "save": server.setting("save"),
-        "maxmemory": server.setting("maxmemory"),
-        "maxmemory_policy": server.setting("maxmemory-policy"),
-    })
+    all
 }
 
 /// Returns a position of a group.
@@ -366,55 +548,25 @@ pub fn purge(dead_letters: &str, matched: u64, deleted: u64, dry_run: bool) -> V
     json!({ "dead_letters": dead_letters, "matched": matched, "deleted": deleted, "dry_run": dry_run })
 }
 
-/// Returns a dead-letter stream.
-pub fn dead_letter_stream(name: &str, info: &StreamInfo) -> Value {
-    json!({
-        "dead_letters": name,
-        "length": info.length,
-        "first_entry": info.first_entry.map(|id| id.to_string()),
-        "last_entry": info.last_entry.map(|id| id.to_string()),
-    })
-}
-
-/// Returns a delayed entry. Its id is its ticket.
-pub fn delayed(entry: &Entry) -> Value {
-    json!({
-        "ticket": entry.id.to_string(),
-        "due_ms": entry.id.ms,
-        "due": format_time(entry.id.ms),
-        "fields": fields::object(&entry.fields),
-    })
-}
-
-/// Returns a delayed entry with its fields in order.
-pub fn viewed_delayed(entry: &Entry, view: &FieldsView<'_>) -> Value {
-    let mut json = delayed(entry);
-    json["fields"] = view.array(&entry.fields);
-    json
-}
-
-/// Returns the policy of a stream, or the values in force in a group.
-pub fn policy(stream: &str, group: Option<&str>, info: &PolicyInfo) -> Value {
-    let mut json = json!({ "stream": stream });
+/// Returns the policy of a stream, or the values in force in a group, and what the store counts.
+pub fn policy(stream: &str, group: Option<&str>, info: &PolicyInfo) -> Map<String, Value> {
+    let mut policy = vec![("stream".to_owned(), json!(stream))];
     if let Some(group) = group {
-        json["group"] = json!(group);
-        json["own"] = info.own.iter().map(|field| json!(policy_field(*field))).collect();
+        let own: Vec<&str> = info.own.iter().map(|field| policy_field(*field)).collect();
+        policy.extend([("group".to_owned(), json!(group)), ("own".to_owned(), json!(own))]);
     }
     for field in PolicyField::ALL.into_iter().filter(|field| group.is_none() || !field.is_of_stream()) {
-        json[policy_field(field)] = match info.in_force.get(field) {
+        let value = match info.in_force.get(field) {
             None => Value::Null,
             Some(PolicyValue::Number(number)) => json!(number),
             Some(PolicyValue::Backoff(backoff)) => json!([backoff.first_ms, backoff.longest_ms]),
             Some(PolicyValue::Key(key)) => json!(String::from_utf8_lossy(key)),
         };
+        policy.push((policy_field(field).to_owned(), value));
     }
-    for (name, number) in &info.counters {
-        json[name.replace('-', "_")] = json!(number);
-    }
-    if group.is_some() {
-        json["dlq_error"] = json!(info.dead_letter_error);
-    }
-    json
+    policy.extend(info.counters.iter().map(|(name, number)| (name.replace('-', "_"), json!(number))));
+    policy.extend(group.map(|_| ("dlq_error".to_owned(), json!(info.dead_letter_error))));
+    policy.into_iter().collect()
 }
 
 /// Returns the name of a field of a policy. Times are in milliseconds.
@@ -431,28 +583,6 @@ fn policy_field(field: PolicyField) -> &'static str {
         PolicyField::MaxBytes => "max_bytes",
         PolicyField::AckedAge => "acked_age_ms",
     }
-}
-
-/// Returns a partition. The owner of a group is null if nobody owns the partition now.
-pub fn partition(partition: &PartitionInfo) -> Value {
-    let owners = partition.owners.iter().map(|found| {
-        let current = found.current();
-        json!({
-            "group": found.group,
-            "owner": current.map(|owner| &owner.instance),
-            "consumer": current.and(found.consumer.as_ref()),
-            "lease_left_ms": current.map(|owner| millis(owner.lease_left)),
-            "fence": found.owner.as_ref().map(|owner| owner.fence),
-        })
-    });
-    json!({
-        "partition": partition.number,
-        "stream": partition.stream,
-        "slot": partition.slot,
-        "node": partition.node,
-        "length": partition.length,
-        "owners": owners.collect::<Value>(),
-    })
 }
 
 /// Returns the removal of all partitions of a stream, before or after it was executed.
@@ -538,63 +668,5 @@ pub fn changed(changed: &Changed) -> Value {
         "done": changed.done,
         "changed_hands": changed.changed_hands,
         "skipped": changed.skipped,
-    })
-}
-
-/// Returns what a group did with an entry. `fields` are those of the entry, if it exists: the error quotes none that is hidden.
-pub fn entry_in_group(entry: &EntryInGroup, fields: Option<&Fields>, view: &FieldsView<'_>) -> Value {
-    let mut json = json!({
-        "group": entry.group,
-        "state": entry.state.as_str(),
-        "consumer": null,
-        "deliveries": null,
-        "idle_ms": null,
-        "attempts": null,
-        "error": null,
-        "due_at_ms": null,
-    });
-    if let EntryState::Pending(row, record) = &entry.state {
-        let Value::Object(pending) = viewed_pending(row, record, fields, view) else { return json };
-        for (name, value) in pending {
-            if json.get(&name).is_some() {
-                json[name] = value;
-            }
-        }
-    }
-    json
-}
-
-/// Returns the pending entries of a group by idle time: `histogram` and `scan`.
-pub fn idle_times(times: &IdleTimes) -> Value {
-    let ranges = times.ranges.iter().map(|range| {
-        json!({
-            "idle_ms_min": millis(range.min),
-            "idle_ms_max": range.end.map(millis),
-            "count": range.count,
-        })
-    });
-    json!({
-        "histogram": ranges.collect::<Value>(),
-        "released": times.released,
-        "scan": { "looked_at": times.scanned, "complete": times.complete },
-    })
-}
-
-/// Returns counts of dead letters: `by_reason` and `by_error`, the most frequent first, and how many others there are.
-///
-/// `contains` selects the dead letters of an error with a filter: it is part of each of their errors.
-pub fn letter_counts(page: &LetterPage) -> Value {
-    let (reasons, other_reasons) = page.by_reason.top();
-    let (errors, other_errors) = page.by_error.top();
-    let reasons =
-        reasons.into_iter().map(|(reason, count)| json!({ "reason": known(reason), "count": count }));
-    let errors = errors.into_iter().map(
-        |(error, count)| json!({ "error": error, "count": count, "contains": known(common_text(error)) }),
-    );
-    json!({
-        "by_reason": reasons.collect::<Value>(),
-        "by_reason_rest": other_reasons,
-        "by_error": errors.collect::<Value>(),
-        "by_error_rest": other_errors,
     })
 }

@@ -304,7 +304,7 @@ async fn dead_letters_are_counted_and_listed_newest_first() {
             dead_letters::list(&*backend, &source, &filter, after, count, scan, &redaction).await.unwrap()
         }
     };
-    let origins = |page: &dead_letters::LetterPage| {
+    let origins = |page: &dead_letters::DeadLetterPage| {
         page.letters.iter().map(|letter| letter.origin.unwrap()).collect::<Vec<_>>()
     };
     let first = list(Filter::default(), None, 2, 100).await;

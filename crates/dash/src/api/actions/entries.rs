@@ -8,18 +8,20 @@ use millstream_worker::backend::{Capability, Due, StreamId, TrimLimit};
 use millstream_worker::operate::shapes;
 use millstream_worker::operate::trim;
 use millstream_worker::producer::Producer;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
 use super::{Action, Outcome, Steps, dry_run, executed, planned};
 use crate::app::{Answer, App, Caller, JsonBody};
+use crate::describe::Acted;
 use crate::problem::Problem;
 use crate::query;
 
 /// Maximum number of ids in a body.
 pub(in crate::api) const IDS_MAX: usize = 1000;
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(in crate::api) struct Add {
     stream: String,
@@ -34,7 +36,7 @@ pub(in crate::api) async fn add(
     State(app): State<Arc<App>>,
     caller: Caller,
     JsonBody(body): JsonBody<Add>,
-) -> Answer {
+) -> Answer<Acted> {
     let about = json!({ "stream": body.stream, "fields": body.fields.len() });
     let action = Action::new(&app, caller, "entries/add", about)?;
     let backend = Arc::clone(action.backend());
@@ -77,7 +79,7 @@ fn due(delay_ms: Option<u64>, at_ms: Option<u64>) -> Result<Option<Due>, Problem
     }
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(in crate::api) struct Delete {
     stream: String,
@@ -90,7 +92,7 @@ pub(in crate::api) async fn delete(
     State(app): State<Arc<App>>,
     caller: Caller,
     JsonBody(body): JsonBody<Delete>,
-) -> Answer {
+) -> Answer<Acted> {
     let about = json!({ "stream": body.stream, "asked": body.ids.len() });
     let action = Action::new(&app, caller, "entries/delete", about)?;
     let backend = Arc::clone(action.backend());
@@ -124,7 +126,7 @@ pub(super) fn some_ids(texts: &[String]) -> Result<Vec<StreamId>, Problem> {
     }
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(in crate::api) struct Trim {
     stream: String,
@@ -140,7 +142,7 @@ pub(in crate::api) async fn trim_stream(
     State(app): State<Arc<App>>,
     caller: Caller,
     JsonBody(body): JsonBody<Trim>,
-) -> Answer {
+) -> Answer<Acted> {
     let about = json!({
         "stream": body.stream, "max_length": body.max_length, "min_id": body.min_id, "keep_unread": body.keep_unread,
     });
@@ -169,7 +171,7 @@ pub(in crate::api) async fn trim_stream(
         .await
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(in crate::api) struct Tickets {
     stream: String,
@@ -189,7 +191,7 @@ pub(in crate::api) async fn cancel_delayed(
     State(app): State<Arc<App>>,
     caller: Caller,
     JsonBody(body): JsonBody<Tickets>,
-) -> Answer {
+) -> Answer<Acted> {
     delayed(&app, caller, body, "delayed/cancel", Delayed::Cancel).await
 }
 
@@ -197,7 +199,7 @@ pub(in crate::api) async fn delayed_now(
     State(app): State<Arc<App>>,
     caller: Caller,
     JsonBody(body): JsonBody<Tickets>,
-) -> Answer {
+) -> Answer<Acted> {
     delayed(&app, caller, body, "delayed/now", Delayed::Now).await
 }
 
@@ -207,7 +209,7 @@ async fn delayed(
     body: Tickets,
     name: &'static str,
     change: Delayed,
-) -> Answer {
+) -> Answer<Acted> {
     let about = json!({ "stream": body.stream, "asked": body.tickets.len() });
     let action = Action::new(app, caller, name, about)?;
     let backend = Arc::clone(action.backend());

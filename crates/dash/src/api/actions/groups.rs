@@ -10,15 +10,17 @@ use millstream_worker::group_manager::{GroupManager, Position, ResetPlan};
 use millstream_worker::operate::groups::{self, ConsumerRemoval, GroupRemoval};
 use millstream_worker::operate::plan::Plan;
 use millstream_worker::operate::shapes;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{Action, Outcome, Steps, dry_run, executed, planned};
 use crate::app::{Answer, App, Caller, JsonBody};
+use crate::describe::Acted;
 use crate::problem::Problem;
 use crate::query;
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(in crate::api) struct Create {
     stream: String,
@@ -26,7 +28,7 @@ pub(in crate::api) struct Create {
     start: StartAt,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum StartAt {
     Earliest,
@@ -38,7 +40,7 @@ pub(in crate::api) async fn create(
     State(app): State<Arc<App>>,
     caller: Caller,
     JsonBody(body): JsonBody<Create>,
-) -> Answer {
+) -> Answer<Acted> {
     let about = json!({ "stream": body.stream, "group": body.group });
     let action = Action::new(&app, caller, "groups/create", about)?;
     let backend = Arc::clone(action.backend());
@@ -59,7 +61,7 @@ pub(in crate::api) async fn create(
         .await
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(in crate::api) struct Reset {
     stream: String,
@@ -72,7 +74,7 @@ pub(in crate::api) struct Reset {
 }
 
 /// Where to move a group. Exactly one member is set. With `id`, the group reads on at this entry, as with `--to-id`.
-#[derive(Default, Deserialize)]
+#[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 struct Target {
     earliest: bool,
@@ -114,7 +116,7 @@ pub(in crate::api) async fn reset(
     State(app): State<Arc<App>>,
     caller: Caller,
     JsonBody(body): JsonBody<Reset>,
-) -> Answer {
+) -> Answer<Acted> {
     let about = json!({ "stream": body.stream, "group": body.group, "force": body.force });
     let action = Action::new(&app, caller, "group/reset", about)?;
     let manager = GroupManager::new(Arc::clone(action.backend()));
@@ -139,7 +141,7 @@ fn plan_of_reset(plan: &Plan<ResetPlan>) -> Value {
     planned(plan, |reset| shapes::reset(reset, false), 1)
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(in crate::api) struct Remove {
     stream: String,
@@ -154,7 +156,7 @@ pub(in crate::api) async fn remove(
     State(app): State<Arc<App>>,
     caller: Caller,
     JsonBody(body): JsonBody<Remove>,
-) -> Answer {
+) -> Answer<Acted> {
     let about = json!({ "stream": body.stream, "group": body.group, "force": body.force });
     let action = Action::new(&app, caller, "group/remove", about)?;
     let backend = Arc::clone(action.backend());
@@ -174,7 +176,7 @@ pub(in crate::api) async fn remove(
         .await
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(in crate::api) struct RemoveConsumer {
     stream: String,
@@ -189,7 +191,7 @@ pub(in crate::api) async fn remove_consumer(
     State(app): State<Arc<App>>,
     caller: Caller,
     JsonBody(body): JsonBody<RemoveConsumer>,
-) -> Answer {
+) -> Answer<Acted> {
     let about = json!({
         "stream": body.stream, "group": body.group, "consumer": body.consumer, "heir": body.heir,
     });

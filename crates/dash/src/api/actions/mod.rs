@@ -4,9 +4,9 @@
 //!
 //! Every action adds a line to the record of actions: the request and its outcome, without payloads.
 
+pub(super) mod dead_letters;
 pub(super) mod entries;
 pub(super) mod groups;
-pub(super) mod letters;
 pub(super) mod pending;
 pub(super) mod server;
 
@@ -16,13 +16,15 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use axum::http::StatusCode;
-use axum::response::{IntoResponse, Response};
+use axum::response::IntoResponse;
 use millstream_worker::Admin;
 use millstream_worker::operate::plan::{Executed, Plan};
+use schemars::JsonSchema;
 use serde_json::{Map, Value, json};
 
 use crate::access::Visitor;
-use crate::app::{self, Answer, App, Caller, login_required};
+use crate::app::{Answer, App, Caller, Json, login_required};
+use crate::describe::Acted;
 use crate::jobs::Job;
 use crate::problem::Problem;
 
@@ -105,15 +107,14 @@ impl Action {
     ///
     /// The work ends with the request: if the client disconnects, or waits too long. Then the record says so, because the
     /// store may have done it.
-    pub(super) async fn run(mut self, work: impl Future<Output = Result<Outcome, Problem>>) -> Answer {
+    pub(super) async fn run(mut self, work: impl Future<Output = Result<Outcome, Problem>>) -> Answer<Acted> {
         let outcome = work.await;
         if let Ok(outcome) = &outcome {
             self.about.extend(outcome.done.clone());
         }
         self.record(outcome.as_ref().err());
         let outcome = outcome?;
-        let answer: Response = app::json(&outcome.json)?;
-        Ok((outcome.status, answer).into_response())
+        Ok(Acted((outcome.status, Json(outcome.json)).into_response()))
     }
 
     fn record(&mut self, problem: Option<&Problem>) {
@@ -136,7 +137,7 @@ impl Drop for Action {
 }
 
 /// The two steps of an action that destroys something, in its body.
-#[derive(Debug, Default, serde::Deserialize)]
+#[derive(Debug, Default, serde::Deserialize, JsonSchema)]
 pub(super) struct Steps {
     #[serde(default)]
     dry_run: bool,
@@ -227,7 +228,7 @@ mod tests {
         let action = Action::new(&app, caller, "entries/delete", json!({ "stream": "orders" })).unwrap();
         let run = action.run(std::future::pending());
         assert!(tokio::time::timeout(Duration::from_millis(1), run).await.is_err());
-        let records = app.audit.last(&visitor);
+        let records = json!(app.audit.last(&visitor));
         assert_eq!(
             (&records[0]["action"], &records[0]["stream"]),
             (&json!("entries/delete"), &json!("orders"))

@@ -10,12 +10,14 @@ use millstream_worker::operate::pending::{
     Changed, PendingChange, PendingQuery, change, plan, rows_of, select,
 };
 use millstream_worker::operate::shapes;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
 use super::entries::some_ids;
 use super::{Action, Outcome, Steps, dry_run, outdated};
 use crate::app::{Answer, App, Caller, JsonBody};
+use crate::describe::Acted;
 use crate::jobs::Job;
 use crate::problem::Problem;
 
@@ -24,7 +26,7 @@ const ROWS_MAX: usize = 100_000;
 /// An action on more rows runs as a job. Each step of the job changes at most this many.
 const STEP: usize = 1000;
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(in crate::api) struct Body {
     stream: String,
@@ -36,7 +38,7 @@ pub(in crate::api) struct Body {
     steps: Steps,
 }
 
-#[derive(Default, Deserialize)]
+#[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 struct FilterBody {
     idle_ms_min: Option<u64>,
@@ -49,7 +51,7 @@ pub(in crate::api) async fn claim(
     State(app): State<Arc<App>>,
     caller: Caller,
     JsonBody(body): JsonBody<Body>,
-) -> Answer {
+) -> Answer<Acted> {
     let consumer = body.consumer.clone().filter(|name| !name.is_empty());
     let consumer = consumer.ok_or_else(|| Problem::bad_request("consumer is missing"))?;
     run(&app, caller, body, "pending_claim", PendingChange::Claim { consumer }).await
@@ -59,7 +61,7 @@ pub(in crate::api) async fn acknowledge(
     State(app): State<Arc<App>>,
     caller: Caller,
     JsonBody(body): JsonBody<Body>,
-) -> Answer {
+) -> Answer<Acted> {
     run(&app, caller, body, "pending_ack", PendingChange::Acknowledge).await
 }
 
@@ -67,7 +69,7 @@ pub(in crate::api) async fn release(
     State(app): State<Arc<App>>,
     caller: Caller,
     JsonBody(body): JsonBody<Body>,
-) -> Answer {
+) -> Answer<Acted> {
     run(&app, caller, body, "pending_nack", PendingChange::Release).await
 }
 
@@ -75,7 +77,7 @@ pub(in crate::api) async fn extend(
     State(app): State<Arc<App>>,
     caller: Caller,
     JsonBody(body): JsonBody<Body>,
-) -> Answer {
+) -> Answer<Acted> {
     run(&app, caller, body, "pending_extend", PendingChange::Extend).await
 }
 
@@ -85,7 +87,7 @@ async fn run(
     body: Body,
     kind: &'static str,
     wanted: PendingChange,
-) -> Answer {
+) -> Answer<Acted> {
     let about = json!({ "stream": body.stream, "group": body.group, "consumer": body.consumer });
     let action = Action::new(app, caller, kind, about)?;
     let (backend, visitor) = (Arc::clone(action.backend()), action.visitor().clone());

@@ -5,18 +5,20 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::http::StatusCode;
 use millstream_worker::backend::SnapshotRequest;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
 use super::{Action, Outcome, Steps, dry_run, outdated};
 use crate::app::{Answer, App, Caller, JsonBody};
+use crate::describe::Acted;
 use crate::problem::Problem;
 
 /// The settings that can be changed here. Others can open the server to anybody, or make it write anywhere.
 const SETTINGS: [&str; 6] =
     ["appendfsync", "maxmemory", "maxmemory-policy", "slowlog-log-slower-than", "slowlog-max-len", "save"];
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(in crate::api) struct OnlySteps {
     #[serde(flatten)]
@@ -34,7 +36,7 @@ pub(in crate::api) async fn snapshot(
     State(app): State<Arc<App>>,
     caller: Caller,
     JsonBody(body): JsonBody<OnlySteps>,
-) -> Answer {
+) -> Answer<Acted> {
     let action = Action::new(&app, caller, "server/snapshot", json!({}))?;
     let backend = Arc::clone(action.backend());
     action
@@ -58,7 +60,7 @@ pub(in crate::api) async fn reset_slow_log(
     State(app): State<Arc<App>>,
     caller: Caller,
     JsonBody(body): JsonBody<OnlySteps>,
-) -> Answer {
+) -> Answer<Acted> {
     let action = Action::new(&app, caller, "server/slowlog-reset", json!({}))?;
     let backend = Arc::clone(action.backend());
     action
@@ -73,7 +75,7 @@ pub(in crate::api) async fn reset_slow_log(
         .await
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(in crate::api) struct Setting {
     name: String,
@@ -86,7 +88,7 @@ pub(in crate::api) async fn set(
     State(app): State<Arc<App>>,
     caller: Caller,
     JsonBody(body): JsonBody<Setting>,
-) -> Answer {
+) -> Answer<Acted> {
     // The value of any other setting can be a secret, such as a password.
     let value = SETTINGS.contains(&&*body.name).then_some(&body.value);
     let action = Action::new(&app, caller, "server/config", json!({ "name": body.name, "value": value }))?;

@@ -11,7 +11,7 @@ use millstream_worker::Admin;
 use millstream_worker::backend::{IdOrder, Range, StreamId};
 use millstream_worker::dead_letter::DeadLetter;
 use millstream_worker::operate::dead_letters::{self, DeadLetterSource, reason_of};
-use millstream_worker::operate::shapes;
+use millstream_worker::operate::shapes::{self, DeadLetterJson, DeadLetterStreamJson};
 use millstream_worker::redrive::{Filter, count_redrives};
 use serde_json::Value;
 
@@ -167,7 +167,7 @@ impl DlqListArgs {
         found.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
         if common.json {
             return print_json(
-                &found.iter().map(|(part, letter)| part.mark(shapes::dead_letter(letter))).collect(),
+                &found.iter().map(|(part, letter)| part.mark(DeadLetterJson::new(letter))).collect::<Value>(),
             );
         }
         let rows = found.iter().map(|(part, dead_letter)| {
@@ -194,7 +194,10 @@ async fn list_streams(common: &CommonOptions) -> Result<(), Failure> {
     found.retain(|(_, info)| info.length > 0);
     if common.json {
         return print_json(
-            &found.iter().map(|(name, info)| shapes::dead_letter_stream(name, info)).collect::<Value>(),
+            &found
+                .iter()
+                .map(|(name, info)| DeadLetterStreamJson::new(name, info.length, info))
+                .collect::<Vec<_>>(),
         );
     }
     if found.is_empty() {
@@ -226,7 +229,7 @@ async fn show(
     let mut dead_letter = find_dead_letter(&*backend, source, id).await?;
     count_redrives(&*backend, std::slice::from_mut(&mut dead_letter)).await;
     if common.json {
-        print_json(&part.mark(shapes::dead_letter(&dead_letter)))
+        print_json(&part.mark(DeadLetterJson::new(&dead_letter)))
     } else {
         print(properties(&dead_letter))
     }

@@ -2,8 +2,8 @@
 
 use millstream_worker::backend::{ConsumerInfo, StreamId};
 use millstream_worker::monitor::{GroupSnapshot, Limits, Monitor};
-use millstream_worker::operate::shapes;
-use serde_json::Value;
+use millstream_worker::operate::shapes::{self, GroupJson, VerdictJson};
+use serde_json::{Value, json};
 
 use crate::ops::connection::CommonOptions;
 use crate::ops::failure::Failure;
@@ -87,10 +87,10 @@ fn partition_table(watched: &WatchedGroup) -> Table {
 }
 
 fn group_json(group: &GroupSnapshot, last_id: StreamId) -> Value {
-    let mut json = shapes::group(group);
+    let mut json = json!(GroupJson::new(group));
     json["last_id"] = Value::from(last_id.to_string());
-    json["consumer_list"] = shapes::consumers(&group.consumers, &group.workers);
-    json["verdict"] = shapes::verdict(&group.verdict(&Limits::default()));
+    json["consumer_list"] = json!(shapes::consumers(&group.consumers, &group.workers));
+    json["verdict"] = json!(VerdictJson::new(&group.verdict(&Limits::default())));
     json
 }
 

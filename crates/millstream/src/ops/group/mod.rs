@@ -9,8 +9,9 @@ use clap::{Args, Subcommand};
 use millstream_worker::backend::Start;
 use millstream_worker::group_manager::GroupManager;
 use millstream_worker::monitor::{GroupSnapshot, Monitor};
+use millstream_worker::operate;
 use millstream_worker::operate::groups::{self, GroupRemoval};
-use millstream_worker::operate::{self, shapes};
+use millstream_worker::operate::shapes::{self, GroupJson};
 use serde_json::{Value, json};
 
 use super::confirm::Confirm;
@@ -151,7 +152,7 @@ async fn list(common: &CommonOptions, pattern: &str, partitions: PartitionsArgs)
     let groups = partitions.watch(&monitor, groups).await?;
     if common.json {
         let json = |watched: &WatchedGroup| {
-            let mut json = shapes::group(&watched.group);
+            let mut json = json!(GroupJson::new(&watched.group));
             partitions.add_to(&mut json, watched);
             json
         };

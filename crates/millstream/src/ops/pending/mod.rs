@@ -25,7 +25,7 @@ use super::target::{Part, Target};
 use super::time::{parse_duration, parse_id};
 use super::value::{ABSENT, age, age_of, age_or_absent, clipped, count};
 use millstream_worker::operate::pending::{self, PendingQuery};
-use millstream_worker::operate::shapes;
+use millstream_worker::operate::shapes::PendingJson;
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -195,8 +195,8 @@ impl PendingListArgs {
         listed.truncate(self.count);
         if common.json {
             let json =
-                |listed: &PendingLine<'_>| listed.part.mark(shapes::pending(&listed.row, &listed.record));
-            return print_json(&listed.iter().map(json).collect());
+                |listed: &PendingLine<'_>| listed.part.mark(PendingJson::whole(&listed.row, &listed.record));
+            return print_json(&listed.iter().map(json).collect::<Vec<_>>());
         }
         let titles =
             ["ID", "CONSUMER", ">IDLE", ">DELIVERIES", ">ATTEMPTS", ">NEXT-ATTEMPT", ">AGE", "LAST-ERROR"];

@@ -17,7 +17,7 @@ use super::safe_text::printable;
 use super::target::{Part, Target};
 use super::time::{Position, format_time, parse_position};
 use super::value::{age_of, fields_line};
-use millstream_worker::operate::shapes;
+use millstream_worker::operate::shapes::EntryJson;
 
 /// Maximum time that one call waits for the next entry. The command then calls again.
 const WAIT: Duration = Duration::from_secs(1);
@@ -158,7 +158,7 @@ impl Tail {
 
     fn print(&self, target: &Target, part: &Part, entry: &Entry) -> Result<(), Failure> {
         if self.common.json {
-            return print_json_line(&part.mark(shapes::entry(entry)));
+            return print_json_line(&part.mark(EntryJson::new(entry)));
         }
         let fields = fields_line(&entry.fields);
         let line = match part.number {

@@ -5,24 +5,58 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::State;
-use millstream_worker::Reason;
-use millstream_worker::backend::StreamId;
-use millstream_worker::operate::dead_letters::{DeadLetterSource, list};
+use millstream_worker::backend::{Entry, StreamId};
+use millstream_worker::operate::dead_letters::{DeadLetterPage, DeadLetterSource, list};
 use millstream_worker::operate::fields::FieldsView;
-use millstream_worker::operate::shapes;
+use millstream_worker::operate::shapes::{
+    DeadLetterCounts, DeadLetterStreamJson, ViewedDeadLetter, ViewedDelayed,
+};
 use millstream_worker::redrive::Filter;
+use millstream_worker::{Reason, answers};
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer};
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use crate::app::{self, Answer, App, LoggedIn, Params};
+use crate::app::{Answer, App, Json, LoggedIn, Params};
 use crate::problem::Problem;
 use crate::query;
 
 /// Maximum number of dead letters that one answer examines.
 const SCAN_MAX: usize = 10_000;
-#[derive(Deserialize)]
+
+answers! {
+    /// A dead-letter stream and the streams that use it.
+    pub(super) struct DeadLetterStreamRow(found: DeadLetterStreamJson, users: BTreeSet<&str>) {
+        #[serde(flatten)]
+        stream: DeadLetterStreamJson = found,
+        streams: Vec<String> = users.into_iter().map(str::to_owned).collect(),
+    }
+
+    /// Dead letters, newest first, and how many there are by reason and by error.
+    pub(super) struct DeadLetters(
+        name: Option<&str>, page: &DeadLetterPage, found: DeadLetterCounts, view: &FieldsView<'_>,
+    ) {
+        dead_letters: Option<String> = name.map(str::to_owned),
+        items: Vec<ViewedDeadLetter> =
+            page.letters.iter().map(|letter| ViewedDeadLetter::new(letter, view)).collect(),
+        matched: u64 = page.matched,
+        exact: bool = page.exact,
+        next: Option<String> = page.next.map(|id| id.to_string()),
+        #[serde(flatten)]
+        counts: DeadLetterCounts = found,
+    }
+
+    /// Delayed entries.
+    pub(super) struct DelayedPage(entries: &[Entry], has_more: bool, view: &FieldsView<'_>) {
+        items: Vec<ViewedDelayed> = entries.iter().map(|entry| ViewedDelayed::new(entry, view)).collect(),
+        next: Option<String> = entries.last().filter(|_| has_more).map(|entry| entry.id.to_string()),
+    }
+}
+
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct DlqQuery {
+    /// Only those of this stream, also empty ones
     stream: Option<String>,
 }
 
@@ -31,7 +65,7 @@ pub(super) async fn streams(
     State(app): State<Arc<App>>,
     LoggedIn(visitor): LoggedIn,
     Params(query): Params<DlqQuery>,
-) -> Answer {
+) -> Answer<Json<Vec<DeadLetterStreamRow>>> {
     app.sampler.touch();
     let look = app.sampler.look();
     let mut found: BTreeMap<&str, (u64, BTreeSet<&str>)> = BTreeMap::new();
@@ -54,34 +88,40 @@ pub(super) async fn streams(
     }
     let rows = found.into_iter().map(|(name, (length, streams))| {
         let info = look.stream(name).map(|stream| stream.info.clone()).unwrap_or_default();
-        let mut json = shapes::dead_letter_stream(name, &info);
-        json["length"] = json!(length);
-        json["streams"] = json!(streams);
-        json
+        DeadLetterStreamRow::new(DeadLetterStreamJson::new(name, length, &info), streams)
     });
-    app::json(&rows.collect())
+    Ok(Json(rows.collect()))
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct LettersQuery {
+pub(super) struct DeadLettersQuery {
+    /// Name of the stream
     stream: String,
+    /// Name of the dead-letter stream
     dlq: Option<String>,
     #[serde(flatten)]
-    filter: LetterFilter,
+    filter: DeadLetterFilter,
+    /// Only dead letters older than this id
     after: Option<String>,
+    /// At most 500
     count: Option<String>,
 }
 
 /// Which dead letters to list or to act on. All conditions that are set must hold.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct LetterFilter {
+pub(super) struct DeadLetterFilter {
+    /// Only this reason
     reason: Option<String>,
+    /// Only errors with this text
     error: Option<String>,
+    /// Only this group
     group: Option<String>,
+    /// At least so old
     #[serde(default, deserialize_with = "number")]
     older_ms: Option<u64>,
+    /// At most so old
     #[serde(default, deserialize_with = "number")]
     newer_ms: Option<u64>,
     #[serde(default)]
@@ -98,7 +138,7 @@ fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::
     }
 }
 
-impl LetterFilter {
+impl DeadLetterFilter {
     /// Returns the filter of the runtime. It sees only what the dashboard may show of an error.
     pub(super) fn resolve(&self, app: &App) -> Result<Filter, Problem> {
         let reason = self.reason.as_deref().map(str::parse::<Reason>).transpose().map_err(|_| {
@@ -119,44 +159,44 @@ impl LetterFilter {
     }
 }
 
-pub(super) async fn letters(
+pub(super) async fn dead_letters(
     State(app): State<Arc<App>>,
     LoggedIn(visitor): LoggedIn,
-    Params(query): Params<LettersQuery>,
-) -> Answer {
+    Params(query): Params<DeadLettersQuery>,
+) -> Answer<Json<DeadLetters>> {
     let count = query.count.as_deref().map(str::parse::<usize>).transpose();
     let count =
         query::count(count.map_err(|_| Problem::bad_request("invalid count: expected a number"))?, 50, 500)?;
     let after = query.after.as_deref().map(|after| query::id(after, 0)).transpose()?;
     let backend = &*visitor.backend;
+    let view = FieldsView::listed(&app.redaction);
     let Some(source) = DeadLetterSource::find(backend, &query.stream, query.dlq.as_deref()).await? else {
-        return app::json(&json!({
-            "dead_letters": null, "items": [], "matched": 0, "exact": true, "next": null, "by_reason": [], "by_error": [],
-        }));
+        let none = DeadLetterPage::default();
+        let counts = DeadLetterCounts::new(&none.by_reason, &none.by_error);
+        return Ok(Json(DeadLetters::new(None, &none, counts, &view)));
     };
     let filter = query.filter.resolve(&app)?;
     let page = list(backend, &source, &filter, after, count, SCAN_MAX, &app.redaction).await?;
-    let view = FieldsView::listed(&app.redaction);
-    let mut json = shapes::letter_counts(&page);
-    if filter.reason.is_some() {
-        // A page offers the other reasons too.
-        let any = Filter { reason: None, ..filter };
-        let all = list(backend, &source, &any, None, 0, SCAN_MAX, &app.redaction).await?;
-        json["by_reason"] = shapes::letter_counts(&all)["by_reason"].take();
-    }
-    json["dead_letters"] = json!(source.name);
-    json["items"] = page.letters.iter().map(|letter| shapes::viewed_dead_letter(letter, &view)).collect();
-    json["matched"] = json!(page.matched);
-    json["exact"] = json!(page.exact);
-    json["next"] = json!(page.next.map(|id| id.to_string()));
-    app::json(&json)
+    let counts = match filter.reason {
+        None => DeadLetterCounts::new(&page.by_reason, &page.by_error),
+        Some(_) => {
+            // A page offers the other reasons too.
+            let any = Filter { reason: None, ..filter };
+            let all = list(backend, &source, &any, None, 0, SCAN_MAX, &app.redaction).await?;
+            DeadLetterCounts::new(&all.by_reason, &page.by_error)
+        }
+    };
+    Ok(Json(DeadLetters::new(Some(&source.name), &page, counts, &view)))
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct DelayedQuery {
+    /// Name of the stream
     stream: String,
+    /// Only tickets after this one
     after: Option<String>,
+    /// At most 500
     count: Option<usize>,
 }
 
@@ -164,7 +204,7 @@ pub(super) async fn delayed(
     State(app): State<Arc<App>>,
     LoggedIn(visitor): LoggedIn,
     Params(query): Params<DelayedQuery>,
-) -> Answer {
+) -> Answer<Json<DelayedPage>> {
     let count = query::count(query.count, 100, 500)?;
     let after = query.after.as_deref().map(|after| query::id(after, 0)).transpose()?;
     let first = after.map_or(Some(StreamId::MIN), StreamId::next).unwrap_or(StreamId::MAX);
@@ -172,8 +212,5 @@ pub(super) async fn delayed(
     let more = entries.len() > count;
     entries.truncate(count);
     let view = FieldsView::listed(&app.redaction);
-    app::json(&json!({
-        "items": entries.iter().map(|entry| shapes::viewed_delayed(entry, &view)).collect::<Value>(),
-        "next": entries.last().filter(|_| more).map(|entry| entry.id.to_string()),
-    }))
+    Ok(Json(DelayedPage::new(&entries, more, &view)))
 }

@@ -10,21 +10,23 @@ use millstream_worker::operate::dead_letters::{
 use millstream_worker::operate::plan::Plan;
 use millstream_worker::operate::shapes;
 use millstream_worker::redrive::{Destination, Progress, Redrive, redrive};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{Action, Outcome, Steps, dry_run, executed, planned};
-use crate::api::letters::LetterFilter;
+use crate::api::dead_letters::DeadLetterFilter;
 use crate::app::{Answer, App, Caller, JsonBody};
+use crate::describe::Acted;
 use crate::problem::Problem;
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(in crate::api) struct RedriveBody {
     stream: String,
     dlq: Option<String>,
     #[serde(default)]
-    filter: LetterFilter,
+    filter: DeadLetterFilter,
     #[serde(default)]
     to: To,
     rate: Option<f64>,
@@ -33,7 +35,7 @@ pub(in crate::api) struct RedriveBody {
     steps: Steps,
 }
 
-#[derive(Clone, Copy, Default, Deserialize)]
+#[derive(Clone, Copy, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum To {
     #[default]
@@ -41,11 +43,11 @@ enum To {
     AllGroups,
 }
 
-pub(in crate::api) async fn redrive_letters(
+pub(in crate::api) async fn redrive_dead_letters(
     State(app): State<Arc<App>>,
     caller: Caller,
     JsonBody(body): JsonBody<RedriveBody>,
-) -> Answer {
+) -> Answer<Acted> {
     let about = json!({ "stream": body.stream, "dlq": body.dlq, "rate": body.rate, "limit": body.limit });
     let action = Action::new(&app, caller, "dlq/redrive", about)?;
     let (app, backend) = (Arc::clone(action.app()), Arc::clone(action.backend()));
@@ -98,22 +100,22 @@ pub(in crate::api) async fn redrive_letters(
         .await
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(in crate::api) struct PurgeBody {
     stream: String,
     dlq: Option<String>,
     #[serde(default)]
-    filter: LetterFilter,
+    filter: DeadLetterFilter,
     #[serde(flatten)]
     steps: Steps,
 }
 
-pub(in crate::api) async fn purge_letters(
+pub(in crate::api) async fn purge_dead_letters(
     State(app): State<Arc<App>>,
     caller: Caller,
     JsonBody(body): JsonBody<PurgeBody>,
-) -> Answer {
+) -> Answer<Acted> {
     let action = Action::new(&app, caller, "dlq/purge", json!({ "stream": body.stream, "dlq": body.dlq }))?;
     let (app, backend) = (Arc::clone(action.app()), Arc::clone(action.backend()));
     let visitor = action.visitor().clone();
