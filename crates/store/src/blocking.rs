@@ -28,7 +28,7 @@ use smallvec::SmallVec;
 use crate::dbkey::DbKeyRef;
 use crate::queues::{BlockedReader, Interest, Queue, QueueId, QueueName};
 use crate::store::Store;
-use crate::txn::Txn;
+use crate::txn::{Origin, Txn};
 
 /// The result of running a blocked reader's command again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -275,7 +275,7 @@ impl Store {
     /// blocked any more or does not claim.
     pub fn retry_blocked(&self, token: &BlockedToken) -> Option<u64> {
         let reader = &token.reader;
-        let mut txn = Txn::new(self, 0, self.now_ms(), &reader.shards());
+        let mut txn = Txn::new(self, Origin::Client, 0, self.now_ms(), &reader.shards());
         let claimed: Vec<_> = txn.claims(reader).map(|(queue, _)| queue.key.clone()).collect();
         for at in claimed {
             txn.mark_ready(at.db, &at.key);
@@ -293,7 +293,10 @@ impl Store {
     pub(crate) fn wake_due_readers(&self) {
         let now_ms = self.now_ms();
         for shard in 0..self.shard_count() {
-            let mut txn = Txn::of_shard(self, 0, now_ms, shard);
+            let mut txn = Txn::of_shard(self, Origin::Duty, 0, now_ms, shard);
+            if !txn.may_act_on_its_own() {
+                return;
+            }
             for at in txn.shard_at(shard).blocked.keys_to_wake(now_ms) {
                 txn.mark_ready(at.db, &at.key);
             }

@@ -28,25 +28,21 @@ impl Store {
 
     /// Returns whether everything up to `position` is as durable as the sync policy requires.
     pub fn is_durable_enough(&self, position: u64) -> bool {
-        self.journal()
-            .is_none_or(|journal| journal.reply_limit() >= position && journal.log.error().is_none())
+        self.durability_outcome(position) == Some(true)
     }
 
     /// Returns `Some(true)` if everything up to `position` is durable enough, `Some(false)` if the log has failed and
     /// it never will be, and `None` if it is not durable enough yet.
     pub fn durability_outcome(&self, position: u64) -> Option<bool> {
         let Some(journal) = self.journal() else { return Some(true) };
-        if journal.log.error().is_some() {
-            return Some(false);
-        }
-        (journal.reply_limit() >= position).then_some(true)
+        journal.outcome(position).map(|outcome| outcome.is_ok())
     }
 
     /// Writes buffered records, if the policy requires no sync and no other thread is writing. Returns whether
     /// everything up to `position` is durable enough now. If not, the caller must use [`Store::wait_durable`].
     pub fn try_write_through(&self, position: u64) -> bool {
         let Some(journal) = self.journal() else { return true };
-        if journal.reply_limit() < position && journal.log.policy() != Policy::Always {
+        if journal.log.policy() != Policy::Always && journal.outcome(position).is_none() {
             // The log keeps an error, and `is_durable_enough` then returns false.
             let _ = journal.log.try_write();
         }
@@ -179,10 +175,7 @@ impl Future for WaitDurable<'_> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let Some(journal) = self.store.journal() else { return Poll::Ready(Ok(())) };
-        let outcome = || match journal.log.error() {
-            Some(error) => Some(Err(error.clone())),
-            None => (journal.reply_limit() >= self.position).then_some(Ok(())),
-        };
+        let outcome = || journal.outcome(self.position).map(|outcome| outcome.map_err(LogError::clone));
         if let Some(outcome) = outcome() {
             return Poll::Ready(outcome);
         }

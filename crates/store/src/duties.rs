@@ -17,7 +17,7 @@ use crate::priority::TimeSlices;
 use crate::schedule::{DueStream, phase_of};
 use crate::shard::Shard;
 use crate::store::Store;
-use crate::txn::Txn;
+use crate::txn::{Origin, Txn};
 use crate::verbs::promote_due;
 
 /// Maximum time that the timekeeper spends on duties before it does its other work.
@@ -77,6 +77,9 @@ impl Store {
 
     /// Like [`Store::run_duties`]. Calls `pause` after each transaction.
     pub(crate) fn run_duties_pausing(&self, pause: &mut dyn FnMut()) -> bool {
+        if !self.makes_own_changes() {
+            return false;
+        }
         let (mut is_due, began) = (true, Instant::now());
         while is_due && began.elapsed() < DUTIES_TIME_MAX {
             is_due = false;
@@ -104,7 +107,10 @@ impl Store {
     fn run_duties_of(&self, due: DueStream, pause: &mut dyn FnMut()) {
         let DueStream { place, since_ms, mut progress } = due;
         let (db, key) = (place.db, &*place.key);
-        let mut txn = Txn::of_shard(self, db, self.now_ms(), self.shard_of(key));
+        let mut txn = Txn::of_shard(self, Origin::Duty, db, self.now_ms(), self.shard_of(key));
+        if !txn.may_act_on_its_own() {
+            return;
+        }
         txn.expire(key);
         self.duties.note_late(since_ms, txn.now_ms());
         self.promote(&mut txn, key);
@@ -126,8 +132,10 @@ impl Store {
                 has_more = true;
                 txn.finish_fairly();
                 pause();
-                txn = self.lock(db, work.keys(key), self.now_ms());
-                work.run(&mut txn, key);
+                txn = self.lock_as(Origin::Duty, db, work.keys(key), self.now_ms());
+                if txn.may_act_on_its_own() {
+                    work.run(&mut txn, key);
+                }
             }
         }
         match has_more {

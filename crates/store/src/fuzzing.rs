@@ -21,7 +21,7 @@ use crate::disk::{Disk, SimDisk};
 use crate::dump::dump;
 use crate::journal::Journal;
 use crate::log::{LogOptions, Policy};
-use crate::recovery::Rebuild;
+use crate::replay::Replayer;
 use crate::snapshot::{SnapshotKey, read_snapshot};
 use crate::store::{Store, StoreOptions};
 
@@ -121,14 +121,13 @@ impl Folder {
 pub fn replay_records(payloads: &[&[u8]]) -> usize {
     let store = Store::new(options(Arc::new(ManualClock::new(1_000))));
     let mut accepted = 0;
-    let mut rebuild = Rebuild::of(&store);
+    let mut replayer = Replayer::default();
     for (payload, position) in payloads.iter().zip(1..) {
         if let Ok(again) = rewritten(payload) {
             assert_eq!(again, **payload, "a record has two encodings");
         }
-        accepted += usize::from(rebuild.replay(position, payload).is_ok());
+        accepted += usize::from(replayer.apply(&store, position, payload).is_ok());
     }
-    drop(rebuild);
     check_store(&store).expect("recovery accepts only records that leave the data sound");
     let before = dump(&store);
     store.reload().expect("values can be decoded");

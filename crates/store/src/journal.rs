@@ -3,8 +3,9 @@
 //!
 //! No reply, to a read or to a write, may depend on data that is less durable than the sync policy requires. So a
 //! thread that has run commands asks for the last position in the log
-//! ([`Store::appended_position`](crate::Store::appended_position)) and waits until that position is durable enough:
-//! synced with `always`, written to the file with `no`, and usually written with `everysec` (see [`LossWindow`]).
+//! ([`Store::appended_position`](crate::Store::appended_position)) and waits until the *commit position* has reached it.
+//! [`Journal::commit_position`] alone decides what that is: the last record that is durable enough, which means synced with
+//! `always`, written to the file with `no`, and usually written with `everysec` (see [`LossWindow`]).
 //!
 //! With `always`, a thread that needs a sync starts one at once. Which thread does it depends on how long syncs take:
 //!
@@ -54,8 +55,13 @@ pub struct Snapshot {
     pub at_ms: Option<u64>,
 }
 
+/// Appends a record to the log.
+pub(crate) type Append = Box<dyn Fn(&Log, &[u8]) + Send + Sync>;
+
 pub(crate) struct Journal {
     pub(crate) log: Log,
+    /// Appends the records of transactions instead of [`Log::append`]; `None` except in tests, which make mistakes here.
+    pub(crate) appends: Option<Append>,
     pub(crate) disk: Arc<dyn Disk>,
     clock: Arc<dyn Clock>,
     waiters: Mutex<DurabilityWaiters>,
@@ -106,6 +112,7 @@ impl Journal {
     ) -> Arc<Journal> {
         Arc::new(Journal {
             log,
+            appends: None,
             disk,
             window: LossWindow::new(clock.now_ms()),
             clock,
@@ -122,12 +129,30 @@ impl Journal {
         })
     }
 
-    /// Returns the position up to which records are durable enough, so that replies may depend on them.
-    pub(crate) fn reply_limit(&self) -> u64 {
+    /// Gives a record of a transaction its position. If the log has failed, it keeps its error and reports it to the waiter
+    /// for this record.
+    pub(crate) fn append(&self, record: &[u8]) {
+        match &self.appends {
+            None => _ = self.log.append(record),
+            Some(append) => append(&self.log, record),
+        }
+    }
+
+    /// Returns the commit position: replies may depend on records up to it.
+    pub(crate) fn commit_position(&self) -> u64 {
         match self.log.policy() {
             Policy::Always => self.log.durable(),
             Policy::EverySecond if self.window.is_exceeded(|| self.clock.now_ms()) => self.log.durable(),
             Policy::EverySecond | Policy::Never => self.log.written(),
+        }
+    }
+
+    /// Returns whether replies may depend on the record at `position`: `None` if it is not committed yet, and the error if
+    /// the log has failed and it never will be.
+    pub(crate) fn outcome(&self, position: u64) -> Option<Result<(), &LogError>> {
+        match self.log.error() {
+            Some(error) => Some(Err(error)),
+            None => (self.commit_position() >= position).then_some(Ok(())),
         }
     }
 
@@ -174,11 +199,11 @@ impl Journal {
 
     /// Wakes the waiters whose position is durable enough, or all of them if the log has failed.
     pub(crate) fn wake_waiters(&self) {
-        let (limit, failed) = (self.reply_limit(), self.log.error().is_some());
+        let (committed, failed) = (self.commit_position(), self.log.error().is_some());
         let mut waiters = self.waiters.lock();
         let woken: Vec<Waker> = waiters
             .wakers
-            .extract_if(.., |(position, _)| failed || *position <= limit)
+            .extract_if(.., |(position, _)| failed || *position <= committed)
             .map(|(_, waker)| waker)
             .collect();
         drop(waiters);
@@ -205,7 +230,7 @@ impl Journal {
             self.window.all_is_durable(now_ms);
         }
         if self.log.written() < self.log.appended()
-            || self.reply_limit() < self.log.appended()
+            || self.commit_position() < self.log.appended()
             || self.is_behind()
         {
             // The log stores the error and returns it to every waiter.

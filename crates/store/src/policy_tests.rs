@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use crate::blocking::{BlockedToken, ServeResult};
 use crate::clock::ManualClock;
 use crate::store::{Store, StoreOptions};
-use crate::txn::Txn;
+use crate::txn::{Origin, Txn};
 use crate::verbs::{
     Acknowledge, BlockUntil, ConsumerPath, EntryVerb, GroupCreate, ReadGroup, ResetPolicy, ResultSink,
     ReturnedEntry, SetPolicy, Verb, add,

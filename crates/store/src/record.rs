@@ -11,7 +11,6 @@ use millstream_engine::{Effect, Rearrangement, StreamEffect, StreamId};
 use smallvec::SmallVec;
 
 use crate::codec::{self, LastEntry};
-use crate::log::Log;
 
 /// Capacity above which a buffer is freed after use.
 const KEEP_BYTES: usize = 1 << 20;
@@ -157,11 +156,6 @@ impl Delivery {
     fn is_for(&self, key: &[u8], group: &[u8], consumer: &[u8]) -> bool {
         self.names() == (key, group, consumer)
     }
-}
-
-/// Appends a record to the log. If the log has failed, it keeps its error and reports it to the waiter for this record.
-pub(crate) fn append(log: &Log, record: &[u8]) {
-    let _ = log.append(record);
 }
 
 #[cfg(test)]

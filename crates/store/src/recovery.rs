@@ -1,33 +1,23 @@
 //! Opens a data folder: loads the snapshot, replays the log after it, and starts the journal.
-//!
-//! Every key of the snapshot has a stamp: the position of the last record whose changes it contains. Recovery applies
-//! only later records to this key. If a key is not in the snapshot, recovery applies every record to it.
 
-use std::cell::Cell;
-use std::ops::ControlFlow;
+mod load;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::{fmt, fs, io};
 
-use hashbrown::HashMap;
-use millstream_engine::value::Hashing;
-use millstream_engine::{
-    BlockLimits, Effect, KeyPlace, Rearrangement, Stream, StreamEffect, StreamId, Value,
-};
+use millstream_engine::BlockLimits;
 
-use crate::clock::Clock;
-use crate::codec::{RecordedChange, replay};
-use crate::dbkey::{DbKeyMap, DbKeyRef};
+use crate::clock::{Clock, ManualClock};
 use crate::disk::{Disk, LOCK_FILE, RealDisk};
-use crate::fits::check_fits;
 use crate::journal::Journal;
-use crate::log::{self, Log, LogOptions, OpenError, OpenReport, Opened, Policy, Recovery};
-use crate::progress::{Progress, ProgressCounts, ProgressReader, RecoveryProgress};
+use crate::log::{self, Log, LogOptions, OpenError, OpenReport, Opened, Policy, Recovery, Scan};
+use crate::progress::{Progress, ProgressCounts, RecoveryProgress};
+use crate::replay::Replayer;
 use crate::secret::random_number;
-use crate::snapshot::{self, SnapshotTaken, read_snapshot};
+use crate::snapshot::{self, SnapshotTaken};
 use crate::store::{Store, StoreOptions};
-use crate::txn::Txn;
 
 /// Settings for opening a data folder.
 pub struct FolderOptions {
@@ -183,9 +173,6 @@ impl From<OpenError> for FolderError {
     }
 }
 
-/// Function that starts a journal.
-pub(crate) type BeginJournal = fn(Log, Arc<dyn Disk>, Arc<dyn Clock>) -> Arc<Journal>;
-
 impl Store {
     /// Opens the store in a folder. Creates the folder if it does not exist.
     ///
@@ -226,7 +213,7 @@ impl Store {
         options: StoreOptions,
         log_options: LogOptions,
         progress: &mut dyn FnMut(RecoveryProgress),
-        begin: BeginJournal,
+        begin: impl FnOnce(Log, Arc<dyn Disk>, Arc<dyn Clock>) -> Arc<Journal>,
     ) -> Result<(Store, Recovered), FolderError> {
         let clock = Arc::clone(&options.clock);
         Store::new(options).fill_from(disk, clock, log_options, progress, begin)
@@ -239,20 +226,18 @@ impl Store {
         clock: Arc<dyn Clock>,
         log_options: LogOptions,
         progress: &mut dyn FnMut(RecoveryProgress),
-        begin: BeginJournal,
+        begin: impl FnOnce(Log, Arc<dyn Disk>, Arc<dyn Clock>) -> Arc<Journal>,
     ) -> Result<(Store, Recovered), FolderError> {
         let recovery = Recovery::begin(Arc::clone(&disk))?;
-        let mut recovered = Recovered::default();
-        let Opened { log, report } = {
-            let mut rebuild = Rebuild::of(&self);
-            let mut progress = Progress::new(&*clock, progress);
-            recovered.snapshot_keys = rebuild.load_snapshot(&recovery, &*disk, &mut progress)?;
-            let (opened, replayed) = rebuild.replay_log(recovery, log_options, &mut progress)?;
-            recovered.replayed = replayed;
-            clock.advance_to(rebuild.newest_ms);
-            opened
+        let filled = fill(&self, &recovery, &*disk, &mut Progress::new(&*clock, progress))?;
+        let Opened { log, report } = recovery.open_scanned(filled.scan, log_options)?;
+        clock.advance_to(filled.newest_ms);
+        let mut recovered = Recovered {
+            snapshot_keys: filled.snapshot_keys,
+            replayed: filled.records,
+            log: report,
+            removed_snapshots: Vec::new(),
         };
-        recovered.log = report;
         let current_snapshot = log.manifest().snapshot;
         recovered.removed_snapshots = snapshot::remove_others(&*disk, current_snapshot);
         let journal = begin(log, disk, clock);
@@ -265,225 +250,46 @@ impl Store {
     }
 }
 
-/// Rebuilds a store. Nothing that it applies is logged, because the store has no journal yet.
-pub(crate) struct Rebuild<'s> {
-    pub(crate) txn: Txn<'s>,
-    /// Stamps of the keys in the snapshot.
-    pub(crate) stamps: DbKeyMap<u64>,
-    /// Records up to this position can change a key that was removed before the snapshot captured its slot. Such a
-    /// change may not fit.
-    pub(crate) captured_until: u64,
-    pub(crate) hashing: Hashing,
-    /// Latest time in the snapshot or in any record. The clock must not start before it.
+/// What a store was filled with.
+struct Filled {
+    snapshot_keys: u64,
+    records: u64,
+    /// The latest time in the snapshot or in any record. The clock must not start before it.
     newest_ms: u64,
-    /// Highest database with data that does not exist with the current settings.
-    missing_db: Option<u32>,
+    scan: Option<Scan>,
 }
 
-impl<'s> Rebuild<'s> {
-    /// Starts to rebuild an empty store. The store stays locked until the rebuild is dropped.
-    pub(crate) fn of(store: &'s Store) -> Rebuild<'s> {
-        let (txn, hashing) = (store.lock_all(0, 0), store.hashing());
-        Rebuild {
-            txn,
-            stamps: HashMap::default(),
-            captured_until: 0,
-            hashing,
-            newest_ms: 0,
-            missing_db: None,
-        }
+/// Fills an empty store with the snapshot and the log of a folder.
+fn fill(
+    store: &Store,
+    recovery: &Recovery,
+    disk: &dyn Disk,
+    progress: &mut Progress<'_>,
+) -> Result<Filled, FolderError> {
+    let mut txn = store.lock_for_replay();
+    let mut replayer = Replayer::default();
+    let snapshot_keys = load::load_snapshot(&mut txn, &mut replayer, recovery, disk, progress)?;
+    let (mut records, bytes_total) = (0, recovery.log_bytes());
+    progress.begin_file();
+    let scan = recovery.read(&mut |position, payload| {
+        replayer.apply_in(&mut txn, position, payload)?;
+        records += 1;
+        let counts = ProgressCounts { count: records, bytes: recovery.bytes_read(), bytes_total };
+        progress.update(RecoveryProgress::Log { records: counts });
+        Ok(())
+    })?;
+    // After everything was read, so that the error states the highest such database.
+    if let Some(highest) = replayer.missing_database() {
+        return Err(FolderError::TooFewDatabases { highest, databases: store.databases() });
     }
-
-    pub(crate) fn load_snapshot(
-        &mut self,
-        recovery: &Recovery,
-        disk: &dyn Disk,
-        progress: &mut Progress<'_>,
-    ) -> Result<u64, FolderError> {
-        let Some(manifest) = recovery.manifest() else { return Ok(0) };
-        let Some(position) = manifest.snapshot else { return Ok(0) };
-        self.captured_until = manifest.captured_until();
-        let from = snapshot::open(disk, position).map_err(OpenError::from)?;
-        let (keys, bytes_total) = (&Cell::new(0), snapshot::bytes(disk, position));
-        progress.begin_file();
-        let reader = ProgressReader { from, progress, keys, bytes: 0, bytes_total };
-        let hashing = self.hashing.clone();
-        let read = read_snapshot(reader, &manifest.store_id.0, &hashing, &mut |found| {
-            if !self.has_database(found.db) {
-                return;
-            }
-            self.stamps.insert(DbKeyRef { db: found.db, key: found.key }.into(), found.stamp);
-            if let Value::Stream(stream) = &found.entry.value {
-                self.newest_ms = self.newest_ms.max(newest_time_in(stream));
-            }
-            self.txn.restore(KeyPlace { db: found.db, key: found.key }, found.entry);
-            keys.set(keys.get() + 1);
-        });
-        let failed = |what| FolderError::Snapshot { file: disk.path_of(&snapshot::name(position)), what };
-        let taken = read.map_err(|error| failed(error.to_string()))?;
-        if taken.position != position {
-            return Err(failed(snapshot::misnamed(taken.position)));
-        }
-        Ok(keys.get())
-    }
-
-    /// Returns true if the database exists. Otherwise remembers it for [`Rebuild::check_databases`].
-    fn has_database(&mut self, db: u32) -> bool {
-        let there = db < self.txn.store().databases();
-        if !there {
-            self.missing_db = self.missing_db.max(Some(db));
-        }
-        there
-    }
-
-    /// Returns an error if data of a missing database was found.
-    ///
-    /// Call it after everything was read, so that it reports the highest such database.
-    pub(crate) fn check_databases(&self) -> Result<(), FolderError> {
-        let databases = self.txn.store().databases();
-        match self.missing_db {
-            Some(highest) => Err(FolderError::TooFewDatabases { highest, databases }),
-            None => Ok(()),
-        }
-    }
-
-    fn replay_log(
-        &mut self,
-        recovery: Recovery,
-        options: LogOptions,
-        progress: &mut Progress<'_>,
-    ) -> Result<(Opened, u64), FolderError> {
-        let mut records = 0;
-        let bytes_total = recovery.log_bytes();
-        progress.begin_file();
-        let scan = recovery.read(&mut |position, payload| {
-            self.replay(position, payload)?;
-            records += 1;
-            let counts = ProgressCounts { count: records, bytes: recovery.bytes_read(), bytes_total };
-            progress.update(RecoveryProgress::Log { records: counts });
-            Ok(())
-        })?;
-        self.check_databases()?;
-        Ok((recovery.open_scanned(scan, options)?, records))
-    }
-
-    /// Applies a record. Fails if one of its changes does not fit the data.
-    ///
-    /// In that case this store did not write the record, or an earlier record was lost. Continuing would produce a
-    /// state that never existed.
-    pub(crate) fn replay(&mut self, position: u64, payload: &[u8]) -> Result<(), String> {
-        let mut fits = Ok(());
-        let read = replay(payload, &mut |change| {
-            // After a missing database was found, changes are no longer applied, so they need not fit. The rest of the
-            // log is only searched for higher databases.
-            if fits.is_ok() && self.must_apply(position, &change) && self.missing_db.is_none() {
-                match check_fits(&mut self.txn, &change) {
-                    Ok(()) => self.apply(change),
-                    Err(_) if position <= self.captured_until => {}
-                    Err(why) => fits = Err(why),
-                }
-            }
-        });
-        read.map_err(|error| error.to_string())?;
-        fits.map_err(|why| format!("a change does not fit the data: {why}"))
-    }
-
-    /// Returns true if the change must be applied: its database exists, and its key does not contain the change yet.
-    fn must_apply(&mut self, position: u64, change: &RecordedChange<'_>) -> bool {
-        match *change {
-            RecordedChange::Key { db, key, .. } => self.has_database(db) && self.is_newer(position, db, key),
-            RecordedChange::Rearrange(Rearrangement::Move(from, to) | Rearrangement::Copy(from, to)) => {
-                self.has_database(from.db.max(to.db))
-            }
-            RecordedChange::Rearrange(Rearrangement::Swap(a, b)) => self.has_database(a.max(b)),
-            // FLUSHALL clears every database, including ones that no longer exist.
-            RecordedChange::Rearrange(Rearrangement::Clear(db)) => db < self.txn.store().databases(),
-        }
-    }
-
-    /// Applies a change that fits.
-    pub(crate) fn apply(&mut self, change: RecordedChange<'_>) {
-        match change {
-            RecordedChange::Key { db, key, effect } => {
-                self.newest_ms = self.newest_ms.max(time_ms_of(&effect));
-                self.txn.select(db);
-                self.txn.apply(key, &effect);
-            }
-            // A rearrangement restarts a running snapshot, so it is newer than every stamp.
-            RecordedChange::Rearrange(change) => self.txn.rearrange(&change),
-        }
-    }
-
-    pub(crate) fn is_newer(&self, position: u64, db: u32, key: &[u8]) -> bool {
-        self.stamps.get(&DbKeyRef { db, key }).is_none_or(|stamp| position > *stamp)
-    }
+    Ok(Filled { snapshot_keys, records, newest_ms: replayer.newest_ms(), scan })
 }
 
-/// Returns the time at which a change was made; 0 if the change does not contain it.
-fn time_ms_of(effect: &Effect<'_>) -> u64 {
-    match effect {
-        Effect::Stream(effect) => match effect {
-            StreamEffect::ConsumerCreate { at_ms, .. }
-            | StreamEffect::ConsumerSeen { at_ms, .. }
-            | StreamEffect::Deliver { at_ms, .. }
-            | StreamEffect::Redeliver { at_ms, .. }
-            | StreamEffect::Claim { at_ms, .. }
-            // The due times of rows are in the future, so they do not count.
-            | StreamEffect::ReleaseUntil { at_ms, .. }
-            // Nor does the due time in a ticket.
-            | StreamEffect::Delay { at_ms, .. }
-            | StreamEffect::Promote { at_ms, .. }
-            | StreamEffect::PromoteTickets { at_ms, .. }
-            | StreamEffect::Adopt { at_ms, .. }
-            | StreamEffect::Remember { at_ms, .. } => *at_ms,
-            StreamEffect::Create
-            | StreamEffect::Append { .. }
-            | StreamEffect::TrimThrough { .. }
-            | StreamEffect::TrimEntries { .. }
-            | StreamEffect::DeleteEntries { .. }
-            | StreamEffect::Forget { .. }
-            | StreamEffect::SetId { .. }
-            | StreamEffect::GroupCreate { .. }
-            | StreamEffect::GroupSetId { .. }
-            | StreamEffect::GroupDestroy { .. }
-            | StreamEffect::ConsumerDelete { .. }
-            | StreamEffect::Ack { .. }
-            | StreamEffect::Release { .. }
-            | StreamEffect::IdempotenceConfigure { .. }
-            | StreamEffect::SetPolicy { .. }
-            | StreamEffect::GroupSetPolicy { .. }
-            | StreamEffect::OwnPolicies { .. }
-            | StreamEffect::Undelay { .. }
-            | StreamEffect::Repeat => 0,
-        },
-        // The expiry time of a key is not the time of a change.
-        Effect::Delete
-        | Effect::ExpireAt { .. }
-        | Effect::Persist
-        | Effect::StringSet { .. }
-        | Effect::StringAppend { .. }
-        | Effect::HashSet { .. }
-        | Effect::HashDelete { .. }
-        | Effect::ListPush { .. }
-        | Effect::ListPop { .. }
-        | Effect::SetAdd { .. }
-        | Effect::SetRemove { .. } => 0,
-    }
-}
-
-/// Returns the latest time that a stream got from the clock. Ids do not count, because clients can choose them.
-fn newest_time_in(stream: &Stream) -> u64 {
-    let mut newest_ms = stream.history_items().map(|kept| kept.since_ms).max().unwrap_or(0);
-    for (_, group) in stream.groups() {
-        for (_, _, consumer) in group.consumers() {
-            newest_ms = newest_ms.max(consumer.seen_at_ms).max(consumer.active_at_ms.unwrap_or(0));
-        }
-        group.pending().walk(StreamId::MIN, Default::default(), |row| {
-            newest_ms = newest_ms.max(row.delivered_at_ms);
-            ControlFlow::Continue(())
-        });
-    }
-    newest_ms
+/// Fills an empty store from a folder that another store has open.
+pub(crate) fn read_folder(store: &Store, disk: &Arc<dyn Disk>) -> Result<(), FolderError> {
+    let recovery = Recovery::inspect(Arc::clone(disk))?;
+    let (clock, no_reports) = (ManualClock::new(0), &mut |_| {});
+    fill(store, &recovery, &**disk, &mut Progress::new(&clock, no_reports)).map(|_| ())
 }
 
 #[cfg(test)]

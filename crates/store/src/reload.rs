@@ -1,19 +1,16 @@
 //! Replaces the data in memory with the data on disk while the store is open, to test that a restart would recover it.
 
 use std::fmt;
-use std::sync::Arc;
 
 use millstream_engine::KeyPlace;
 use millstream_engine::keyspace::ValueWithExpiry;
 
-use crate::clock::ManualClock;
 use crate::codec::{put_value, take_value};
 use crate::journal::Journal;
-use crate::log::{LogError, Recovery};
-use crate::progress::Progress;
-use crate::recovery::{FolderError, Rebuild};
+use crate::log::LogError;
+use crate::recovery::{FolderError, read_folder};
 use crate::store::Store;
-use crate::txn::Txn;
+use crate::txn::{Origin, Txn};
 
 /// Why the data was not reloaded. The data in memory is unchanged.
 #[derive(Debug)]
@@ -46,7 +43,7 @@ impl Store {
     pub fn reload(&self) -> Result<(), ReloadFailed> {
         let _no_snapshot = self.journal().map(|journal| journal.snapshotting.lock());
         // Does not remove expired keys: that would change the data in memory before the log has the change.
-        let mut txn = Txn::of_all_shards(self, 0, self.now_ms());
+        let mut txn = Txn::of_all_shards(self, Origin::Client, 0, self.now_ms());
         let fresh = self.sibling();
         match self.journal() {
             Some(journal) => fresh.read_folder(journal)?,
@@ -61,15 +58,7 @@ impl Store {
     /// Fills this empty store from the folder of another store. That store is locked completely.
     fn read_folder(&self, journal: &Journal) -> Result<(), ReloadFailed> {
         journal.log.commit().map_err(ReloadFailed::Log)?;
-        let read = || -> Result<(), FolderError> {
-            let recovery = Recovery::inspect(Arc::clone(&journal.disk))?;
-            let mut rebuild = Rebuild::of(self);
-            let (clock, no_reports) = (ManualClock::new(0), &mut |_| {});
-            rebuild.load_snapshot(&recovery, &*journal.disk, &mut Progress::new(&clock, no_reports))?;
-            recovery.read(&mut |position, payload| rebuild.replay(position, payload))?;
-            rebuild.check_databases()
-        };
-        read().map_err(ReloadFailed::Folder)
+        read_folder(self, &journal.disk).map_err(ReloadFailed::Folder)
     }
 
     /// Fills this empty store with the values of another store, after encoding and decoding each.

@@ -11,8 +11,10 @@
 mod dead_letters;
 mod delayed;
 mod episode;
+mod network;
 pub(crate) mod planted;
 pub(crate) mod random;
+mod replicas;
 mod retention;
 mod several_shards;
 mod table;

@@ -115,7 +115,10 @@ pub struct Store {
     memory_check: OnceLock<MemoryCheck>,
     /// Not set: every policy acts with all rights.
     policy_rights: OnceLock<Box<dyn PolicyRights>>,
-    opened_at_ms: u64,
+    /// Since when the store makes its own changes, in Unix milliseconds.
+    pub(crate) opened_at_ms: AtomicU64,
+    /// Whether the store makes changes that no client requested.
+    pub(crate) own_changes: AtomicBool,
 }
 
 impl Store {
@@ -130,7 +133,7 @@ impl Store {
             seed: options.seed,
             // With the same seed as the keyspaces, every shard would use only a fraction of its hash table.
             shard_hashing: Hashing::new(!options.seed),
-            opened_at_ms: options.clock.now_ms(),
+            opened_at_ms: AtomicU64::new(options.clock.now_ms()),
             clock: options.clock,
             settings: Settings::new(),
             journal: None,
@@ -141,6 +144,7 @@ impl Store {
             duties: DutyCounters::default(),
             memory_check: OnceLock::new(),
             policy_rights: OnceLock::new(),
+            own_changes: AtomicBool::new(true),
         }
     }
 
@@ -245,11 +249,12 @@ impl Store {
     /// Makes the store log its changes from now on.
     pub(crate) fn begin_journal(&mut self, journal: Arc<Journal>) {
         self.journal = Some(journal);
-        self.opened_at_ms = self.now_ms();
+        self.opened_at_ms = AtomicU64::new(self.now_ms());
     }
 
+    /// Returns when the store was opened or began to make its own changes again, in Unix milliseconds.
     pub(crate) fn opened_at_ms(&self) -> u64 {
-        self.opened_at_ms
+        self.opened_at_ms.load(Ordering::Relaxed)
     }
 
     pub(crate) fn shard(&self, number: usize) -> &Mutex<Shard> {

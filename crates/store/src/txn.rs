@@ -16,6 +16,7 @@
 
 mod change;
 mod locked;
+mod origin;
 mod rearrange;
 
 use std::sync::atomic::Ordering;
@@ -25,16 +26,14 @@ use millstream_engine::{Effect, KeyPlace, Refusal, Stream, Value};
 
 use change::{Change, Consequences, Scheduled, Touched};
 use locked::LockedShards;
+pub(crate) use origin::Origin;
 
+use crate::journal::Journal;
 use crate::log::LogError;
 use crate::ready::ReadyKeys;
 use crate::record::Record;
-#[cfg(not(test))]
-use crate::record::append;
 use crate::schedule::{Progress, phase_of};
 use crate::shard::Shard;
-#[cfg(test)]
-use crate::sim_tests::planted::append;
 use crate::store::{Settings, Store};
 use crate::watch::WatchFlag;
 
@@ -42,6 +41,9 @@ use crate::watch::WatchFlag;
 /// unlocks.
 pub struct Txn<'s> {
     locked: LockedShards<'s>,
+    origin: Origin,
+    /// Logs the changes; `None` for a store in memory and for replay.
+    journal: Option<&'s Journal>,
     db: u32,
     now_ms: u64,
     /// Changed keys that readers are blocked on, in the order of the changes.
@@ -57,25 +59,27 @@ const SHARED_RECORD_BYTES: usize = 16 << 10;
 
 impl<'s> Txn<'s> {
     /// Begins a transaction that locks `shards`, which must be sorted and distinct.
-    pub(crate) fn new(store: &'s Store, db: u32, now_ms: u64, shards: &[usize]) -> Txn<'s> {
-        Txn::over(LockedShards::many(store, shards), db, now_ms)
+    pub(crate) fn new(store: &'s Store, origin: Origin, db: u32, now_ms: u64, shards: &[usize]) -> Txn<'s> {
+        Txn::over(LockedShards::many(store, shards), origin, db, now_ms)
     }
 
     /// Begins a transaction that locks all shards.
-    pub(crate) fn of_all_shards(store: &'s Store, db: u32, now_ms: u64) -> Txn<'s> {
+    pub(crate) fn of_all_shards(store: &'s Store, origin: Origin, db: u32, now_ms: u64) -> Txn<'s> {
         let all: Vec<usize> = (0..store.shard_count()).collect();
-        Txn::new(store, db, now_ms, &all)
+        Txn::new(store, origin, db, now_ms, &all)
     }
 
     /// Begins a transaction that locks one shard.
     #[inline]
-    pub(crate) fn of_shard(store: &'s Store, db: u32, now_ms: u64, shard: usize) -> Txn<'s> {
-        Txn::over(LockedShards::one(store, shard), db, now_ms)
+    pub(crate) fn of_shard(store: &'s Store, origin: Origin, db: u32, now_ms: u64, shard: usize) -> Txn<'s> {
+        Txn::over(LockedShards::one(store, shard), origin, db, now_ms)
     }
 
     #[inline]
-    fn over(locked: LockedShards<'s>, db: u32, now_ms: u64) -> Txn<'s> {
-        Txn { locked, db, now_ms, ready: ReadyKeys::default(), record: None, rearrangements: 0 }
+    fn over(locked: LockedShards<'s>, origin: Origin, db: u32, now_ms: u64) -> Txn<'s> {
+        let journal = if origin.is_logged() { locked.store.journal() } else { None };
+        let ready = ReadyKeys::default();
+        Txn { locked, origin, journal, db, now_ms, ready, record: None, rearrangements: 0 }
     }
 
     /// Ends the transaction and serves blocked readers, but keeps the locks. The changes may not be in the log yet: the
@@ -191,7 +195,8 @@ impl<'s> Txn<'s> {
         let (outcome, change) = make(&mut self.locked);
         let Some(change) = change else { return outcome };
         let consequences = change.consequences();
-        if consequences.is_logged && store.journal().is_some() {
+        debug_assert!(!consequences.is_logged || self.origin.may_change(store));
+        if consequences.is_logged && self.journal.is_some() {
             change.add_to(self.record.get_or_insert_with(Record::begin));
             self.rearrangements += u64::from(matches!(change, Change::Rearrangement(..)));
         }
@@ -264,8 +269,8 @@ impl<'s> Txn<'s> {
     /// records is the order of changes.
     fn log_changes(&mut self) {
         let Some(mut record) = self.record.take() else { return };
-        if let Some(journal) = self.store().journal() {
-            append(&journal.log, record.finish());
+        if let Some(journal) = self.journal {
+            journal.append(record.finish());
             if record.is_only_redelivery() {
                 journal.redelivery_records.fetch_add(1, Ordering::Relaxed);
             }
@@ -297,7 +302,7 @@ impl<'s> Txn<'s> {
 
     /// Returns an error if the record of this transaction is so large that it may not take another change.
     pub fn check_room(&self) -> Result<(), LogError> {
-        match (&self.record, self.store().journal()) {
+        match (&self.record, self.journal) {
             (Some(record), Some(journal)) => journal.log.check_size(record.len() as u64),
             _ => Ok(()),
         }
@@ -319,15 +324,20 @@ impl<'s> Txn<'s> {
 
     /// Marks `key` as ready if readers are blocked on it. They are served when this transaction ends.
     pub(crate) fn mark_ready(&mut self, db: u32, key: &[u8]) {
-        if self.shard(key).blocked.has(db, key) {
+        if self.shard(key).blocked.has(db, key) && self.origin.serves_readers() {
             self.ready.add(db, key);
         }
+    }
+
+    /// Returns whether this transaction may make changes that no client requested.
+    pub(crate) fn may_act_on_its_own(&self) -> bool {
+        self.origin.may_act_on_its_own(self.store())
     }
 
     /// Removes `key` if it has expired, so that later steps of this transaction do not see it.
     #[inline(always)]
     pub(crate) fn expire(&mut self, key: &[u8]) {
-        if self.shard(key).keys.is_expired(self.db, key, self.now_ms) {
+        if self.shard(key).keys.is_expired(self.db, key, self.now_ms) && self.may_act_on_its_own() {
             self.remove_expired(key);
         }
     }
@@ -342,7 +352,7 @@ impl<'s> Txn<'s> {
     pub(crate) fn expire_due(&mut self, budget: usize) -> usize {
         let selected = self.db;
         let mut removed = 0;
-        while removed < budget {
+        while removed < budget && self.may_act_on_its_own() {
             let now_ms = self.now_ms;
             let Some((db, key)) = self.shards().find_map(|shard| shard.keys.due(now_ms)) else {
                 break;

@@ -13,13 +13,13 @@ use super::verdict::{Part, Verdict, decide, decide_snapshot};
 use super::{Contents, Finding, FoundLog, FoundSnapshot};
 use crate::clock::ManualClock;
 use crate::codec::{RecordedChange, replay};
-use crate::dbkey::DbKeyRef;
 use crate::disk::{Access, Disk, DiskError};
 use crate::fits::{check_database, check_fits};
 use crate::log::{self, Damage, DamageKind, Loss, Manifest, MisnamedSegment, Salvage};
-use crate::recovery::Rebuild;
+use crate::replay::Replayer;
 use crate::snapshot::{self, SnapshotKey, SnapshotSalvage, salvage_snapshot};
 use crate::store::{Store, StoreOptions};
+use crate::txn::Txn;
 
 /// Maximum number of databases that a server can be configured with.
 const DATABASES: u32 = if cfg!(any(fuzzing, test)) { 16 } else { 10_000 };
@@ -117,7 +117,8 @@ impl Survey {
     ) -> Result<(), DiskError> {
         let mut wanted = base.wanted;
         let mut reading = SurveyReader {
-            rebuild: Rebuild::of(&self.store),
+            txn: self.store.lock_for_replay(),
+            replayer: Replayer::default(),
             findings: &mut self.snapshot_findings,
             misfits: &mut self.misfits,
         };
@@ -125,8 +126,8 @@ impl Survey {
             self.snapshot = reading.snapshot(&**disk, position, base)?;
         }
         // The log was durable up to the last stamp before the snapshot became current.
-        let newest_stamp = reading.rebuild.stamps.values().copied().max().unwrap_or(0);
-        reading.rebuild.captured_until = match named.filter(|_| base.is_named) {
+        let newest_stamp = reading.replayer.newest_stamp();
+        reading.replayer.captured_until = match named.filter(|_| base.is_named) {
             Some(manifest) => manifest.captured_until(),
             None => newest_stamp,
         };
@@ -256,7 +257,8 @@ impl Contents {
 
 /// Rebuilds a store from a folder that may be damaged.
 struct SurveyReader<'a> {
-    rebuild: Rebuild<'a>,
+    txn: Txn<'a>,
+    replayer: Replayer,
     findings: &'a mut Vec<Finding>,
     misfits: &'a mut BTreeMap<KeyInDb, Misfits>,
 }
@@ -291,13 +293,14 @@ impl SurveyReader<'_> {
     }
 
     fn snapshot_key(&mut self, payload: &[u8]) -> Result<(), String> {
-        let found = SnapshotKey::decode(payload, &self.rebuild.hashing).map_err(|error| error.to_string())?;
+        let found =
+            SnapshotKey::decode(payload, &self.txn.store().hashing()).map_err(|error| error.to_string())?;
         let SnapshotKey { db, key, stamp, entry } = found;
-        check_database(&self.rebuild.txn, db)?;
-        if self.rebuild.stamps.insert(DbKeyRef { db, key }.into(), stamp).is_some() {
+        check_database(&self.txn, db)?;
+        if !self.replayer.add_stamp(KeyPlace { db, key }, stamp) {
             return Err(format!("key \"{}\" of database {db} occurs twice", key.escape_ascii()));
         }
-        self.rebuild.txn.restore(KeyPlace { db, key }, entry);
+        self.txn.restore(KeyPlace { db, key }, entry);
         Ok(())
     }
 
@@ -316,12 +319,14 @@ impl SurveyReader<'_> {
             }
             RecordedChange::Rearrange(Rearrangement::Swap(db, _) | Rearrangement::Clear(db)) => (*db, b""),
         };
-        if matches!(change, RecordedChange::Key { .. }) && !self.rebuild.is_newer(position, db, key) {
+        if matches!(change, RecordedChange::Key { .. })
+            && !self.replayer.is_newer(position, KeyPlace { db, key })
+        {
             return;
         }
-        match check_fits(&mut self.rebuild.txn, &change) {
-            Ok(()) => self.rebuild.apply(change),
-            Err(_) if position <= self.rebuild.captured_until => {}
+        match check_fits(&mut self.txn, &change) {
+            Ok(()) => self.replayer.apply_change(&mut self.txn, change),
+            Err(_) if position <= self.replayer.captured_until => {}
             Err(why) => {
                 let first = || Misfits { count: 0, position, why };
                 self.misfits.entry((db, key.into())).or_insert_with(first).count += 1;

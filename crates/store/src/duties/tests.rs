@@ -13,7 +13,7 @@ use super::*;
 use crate::clock::ManualClock;
 use crate::codec::put_change;
 use crate::queues::Interest;
-use crate::recovery::Rebuild;
+use crate::replay::Replayer;
 use crate::schedule::GroupSearch;
 use crate::store::StoreOptions;
 use crate::verbs::{GroupCreate, PromoteDelayed, SetPolicy, Verb, add};
@@ -263,7 +263,7 @@ fn replay_refuses_a_promotion_of_another_number_of_entries() {
         let promote = StreamEffect::Promote { through, count, first, at_ms };
         let mut record = Vec::new();
         put_change(&mut record, 0, b"s", &Effect::Stream(promote));
-        let replayed = Rebuild::of(&fixture.store).replay(1, &record).is_ok();
+        let replayed = Replayer::default().apply(&fixture.store, 1, &record).is_ok();
         (replayed, fixture.entries(b"s").len())
     };
     assert_eq!([1, 2, 3].map(replayed), [(false, 0), (true, 2), (false, 0)]);

@@ -331,8 +331,12 @@ impl Log {
         self.sync_folder()
     }
 
-    /// Removes every segment whose records are all before position `first`. Returns the names of the removed segments.
+    /// Removes every segment whose records are all before position `first` and before what readers need. Returns the names
+    /// of the removed segments.
     pub(super) fn remove_covered(&self, first: u64) -> Vec<String> {
+        // Locked to the end, so that no reader begins at a position that is being removed.
+        let mut readers = self.readers.lock();
+        let first = readers.oldest().map_or(first, |oldest| oldest.min(first));
         let segments: Vec<Segment> = self.writer.lock().segments.clone();
         let covered = segments.windows(2).take_while(|pair| pair[1].header.first <= first);
         let mut removed = Vec::new();

@@ -8,8 +8,9 @@
 //! 3. [`Log::append`] assigns a position to a record and keeps the record in memory. [`Log::commit`] writes and syncs
 //!    everything appended so far. Records up to [`Log::durable`] survive a power cut. With [`Policy::Always`], the
 //!    server must not acknowledge later records yet.
-//! 4. [`Log::release_before`] makes a snapshot current and removes the segments that it covers. [`Log::close`] closes
-//!    the log.
+//! 4. [`Log::read_from`] reads records of the open log, those not yet on disk included.
+//! 5. [`Log::release_before`] makes a snapshot current and removes the segments that it covers and that no reader needs.
+//!    [`Log::close`] closes the log.
 //!
 //! The log knows bytes and positions. It does not know streams, keys or the meaning of a payload.
 
@@ -19,6 +20,7 @@ mod gap;
 mod manifest;
 mod order;
 mod presence;
+mod reader;
 mod recover;
 mod salvage;
 mod scan;
@@ -49,6 +51,7 @@ pub use manifest::Manifest;
 pub(crate) use manifest::{CLOSED_NAME as CLOSED_MANIFEST, NEW_NAME as NEW_MANIFEST};
 pub use order::MisnamedSegment;
 pub use presence::FolderLoss;
+pub use reader::{LogReader, PositionedRecord, ReadError};
 pub use recover::{OpenReport, Opened, Recovery};
 pub(crate) use salvage::segment_headers;
 pub use salvage::{Loss, Salvage, SalvageTarget, salvage};

@@ -98,7 +98,7 @@ impl PlacedSegment<'_> {
     fn intact_records(&self, disk: &dyn Disk) -> Result<u64, DiskError> {
         let Some(header) = &self.header else { return Ok(0) };
         let file = disk.open(&self.file.name, Access::Read)?;
-        let mut records = SegmentReader::new(&*file, self.file.bytes, header);
+        let mut records = SegmentReader::new(file, self.file.bytes, header);
         while let Step::Record { .. } = records.step()? {}
         Ok(records.expected - header.first)
     }

@@ -351,7 +351,7 @@ impl<'a> LogScanner<'a> {
         visit: &mut Visit<'_>,
     ) -> Result<(), OpenError> {
         let file = self.disk.open(&listed.name, Access::Read)?;
-        let mut records = SegmentReader::new(&*file, listed.bytes, header);
+        let mut records = SegmentReader::new(file, listed.bytes, header);
         self.claims.marks.clear();
         let bytes_before = self.bytes_read.get();
         let found = loop {

@@ -179,7 +179,7 @@ impl SalvageScanner<'_> {
                 // The segment is readable but misplaced. Only the positions before it are missing.
                 let first = self.expected(header.first);
                 self.lose(&listed.name, 0, (first, Some(header.first.max(first))), what);
-                self.records(listed, SegmentReader::new(&*file, listed.bytes, &header), later, visit)
+                self.records(listed, SegmentReader::new(file, listed.bytes, &header), later, visit)
             }
             (HeaderVerdict::Refuse(what), _) => {
                 self.lose(&listed.name, 0, (self.expected(named).max(named), later), what);
@@ -187,7 +187,7 @@ impl SalvageScanner<'_> {
                 Ok(())
             }
             (_, Ok(header)) => {
-                self.records(listed, SegmentReader::new(&*file, listed.bytes, &header), later, visit)
+                self.records(listed, SegmentReader::new(file, listed.bytes, &header), later, visit)
             }
             (_, Err(_)) => Ok(()),
         }
@@ -201,7 +201,7 @@ impl SalvageScanner<'_> {
     fn records(
         &mut self,
         listed: &Listed,
-        mut records: SegmentReader<'_>,
+        mut records: SegmentReader,
         later: Option<u64>,
         visit: &mut Visit<'_>,
     ) -> Result<(), DiskError> {
@@ -244,7 +244,7 @@ impl SalvageScanner<'_> {
     fn damage(
         &mut self,
         listed: &Listed,
-        records: &mut SegmentReader<'_>,
+        records: &mut SegmentReader,
         later: Option<u64>,
         what: DamageKind,
     ) -> Result<bool, DiskError> {

@@ -8,6 +8,8 @@
 //! The reader stops at the first frame that is not as expected, and reports it. `scan` decides what that means. The
 //! reader returns no record of an incomplete frame.
 
+use std::sync::Arc;
+
 use super::frame::{self, FrameHeader, Salt};
 use super::{DamageKind, POSITION_MAX, StoreId};
 use crate::codec::ByteReader;
@@ -137,8 +139,8 @@ impl SegmentHeader {
 }
 
 /// Reads the records of one segment.
-pub(crate) struct SegmentReader<'a> {
-    file: &'a dyn File,
+pub(crate) struct SegmentReader {
+    file: Arc<dyn File>,
     file_bytes: u64,
     salt: Salt,
     /// Offset at which the next frame begins or would begin.
@@ -175,12 +177,12 @@ pub(crate) enum Step<'w> {
     Bad(DamageKind),
 }
 
-impl<'a> SegmentReader<'a> {
+impl SegmentReader {
     /// Starts at the first record of `file` and reads up to `file_bytes`.
     ///
     /// `file_bytes` can be smaller than the header: a running server may have written the header after the folder was
     /// listed.
-    pub(crate) fn new(file: &'a dyn File, file_bytes: u64, header: &SegmentHeader) -> SegmentReader<'a> {
+    pub(crate) fn new(file: Arc<dyn File>, file_bytes: u64, header: &SegmentHeader) -> SegmentReader {
         SegmentReader {
             file,
             file_bytes: file_bytes.max(HEADER_BYTES as u64),
@@ -262,7 +264,7 @@ impl<'a> SegmentReader<'a> {
         let mut at = self.offset;
         while at < self.file_bytes {
             let count = chunk.len().min((self.file_bytes - at) as usize);
-            let count = read_full(self.file, at, &mut chunk[..count])?;
+            let count = read_full(&*self.file, at, &mut chunk[..count])?;
             if count == 0 {
                 break;
             }
@@ -305,7 +307,7 @@ impl<'a> SegmentReader<'a> {
         self.window.resize(count.max(CHUNK_BYTES).min(left), 0);
         // If the file shrinks meanwhile, zeros remain here. No checksum accepts them; at the end of the log they look
         // like preallocated space.
-        read_full(self.file, self.window_offset + have as u64, &mut self.window[have..])?;
+        read_full(&*self.file, self.window_offset + have as u64, &mut self.window[have..])?;
         Ok(())
     }
 
@@ -335,14 +337,24 @@ impl<'a> SegmentReader<'a> {
     }
 
     /// Returns a reader of the same file that starts at another offset.
-    fn at(&self, offset: u64) -> SegmentReader<'a> {
+    fn at(&self, offset: u64) -> SegmentReader {
         SegmentReader {
+            file: Arc::clone(&self.file),
             offset,
             window: Vec::new(),
             window_offset: offset,
             current: CurrentFrame::default(),
             ..*self
         }
+    }
+
+    /// Continues after the current frame in a file that may have grown. What was read ahead is outdated.
+    pub(super) fn refresh(&mut self) -> Result<(), DiskError> {
+        debug_assert_eq!(self.current.left, 0, "a frame is written before its first record is read");
+        self.file_bytes = self.file.bytes()?.max(self.offset);
+        self.window.clear();
+        self.window_offset = self.offset;
+        Ok(())
     }
 
     /// Returns the offset of the first intact header at or after `from` that has a possible position and that `wanted`
@@ -360,7 +372,7 @@ impl<'a> SegmentReader<'a> {
         let mut chunk = vec![0; CHUNK_BYTES.min(left as usize)];
         let mut at = from;
         loop {
-            let count = read_full(self.file, at, &mut chunk)?;
+            let count = read_full(&*self.file, at, &mut chunk)?;
             for (index, bytes) in chunk[..count].windows(frame::HEADER_BYTES).enumerate() {
                 let possible = (self.expected..=most).contains(&frame::position_at(bytes));
                 if possible && FrameHeader::decode(bytes, self.salt).is_some_and(|header| wanted(&header)) {

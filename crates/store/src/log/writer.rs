@@ -1,7 +1,7 @@
 //! The open log: its state, appending to memory, and its public methods. `flush` writes to the disk.
 //!
-//! The locks are taken in this order: `writer` (while writing), `syncing` (while syncing), then `tail` or `current`
-//! (briefly). Appending takes only `tail`, so a thread that appends never waits for the disk. The writer computes the
+//! The locks are taken in this order: `readers`, `writer` (while writing), `syncing` (while syncing), then `tail` or
+//! `current` (briefly). Appending takes only `tail`, so a thread that appends never waits for the disk. The writer computes the
 //! checksums of frames later; appending only copies bytes.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
@@ -11,6 +11,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::frame::{self, Salt};
 use super::manifest::Manifest;
+use super::reader::{Readers, RecentRecords};
 use super::recover::FolderLock;
 use super::scan::Scan;
 use super::segment::{self, Segment, SegmentHeader};
@@ -42,6 +43,7 @@ pub struct Log {
     pub(super) tail: Mutex<TailState>,
     /// The segment being written, and the last position written to it.
     pub(super) current: Mutex<(Arc<dyn File>, u64)>,
+    pub(super) readers: Mutex<Readers>,
     /// Locked while the manifest is replaced, which waits for the disk several times.
     pub(super) manifest: Mutex<Manifest>,
     /// The manifest's first position, readable without its lock.
@@ -84,6 +86,8 @@ pub(crate) struct Start {
 pub(super) struct TailState {
     pub(super) buffer: WriteBuffer,
     pub(super) last: u64,
+    /// `None` while the log has no readers.
+    pub(super) recent: Option<RecentRecords>,
     /// Bytes of the segment that is being appended to, written or not.
     pub(super) segment_filled: u64,
     pub(super) store_id: StoreId,
@@ -139,6 +143,7 @@ impl Log {
         let tail = TailState {
             buffer: WriteBuffer::default(),
             last: scan.last,
+            recent: None,
             segment_filled: last_segment.bytes,
             store_id: manifest.store_id,
             random: options.random,
@@ -167,6 +172,7 @@ impl Log {
             syncing: Mutex::new(()),
             tail: Mutex::new(tail),
             current: Mutex::new((file, scan.last)),
+            readers: Mutex::default(),
             first: AtomicU64::new(manifest.first),
             manifest: Mutex::new(manifest),
             appended: AtomicU64::new(scan.last),
@@ -200,6 +206,9 @@ impl Log {
         let position = tail.last + 1;
         let taken_bytes = tail.buffer.push(position, payload) as u64;
         tail.last = position;
+        if let Some(recent) = &mut tail.recent {
+            recent.push(payload, self.written());
+        }
         tail.segment_filled += taken_bytes;
         self.appended.store(position, Ordering::Release);
         // No atomic addition is needed, because `tail` is locked.
@@ -345,8 +354,8 @@ impl Log {
         if bytes > max { Err(LogError::ChangeTooLarge { bytes, max }) } else { Ok(()) }
     }
 
-    /// Makes a snapshot (or none) current. Only records from `first` on are needed then, and earlier segments are
-    /// removed.
+    /// Makes a snapshot (or none) current. Recovery needs only records from `first` on then. Earlier segments are removed,
+    /// except those that a [`LogReader`](super::LogReader) still needs: they are removed by a later call.
     ///
     /// Everything appended so far is made durable first, so that the snapshot is never ahead of the log. Returns the
     /// names of the removed files. A file that cannot be removed stays until the next call.

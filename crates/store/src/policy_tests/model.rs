@@ -28,7 +28,7 @@ use crate::journal::Journal;
 use crate::log::{LogOptions, Policy as SyncPolicy};
 use crate::sim_tests::planted::MistakenDisk;
 use crate::store::StoreOptions;
-use crate::txn::Txn;
+use crate::txn::{Origin, Txn};
 use mistakes::Mistake;
 use naive::{NaiveStream, Place, Reading, Shown};
 
@@ -196,7 +196,7 @@ impl History {
     }
 
     fn real(&self) -> BTreeMap<Place, NaiveKey> {
-        let mut txn = Txn::of_all_shards(&self.store, 0, self.now_ms());
+        let mut txn = Txn::of_all_shards(&self.store, Origin::Client, 0, self.now_ms());
         let mut found = BTreeMap::new();
         for db in 0..DATABASES {
             txn.select(db);

@@ -32,7 +32,7 @@ impl PolicyFixture {
     }
 
     fn next_duty_ms(&self) -> Option<u64> {
-        Txn::of_all_shards(&self.store, 0, self.store.now_ms()).next_duty_ms()
+        Txn::of_all_shards(&self.store, Origin::Client, 0, self.store.now_ms()).next_duty_ms()
     }
 
     fn add_at(&self, ms: u64) {
@@ -365,7 +365,7 @@ fn duties_move_with_their_stream() {
     for (name, change, remain, missing) in cases {
         let fixture = PolicyFixture::new(5, Policy::default());
         fixture.set(None, max_age(1200)).unwrap();
-        change(&mut Txn::of_all_shards(&fixture.store, 0, fixture.store.now_ms()));
+        change(&mut Txn::of_all_shards(&fixture.store, Origin::Client, 0, fixture.store.now_ms()));
         for at in remain {
             assert_eq!(len(&fixture, *at), Some(5), "{name}");
         }

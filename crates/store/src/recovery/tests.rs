@@ -3,7 +3,9 @@
 use std::ops::ControlFlow;
 
 use millstream_engine::stream::EntryRef;
-use millstream_engine::{ClaimedRow, ListEnd, Refusal, ReleasedRow};
+use millstream_engine::{
+    ClaimedRow, Effect, KeyPlace, ListEnd, Rearrangement, Refusal, ReleasedRow, StreamEffect, StreamId, Value,
+};
 
 use super::*;
 use crate::clock::ManualClock;

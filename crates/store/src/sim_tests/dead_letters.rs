@@ -9,7 +9,7 @@ use millstream_engine::stream::{EntryRef, PriorDelivery};
 use millstream_engine::{GroupStart, StreamId};
 
 use super::episode::open_store;
-use super::planted::{Bug, plant};
+use super::planted::Bug;
 use crate::disk::SimDisk;
 use crate::log::{LogOptions, Policy};
 use crate::verbs::{ConsumerPath, DescribePolicy, GroupCreate, SetPolicy, Verb, add, read_ready};
@@ -26,8 +26,8 @@ struct Machine {
 }
 
 impl Machine {
-    fn open(&self) -> Store {
-        open(&self.disk, &self.clock)
+    fn open(&self, bug: Option<Bug>) -> Store {
+        open(&self.disk, &self.clock, bug)
     }
 
     /// Does what the timekeeper does at this time.
@@ -36,9 +36,9 @@ impl Machine {
     }
 }
 
-fn open(disk: &SimDisk, clock: &Arc<ManualClock>) -> Store {
+fn open(disk: &SimDisk, clock: &Arc<ManualClock>, bug: Option<Bug>) -> Store {
     let options = LogOptions { policy: Policy::Always, ..LogOptions::new(|| 7) };
-    open_store(disk, Arc::clone(clock), options, None).expect("a good disk").0
+    open_store(disk, Arc::clone(clock), options, bug).expect("a good disk").0
 }
 
 /// Delivers all entries of a stream, as often as allowed.
@@ -90,7 +90,7 @@ fn check(store: &Store, key: &[u8]) -> Result<(), String> {
 /// snapshot, recovery finds the pending entries and the policy there, otherwise in the log.
 fn cut_power(key: &[u8], has_snapshot: bool, bug: Option<Bug>) -> Result<usize, String> {
     let machine = Machine { disk: SimDisk::new(3), clock: Arc::new(ManualClock::new(1000)) };
-    let store = machine.open();
+    let store = machine.open(bug);
     deliver(&store, key);
     store.make_durable().unwrap();
     if has_snapshot {
@@ -98,9 +98,7 @@ fn cut_power(key: &[u8], has_snapshot: bool, bug: Option<Bug>) -> Result<usize, 
     }
     machine.disk.sample_crashes(1);
     machine.clock.advance(LEASE_MS);
-    plant(bug);
     Machine::run_duties(&store);
-    plant(None);
     check(&store, key)?;
     assert_eq!(state(&store, key).0, [""; 0], "all leases are over");
     // The records are in the file, but not synced: a power cut keeps any part of them.
@@ -111,7 +109,7 @@ fn cut_power(key: &[u8], has_snapshot: bool, bug: Option<Bug>) -> Result<usize, 
     cuts.extend(machine.disk.take_crash_samples());
     let mut states = std::collections::BTreeSet::new();
     for image in &cuts {
-        let recovered = open(image, &machine.clock);
+        let recovered = open(image, &machine.clock, None);
         check(&recovered, key)?;
         states.insert(state(&recovered, key).0.len());
         // What is still pending is dead-lettered as soon as the timekeeper runs.
@@ -127,7 +125,7 @@ fn cut_power(key: &[u8], has_snapshot: bool, bug: Option<Bug>) -> Result<usize, 
 /// Returns a key whose dead letters are in another shard, or in the same one.
 fn key_with(same_shard: bool) -> Vec<u8> {
     let machine = Machine { disk: SimDisk::new(3), clock: Arc::new(ManualClock::new(1000)) };
-    let store = machine.open();
+    let store = machine.open(None);
     let is_in_same =
         |key: &Vec<u8>| store.shard_of(key) == store.shard_of(&crate::dead_letter::default_stream(key));
     let mut names = (0..).map(|n| format!("work{n}").into_bytes());
@@ -152,7 +150,7 @@ fn mistakes_in_the_record_of_a_dead_letter_are_noticed() {
 #[test]
 fn full_disk_keeps_the_entry_until_there_is_space() {
     let machine = Machine { disk: SimDisk::new(3), clock: Arc::new(ManualClock::new(1000)) };
-    let store = machine.open();
+    let store = machine.open(None);
     let key = b"work";
     deliver(&store, key);
     store.make_durable().unwrap();

@@ -9,7 +9,7 @@ use millstream_engine::stream::{EntryRef, IdRange};
 use millstream_engine::{Due, IdSpec, StreamId};
 
 use super::episode::open_store;
-use super::planted::{Bug, plant};
+use super::planted::Bug;
 use crate::clock::Clock;
 use crate::disk::SimDisk;
 use crate::log::{LogOptions, Policy};
@@ -19,10 +19,10 @@ use crate::{Addition, ManualClock, Store};
 const KEY: &[u8] = b"s";
 const START_MS: u64 = 1_000_000;
 
-fn open(disk: &SimDisk, now_ms: u64) -> (Arc<ManualClock>, Store) {
+fn open(disk: &SimDisk, now_ms: u64, bug: Option<Bug>) -> (Arc<ManualClock>, Store) {
     let clock = Arc::new(ManualClock::new(now_ms));
     let options = LogOptions { policy: Policy::Always, segment_bytes: 3000, ..LogOptions::new(|| 7) };
-    let store = open_store(disk, Arc::clone(&clock), options, None).expect("a good disk").0;
+    let store = open_store(disk, Arc::clone(&clock), options, bug).expect("a good disk").0;
     (clock, store)
 }
 
@@ -71,9 +71,8 @@ fn run_duties(store: &Store) {
 /// different states, or the rule that was broken.
 fn cut_power(bug: Option<Bug>) -> Result<usize, String> {
     const ENTRIES: u64 = 300;
-    plant(bug);
     let disk = SimDisk::new(5);
-    let (clock, store) = open(&disk, START_MS);
+    let (clock, store) = open(&disk, START_MS, bug);
     // Each due time belongs to a few entries, and the order of times differs from that of numbers.
     let tickets: Vec<StreamId> = (0..ENTRIES).map(|n| delay(&store, n, 10 + n * 7 % 50)).collect();
     store.make_durable().map_err(|error| error.to_string())?;
@@ -100,12 +99,11 @@ fn cut_power(bug: Option<Bug>) -> Result<usize, String> {
         clock.advance_to(START_MS + wait_ms);
         step(&mut || run_duties(&store), clock.now_ms());
     }
-    plant(None);
     let cancelled: BTreeSet<u64> = (0..20).collect();
     let order = |n: &u64| tickets[*n as usize];
     let mut states = BTreeSet::new();
     for (image, now_ms, seen) in cuts {
-        let (clock, store) = open(&image, now_ms);
+        let (clock, store) = open(&image, now_ms, None);
         if clock.now_ms() != now_ms {
             return Err(format!("recovery moved the clock by {}", clock.now_ms() - now_ms));
         }
@@ -154,7 +152,7 @@ fn promotions_without_a_record_are_noticed() {
 fn full_disk_when_many_are_due_loses_and_repeats_nothing() {
     const ENTRIES: u64 = 3000;
     let disk = SimDisk::new(5);
-    let (clock, store) = open(&disk, START_MS);
+    let (clock, store) = open(&disk, START_MS, None);
     (0..ENTRIES).for_each(|n| _ = delay(&store, n, 10));
     store.make_durable().unwrap();
     let used: usize = disk.contents().values().map(Vec::len).sum();
@@ -170,7 +168,7 @@ fn full_disk_when_many_are_due_loses_and_repeats_nothing() {
     };
     // What is lost now comes again, because nobody was told of it.
     for seed in 0..4 {
-        let (_, store) = open(&disk.crash(seed), START_MS + 10);
+        let (_, store) = open(&disk.crash(seed), START_MS + 10, None);
         is_complete(&store);
         run_duties(&store);
         assert_eq!(is_complete(&store) as u64, ENTRIES);
@@ -178,6 +176,6 @@ fn full_disk_when_many_are_due_loses_and_repeats_nothing() {
     disk.set_capacity(None);
     store.make_durable().unwrap();
     assert_eq!(is_complete(&store) as u64, ENTRIES);
-    let (_, store) = open(&disk.crash(9), START_MS + 10);
+    let (_, store) = open(&disk.crash(9), START_MS + 10, None);
     assert_eq!(is_complete(&store) as u64, ENTRIES);
 }

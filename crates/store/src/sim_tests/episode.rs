@@ -9,12 +9,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
 
-use super::planted::{Bug, MistakenDisk, plant};
+use super::planted::{Bug, MistakenDisk, begin_journal};
 use super::random::WorkloadRandom;
 use super::work::{self, DATABASES, SeenStates};
 use crate::disk::{Fault, SimDisk};
 use crate::dump::dump;
-use crate::journal::Journal;
 use crate::log::{LogError, LogOptions, OpenError, OpenReport, Policy};
 use crate::recovery::{FolderError, Recovered};
 use crate::{ManualClock, Store, StoreOptions};
@@ -147,7 +146,6 @@ impl Episode {
     /// Opens the store. Returns `None` if the disk failed.
     fn open(&mut self, disk: &SimDisk) -> Result<Option<(Store, OpenReport)>, String> {
         self.counts.recoveries += 1;
-        plant(self.bug);
         let log_options = self.log_options();
         match open_store(disk, Arc::clone(&self.clock), log_options, self.bug) {
             Ok((store, recovered)) => {
@@ -463,7 +461,7 @@ pub(super) fn open_store(
 ) -> Result<(Store, Recovered), FolderError> {
     let disk = MistakenDisk::over(disk, bug, Arc::clone(&clock) as _);
     let options = StoreOptions { databases: DATABASES, shards: SHARDS, seed: 7, clock };
-    Store::open_with(disk, options, log_options, &mut |_| {}, Journal::without_syncing_thread)
+    Store::open_with(disk, options, log_options, &mut |_| {}, begin_journal(bug))
 }
 
 /// Makes all later calls fail, so that nothing the process still does reaches the disk.

@@ -3,7 +3,7 @@
 //! The product code has no switch for them. The tests wrap it in code that makes the mistake:
 //!
 //! ```text
-//! transaction ── record ──> append (here): changes, splits or delays records on their way to the log
+//! journal ── record ──> append (here): changes, splits or delays records on their way to the log
 //! log, snapshots ── calls ──> MistakenDisk (disk): skips syncs, removes files early, changes bytes
 //! snapshots ── count of rearrangements ──> the episode hides it
 //! clients ── replies ──> the episode counts them as sent too early
@@ -12,11 +12,15 @@
 mod bytes;
 mod disk;
 
-use std::cell::{Cell, RefCell};
+use std::sync::Arc;
 
 use millstream_engine::{Effect, StreamEffect};
+use parking_lot::Mutex;
 
+use crate::clock::Clock;
 use crate::codec::{RecordedChange, put_change, put_rearrangement, replay};
+use crate::disk::Disk;
+use crate::journal::{Append, Journal};
 use crate::log::Log;
 
 pub(crate) use disk::MistakenDisk;
@@ -184,32 +188,41 @@ impl Bug {
     }
 }
 
-thread_local! {
-    static PLANTED: Cell<Option<Bug>> = const { Cell::new(None) };
-    static LATE: RefCell<Option<Vec<u8>>> = const { RefCell::new(None) };
+/// Returns what appends records to the log with this bug. The delayed record is lost when the store is closed.
+pub(crate) fn appends(bug: Option<Bug>) -> Option<Append> {
+    let (bug, late) = (bug?, Mutex::default());
+    Some(Box::new(move |log, record| append(bug, &late, log, record)))
 }
 
-/// Plants a bug for the records of this thread, or removes it. Forgets a delayed record, as when a process ends.
-pub(crate) fn plant(bug: Option<Bug>) {
-    PLANTED.set(bug);
-    LATE.take();
+/// Starts a journal without a syncing thread, with this bug.
+pub(crate) fn begin_journal(
+    bug: Option<Bug>,
+) -> impl FnOnce(Log, Arc<dyn Disk>, Arc<dyn Clock>) -> Arc<Journal> {
+    move |log, disk, clock| {
+        let mut journal = Journal::without_syncing_thread(log, disk, clock);
+        Arc::get_mut(&mut journal).expect("the journal is new").appends = appends(bug);
+        journal
+    }
 }
 
-/// In tests, transactions call this instead of [`record::append`](crate::record::append).
-pub(crate) fn append(log: &Log, record: &[u8]) {
-    match PLANTED.get() {
-        Some(Bug::LoggedAfterUnlock) => append_late(log, record),
-        Some(Bug::TransactionSplit) => {
-            changes_of(record, &mut |_| true).iter().for_each(|change| crate::record::append(log, change));
+fn append(bug: Bug, late: &Mutex<Option<Vec<u8>>>, log: &Log, record: &[u8]) {
+    match bug {
+        Bug::LoggedAfterUnlock => {
+            let mut late = late.lock();
+            match late.take() {
+                Some(late) => append_all(log, &[record, &late]),
+                None => *late = Some(record.to_vec()),
+            }
         }
-        Some(Bug::TransactionSplitBySync) => {
+        Bug::TransactionSplit => append_all(log, &changes_of(record, &mut |_| true)),
+        Bug::TransactionSplitBySync => {
             for change in changes_of(record, &mut |_| true) {
-                crate::record::append(log, &change);
+                append_all(log, &[change]);
                 // Another thread can sync between two records. If the disk fails, the episode finds out.
                 let _ = log.commit();
             }
         }
-        Some(Bug::DeliveryOutOfOrder) => {
+        Bug::DeliveryOutOfOrder => {
             let mut changes = changes_of(record, &mut |_| true);
             let mut at = 1;
             while at < changes.len() {
@@ -221,27 +234,20 @@ pub(crate) fn append(log: &Log, record: &[u8]) {
             }
             append_some(log, &changes);
         }
-        Some(Bug::OtherFieldNamesIgnored) => crate::record::append(log, &with_names_of_neighbours(record)),
-        Some(bug) => append_some(log, &changes_of(record, &mut |effect| !hides(bug, effect))),
-        None => crate::record::append(log, record),
+        Bug::OtherFieldNamesIgnored => append_all(log, &[with_names_of_neighbours(record)]),
+        bug => append_some(log, &changes_of(record, &mut |effect| !hides(bug, effect))),
     }
 }
 
-/// Appends a record after the next one.
-fn append_late(log: &Log, record: &[u8]) {
-    match LATE.take() {
-        Some(late) => {
-            crate::record::append(log, record);
-            crate::record::append(log, &late);
-        }
-        None => LATE.set(Some(record.to_vec())),
-    }
+/// Appends records. A log that has failed keeps its error.
+fn append_all(log: &Log, records: &[impl AsRef<[u8]>]) {
+    records.iter().for_each(|record| _ = log.append(record.as_ref()));
 }
 
 /// Appends a record of these changes, if there are any.
 fn append_some(log: &Log, changes: &[Vec<u8>]) {
     if !changes.is_empty() {
-        crate::record::append(log, &changes.concat());
+        append_all(log, &[changes.concat()]);
     }
 }
 

@@ -1,12 +1,13 @@
 //! Tests of the whole log on the simulated disk, and one in a real folder.
 //!
 //! `basics` tests the public API, `damage` damages files, `crash` cuts the power, `preallocation` tests the zeros after
-//! the last record.
+//! the last record, `reader` reads the open log.
 
 mod basics;
 pub(crate) mod crash;
 mod damage;
 mod preallocation;
+mod reader;
 
 use std::sync::Arc;
 

@@ -186,7 +186,7 @@ fn reader_sees_no_damage_while_records_are_written_into_preallocated_space() {
     add(&log, 7);
     let file = disk.open(FIRST, Access::Read).unwrap();
     let header = SegmentHeader::read(&*file).unwrap().unwrap();
-    let mut reader = SegmentReader::new(&*file, length(&disk), &header);
+    let mut reader = SegmentReader::new(file, length(&disk), &header);
     assert!(matches!(reader.step().unwrap(), Step::Record { position: 1, .. }));
     // The reader has already read the zeros into its window.
     add(&log, 8);
@@ -203,7 +203,7 @@ fn segment_that_was_listed_before_its_header_was_written_reads_as_empty() {
     add(&log_on(&disk), 7);
     let file = disk.open(FIRST, Access::Read).unwrap();
     let header = SegmentHeader::read(&*file).unwrap().unwrap();
-    assert!(matches!(SegmentReader::new(&*file, 0, &header).step().unwrap(), Step::End));
+    assert!(matches!(SegmentReader::new(file, 0, &header).step().unwrap(), Step::End));
 }
 
 /// A power cut left preallocated space in a segment that an unfinished segment follows. Another power cut follows at
