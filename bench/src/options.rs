@@ -26,7 +26,7 @@ pub(crate) enum Place {
 
 /// Measure Millstream and other servers under the same load.
 #[derive(Debug, Parser)]
-#[command(name = "scripts/bench", disable_version_flag = true)]
+#[command(bin_name = "scripts/bench", disable_version_flag = true, max_term_width = 120)]
 pub(crate) struct Options {
     /// Use small sizes and fewer repetitions; takes about two minutes
     #[arg(long)]
@@ -71,8 +71,8 @@ pub(crate) struct Options {
     #[arg(long, value_name = "FILE", conflicts_with = "quick")]
     pub(crate) readme: Option<PathBuf>,
 
-    /// Count instructions per operation with callgrind and compare them with bench/instructions.txt. Builds a server for
-    /// it, unless --subject names one
+    /// Count instructions per operation with callgrind and compare them with bench/instructions.txt. Builds a server
+    /// for it, unless --subject names one
     #[arg(long, conflicts_with = "only")]
     pub(crate) instructions: bool,
     /// With --instructions: save the new counts instead of comparing

@@ -212,6 +212,11 @@ impl Server {
         Ok(bytes_under(&self.process()?.folder)?)
     }
 
+    /// Whether this program started the server, and it does not report the system's malloc.
+    pub(crate) fn has_own_malloc(&self) -> bool {
+        self.process.as_ref().is_some_and(|process| has_own_malloc(Path::new(&process.command[0])))
+    }
+
     /// Returns the size of the server's program file in bytes.
     pub(crate) fn program_bytes(&self) -> Result<u64, Failure> {
         let link = fs::canonicalize(format!("/proc/{}/exe", self.process()?.child.id()))?;
@@ -442,10 +447,14 @@ fn printed_version(program: &Path) -> Option<String> {
 pub(crate) fn with_own_malloc(options: &Options) -> Vec<Program> {
     let mut programs = options.startable();
     programs.retain(|program| match &program.place {
-        Place::Path(path) => version_line(path).is_none_or(|line| !line.contains("malloc=libc")),
+        Place::Path(path) => has_own_malloc(path),
         Place::Address(_) => false,
     });
     programs
+}
+
+fn has_own_malloc(program: &Path) -> bool {
+    version_line(program).is_none_or(|line| !line.contains("malloc=libc"))
 }
 
 /// Returns the value of a line in a reply to INFO.

@@ -58,9 +58,9 @@ impl Latencies {
         let _ = self.0.record(took.as_nanos() as u64);
     }
 
-    /// Records a latency of requests that are sent at this interval. A long one also delays the requests that would have
-    /// been sent meanwhile. So records a latency for each of them too: the time from when it would have been sent to the
-    /// reply.
+    /// Records a latency of requests that are sent at this interval. A long one also delays the requests that would
+    /// have been sent meanwhile. So records a latency for each of them too: the time from when it would have been sent
+    /// to the reply.
     pub(crate) fn record_with_delayed(&mut self, took: Duration, interval: Duration) {
         let _ = self.0.record_correct(took.as_nanos() as u64, interval.as_nanos() as u64);
     }

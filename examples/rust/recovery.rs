@@ -1,7 +1,8 @@
-//! Takes over the entries of a dead consumer, and dead-letters entries that fail too often. Uses redis-rs without async.
+//! Takes over the entries of a dead consumer, and dead-letters entries that fail too often. Uses redis-rs without
+//! async.
 //!
-//! This is the pattern written by hand. The shorter way: a worker of the crate `millstream-worker`, which takes over and
-//! dead-letters by itself (docs/from-your-consumer.md#pending-messages).
+//! This is the pattern written by hand. The shorter way: a worker of the crate `millstream-worker`, which takes over
+//! and dead-letters by itself (docs/from-your-consumer.md#pending-messages).
 //!
 //! ```text
 //! cargo run --example recovery

@@ -57,7 +57,8 @@ fn check(target: &Target, input: &[u8]) {
     note_largest(shortest.as_micros() as u64, most_bytes as u64 >> 10);
 }
 
-/// Prints the longest time and the largest allocation so far when one of them grows. `scripts/fuzz` reads the last line.
+/// Prints the longest time and the largest allocation so far when one of them grows. `scripts/fuzz` reads the last
+/// line.
 fn note_largest(us: u64, kib: u64) {
     static LONGEST_US: AtomicU64 = AtomicU64::new(0);
     static LARGEST_KIB: AtomicU64 = AtomicU64::new(0);

@@ -72,8 +72,8 @@ pub(crate) fn groups() -> Vec<Group> {
     ]
 }
 
-/// Returns the servers that are built with TLS: the subject and the system's redis-server are, servers of `scripts/peers`
-/// are not.
+/// Returns the servers that are built with TLS: the subject and the system's redis-server are, servers of
+/// `scripts/peers` are not.
 pub(crate) fn with_tls(options: &Options) -> Vec<Program> {
     let mut programs = options.startable();
     programs.retain(|program| program.name == options.subject().name || program.name == "redis");
