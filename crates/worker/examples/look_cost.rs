@@ -13,10 +13,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use millstream_worker::backend::{InspectStore, ReadMessages, SettleMessages};
 use millstream_worker::backend::{NewEntry, Read, Redis, ServerOptions, Start};
 use millstream_worker::monitor::Monitor;
 use millstream_worker::observe::{Query, Sampler, SamplerOptions};
-use millstream_worker::{Admin, Backend};
 use tokio::task::JoinSet;
 
 const STREAMS: usize = 1_000;

@@ -7,7 +7,7 @@
 //! Nothing depends on a heartbeat but the check of [consumer names](crate::WorkerName): otherwise, without heartbeats, workers
 //! deliver the same messages at the same times.
 //!
-//! All times in a heartbeat are those of the store ([`Backend::now_ms`]). So a reader on any machine computes the right
+//! All times in a heartbeat are those of the store ([`now_ms`](crate::backend::ReadMessages::now_ms)). So a reader on any machine computes the right
 //! age of a heartbeat, even if the clocks of the machines differ.
 //!
 //! ```json

@@ -42,7 +42,7 @@ use tokio::time::{Instant, sleep};
 
 pub use pipeline::{EntryIdFuture, Pipeline, PipelineOptions};
 
-use self::route::{Lane, Outgoing, Placed, Route};
+use self::route::{Outgoing, PartitionQueue, Placed, StreamRoute};
 use crate::backend::{
     AddOptions, AddOutcome, Backend, BackendFuture, Capability, Due, Error, ErrorKind, Fields, Idempotence,
     NewEntry, StreamId, Trim,
@@ -63,7 +63,7 @@ pub struct Producer {
     backend: Arc<dyn Backend>,
     stream: Arc<str>,
     /// Where messages go. `None` until the first message is sent.
-    route: Arc<Mutex<Option<Arc<Route>>>>,
+    route: Arc<Mutex<Option<Arc<StreamRoute>>>>,
     key: Option<Bytes>,
     trim: Option<Trim>,
     due: Option<Due>,
@@ -280,7 +280,7 @@ impl Producer {
     /// If a partition is gone, its messages were not added: reads the list again, and adds them as it says.
     async fn add_to_partitions(
         &self,
-        mut route: Arc<Route>,
+        mut route: Arc<StreamRoute>,
         messages: Vec<Outgoing>,
     ) -> Result<Vec<StreamId>, Error> {
         let mut outcomes = vec![AddOutcome::NotAdded; messages.len()];
@@ -337,7 +337,12 @@ impl Producer {
     /// certain.
     ///
     /// The task runs to its end even if the caller stops waiting. Otherwise a later add could overtake this one.
-    async fn add_in_turn(&self, lane: Arc<Lane>, messages: Vec<Placed>, only_existing: bool) -> Adding {
+    async fn add_in_turn(
+        &self,
+        lane: Arc<PartitionQueue>,
+        messages: Vec<Placed>,
+        only_existing: bool,
+    ) -> Adding {
         let mut turn = Box::pin(Arc::clone(&lane.turn).lock_owned());
         // The first poll takes a place in the queue of the lock.
         let now = poll_fn(|cx| Poll::Ready(turn.as_mut().poll(cx))).await;
@@ -355,7 +360,7 @@ impl Producer {
 
     async fn add_to(
         &self,
-        lane: &Lane,
+        lane: &PartitionQueue,
         entries: &[NewEntry],
         only_existing: bool,
     ) -> Result<Vec<StreamId>, Error> {
@@ -370,7 +375,7 @@ impl Producer {
 
     fn call<'a>(
         &'a self,
-        lane: &'a Lane,
+        lane: &'a PartitionQueue,
         entries: &'a [NewEntry],
         only_existing: bool,
     ) -> BackendFuture<'a, Vec<StreamId>> {
@@ -386,7 +391,7 @@ impl Producer {
     /// Adds entries, and repeats adds that failed. The caller holds the turn of the lane.
     async fn add_idempotent(
         &self,
-        lane: &Lane,
+        lane: &PartitionQueue,
         entries: &[NewEntry],
         only_existing: bool,
     ) -> Result<Vec<StreamId>, Error> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use millstream_dash::Options;
 use millstream_worker::Admin;
-use millstream_worker::backend::{Backend, Redis, ServerOptions, Start};
+use millstream_worker::backend::{ReadMessages, Redis, ServerOptions, Start};
 use serde_json::Value;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;

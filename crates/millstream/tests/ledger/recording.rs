@@ -7,8 +7,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use millstream_worker::backend::{
     Acknowledgement, BackendFuture, Capability, Claimant, Claimed, Consumer, Delivery, Entry, Error,
-    NewDeadLetter, NewEntry, Read, ReadMany, Release, Start, StreamId, StreamInfo, StreamOwner, StreamRead,
-    Trim,
+    NewDeadLetter, NewEntry, OwnStreams, Read, ReadMany, ReadMessages, Release, SettleMessages, Start,
+    StreamId, StreamInfo, StreamOwner, StreamRead, Trim,
 };
 use millstream_worker::{Admin, Backend};
 use tokio::time::sleep;
@@ -154,13 +154,9 @@ macro_rules! forward {
     )*};
 }
 
-impl Backend for Recording {
+impl ReadMessages for Recording {
     fn location(&self) -> String {
         self.inner.location()
-    }
-
-    fn admin(self: Arc<Self>) -> Option<Arc<dyn Admin>> {
-        Some(Arc::clone(&self.inner))
     }
 
     fn read<'a>(&'a self, read: &'a Read<'a>) -> BackendFuture<'a, Vec<Delivery>> {
@@ -170,26 +166,6 @@ impl Backend for Recording {
             self.acknowledge_early(read, &deliveries).await;
             self.record_deliveries(requested_ms, &deliveries);
             Ok(deliveries)
-        })
-    }
-
-    fn read_owned<'a>(
-        &'a self,
-        read: &'a Read<'a>,
-        claimant: Claimant<'a>,
-        fence: u64,
-    ) -> BackendFuture<'a, Option<Vec<Delivery>>> {
-        Box::pin(async move {
-            let requested_ms = now_ms();
-            if self.mistake == Some(Mistake::ReadsWithoutFence) {
-                return self.read(read).await.map(Some);
-            }
-            let Some(deliveries) = self.inner.read_owned(read, claimant, fence).await? else {
-                return Ok(None);
-            };
-            self.acknowledge_early(read, &deliveries).await;
-            self.record_deliveries(requested_ms, &deliveries);
-            Ok(Some(deliveries))
         })
     }
 
@@ -219,25 +195,17 @@ impl Backend for Recording {
         })
     }
 
-    fn take_over<'a>(
-        &'a self,
-        consumer: Consumer<'a>,
-        from: StreamId,
-        count: usize,
-    ) -> BackendFuture<'a, Claimed> {
-        Box::pin(async move {
-            let requested_ms = now_ms();
-            let claimed = match self.mistake {
-                Some(Mistake::LeavesBackOffsBehind) => {
-                    self.inner.autoclaim(consumer, Duration::ZERO, from, count).await?
-                }
-                _ => self.inner.take_over(consumer, from, count).await?,
-            };
-            self.record_deliveries(requested_ms, &claimed.deliveries);
-            Ok(claimed)
-        })
+    forward! {
+        now_ms(stream: &'a str) -> u64;
+        create_group(stream: &'a str, group: &'a str, start: Start) -> bool;
+        join_group(stream: &'a str, group: &'a str, start: Start) -> bool;
+        own_pending(consumer: Consumer<'a>, after: StreamId, count: usize) -> Vec<Delivery>;
+        stream(stream: &'a str) -> Option<StreamInfo>;
+        supports(capability: Capability, stream: &'a str) -> bool;
     }
+}
 
+impl SettleMessages for Recording {
     fn acknowledge<'a>(
         &'a self,
         stream: &'a str,
@@ -257,6 +225,65 @@ impl Backend for Recording {
 
     fn extend<'a>(&'a self, consumer: Consumer<'a>, ids: &'a [StreamId]) -> BackendFuture<'a, Vec<StreamId>> {
         Box::pin(self.extend_recorded(consumer, ids))
+    }
+
+    fn release<'a>(&'a self, consumer: Consumer<'a>, rows: &'a [Release]) -> BackendFuture<'a, u64> {
+        let words = rows.iter().map(|row| format!("{}:{}", row.id, row.deliveries));
+        self.journal.record("releasing", words);
+        self.inner.release(consumer, rows)
+    }
+
+    forward! {
+        add(stream: &'a str, entries: &'a [NewEntry], trim: Option<Trim>) -> Vec<StreamId>;
+        delete_done(stream: &'a str, gaps: bool) -> u64;
+        hash_get(key: &'a str, fields: &'a [String]) -> Vec<Option<Bytes>>;
+        hash_len(key: &'a str) -> u64;
+        hash_get_all(key: &'a str) -> Vec<(String, Bytes)>;
+        hash_fields(key: &'a str) -> Vec<String>;
+        hash_set(key: &'a str, pairs: &'a [(String, Bytes)]) -> ();
+        hash_delete(key: &'a str, fields: &'a [String]) -> u64;
+        seen(keys: &'a [String]) -> Vec<bool>;
+    }
+}
+
+impl OwnStreams for Recording {
+    fn read_owned<'a>(
+        &'a self,
+        read: &'a Read<'a>,
+        claimant: Claimant<'a>,
+        fence: u64,
+    ) -> BackendFuture<'a, Option<Vec<Delivery>>> {
+        Box::pin(async move {
+            let requested_ms = now_ms();
+            if self.mistake == Some(Mistake::ReadsWithoutFence) {
+                return self.read(read).await.map(Some);
+            }
+            let Some(deliveries) = self.inner.read_owned(read, claimant, fence).await? else {
+                return Ok(None);
+            };
+            self.acknowledge_early(read, &deliveries).await;
+            self.record_deliveries(requested_ms, &deliveries);
+            Ok(Some(deliveries))
+        })
+    }
+
+    fn take_over<'a>(
+        &'a self,
+        consumer: Consumer<'a>,
+        from: StreamId,
+        count: usize,
+    ) -> BackendFuture<'a, Claimed> {
+        Box::pin(async move {
+            let requested_ms = now_ms();
+            let claimed = match self.mistake {
+                Some(Mistake::LeavesBackOffsBehind) => {
+                    self.inner.autoclaim(consumer, Duration::ZERO, from, count).await?
+                }
+                _ => self.inner.take_over(consumer, from, count).await?,
+            };
+            self.record_deliveries(requested_ms, &claimed.deliveries);
+            Ok(claimed)
+        })
     }
 
     fn acquire<'a>(&'a self, claimant: Claimant<'a>, lease: Duration) -> BackendFuture<'a, StreamOwner> {
@@ -284,30 +311,15 @@ impl Backend for Recording {
         self.inner.give_up(claimant, fence)
     }
 
-    fn release<'a>(&'a self, consumer: Consumer<'a>, rows: &'a [Release]) -> BackendFuture<'a, u64> {
-        let words = rows.iter().map(|row| format!("{}:{}", row.id, row.deliveries));
-        self.journal.record("releasing", words);
-        self.inner.release(consumer, rows)
-    }
-
     forward! {
-        add(stream: &'a str, entries: &'a [NewEntry], trim: Option<Trim>) -> Vec<StreamId>;
-        now_ms(stream: &'a str) -> u64;
-        delete_done(stream: &'a str, gaps: bool) -> u64;
-        hash_get(key: &'a str, fields: &'a [String]) -> Vec<Option<Bytes>>;
-        hash_len(key: &'a str) -> u64;
-        hash_get_all(key: &'a str) -> Vec<(String, Bytes)>;
-        hash_fields(key: &'a str) -> Vec<String>;
-        hash_set(key: &'a str, pairs: &'a [(String, Bytes)]) -> ();
-        hash_delete(key: &'a str, fields: &'a [String]) -> u64;
-        create_group(stream: &'a str, group: &'a str, start: Start) -> bool;
-        join_group(stream: &'a str, group: &'a str, start: Start) -> bool;
         repair_lag(claimant: Claimant<'a>, fence: u64) -> bool;
         owner(stream: &'a str, group: &'a str) -> Option<StreamOwner>;
         follow(stream: &'a str, after: StreamId, count: usize, block: Duration) -> Vec<Entry>;
-        own_pending(consumer: Consumer<'a>, after: StreamId, count: usize) -> Vec<Delivery>;
-        seen(keys: &'a [String]) -> Vec<bool>;
-        stream(stream: &'a str) -> Option<StreamInfo>;
-        supports(capability: Capability, stream: &'a str) -> bool;
+    }
+}
+
+impl Backend for Recording {
+    fn admin(self: Arc<Self>) -> Option<Arc<dyn Admin>> {
+        Some(Arc::clone(&self.inner))
     }
 }

@@ -7,7 +7,9 @@ use std::time::Duration;
 use millstream_server::settings::Id;
 use millstream_server::{Server, Settings};
 use millstream_store::Millstream;
-use millstream_worker::backend::{Admin, Backend, Embedded, ErrorKind, NewEntry, Read, Start};
+use millstream_worker::backend::{
+    Embedded, ErrorKind, InspectStore, NewEntry, Read, ReadMessages, SettleMessages, Start,
+};
 use redis::Value;
 
 const LONG: Duration = Duration::from_secs(60);

@@ -80,7 +80,7 @@ impl Error {
         self
     }
 
-    /// Returns the outcome of each entry of a failed [`add`](super::Backend::add), in the order of the entries.
+    /// Returns the outcome of each entry of a failed [`add`](super::SettleMessages::add), in the order of the entries.
     ///
     /// Empty if the store added none of them, and for errors of other calls.
     pub fn outcomes(&self) -> &[AddOutcome] {

@@ -1,4 +1,4 @@
-//! A look at many streams at once: what [`Admin::look`](super::Admin::look) reads and returns, and walks over stream names.
+//! A look at many streams at once: what [`Admin::look`](super::InspectStore::look) reads and returns, and walks over stream names.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;

@@ -1,8 +1,19 @@
-//! The operations that the worker runtime needs from a store of streams, as two traits.
+//! The operations that the worker runtime and its tools need from a store of streams.
 //!
-//! [`Backend`] has the operations of producers and workers. [`Admin`] adds operations that inspect and administer
-//! streams and groups. On a store that implements only [`Backend`], workers have no autoscaling and no backlog metrics,
-//! and they do not remove dead consumers.
+//! The operations are grouped by need. A new backend implements the first two; [`OwnStreams`] has defaults.
+//!
+//! ```text
+//! ReadMessages     find out about a store, join a group, get its messages
+//! SettleMessages   add entries; acknowledge, release, extend, dead-letter; hashes for what workers must remember
+//! OwnStreams       one worker at a time owns a stream: only for workers that order messages
+//!   Backend        all three
+//! InspectStore     look at streams, groups, consumers and the server
+//! ChangeStore      change them
+//!   Admin          both
+//! ```
+//!
+//! On a store that implements only [`Backend`], workers have no autoscaling and no backlog metrics, and they do not remove
+//! dead consumers.
 //!
 //! There are three implementations: the embedded engine, a server that speaks the Redis protocol, and a Redis or
 //! Valkey Cluster. The traits use none of their types. If a server lacks an operation, its backend emulates it, so
@@ -46,9 +57,11 @@ const PAGE_SIZE: usize = 1000;
 /// The future that a backend call returns.
 pub type BackendFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
 
-/// The store operations of producers and workers: add, read, claim, extend, acknowledge, release and dead-letter
-/// entries, and hashes for what workers must remember about them.
-pub trait Backend: Send + Sync + 'static {
+/// Reading: what a worker needs to find out about a store, join a group, and get its messages.
+pub trait ReadMessages: Send + Sync + 'static {
+    /// Returns the location of the store, for display: a URL without its password, or a folder.
+    fn location(&self) -> String;
+
     /// Returns whether the store has an optional operation natively.
     ///
     /// The backend probes a server once, when the answer is first needed. The probe names this stream and changes nothing.
@@ -72,47 +85,6 @@ pub trait Backend: Send + Sync + 'static {
     /// Times that several processes compare come from this clock, because the clocks of their machines can differ.
     fn now_ms<'a>(&'a self, stream: &'a str) -> BackendFuture<'a, u64>;
 
-    /// Returns the location of the store, for display: a URL without its password, or a folder.
-    fn location(&self) -> String;
-
-    /// Returns the same store as an [`Admin`], or `None` if the store does not support administration.
-    fn admin(self: Arc<Self>) -> Option<Arc<dyn Admin>> {
-        None
-    }
-
-    /// Appends entries to a stream in one round trip and returns their ids in the same order.
-    ///
-    /// The backend never sends an entry again that the store may have added. If the call fails, [`Error::outcomes`] says
-    /// for each entry whether it was added; without outcomes, none was.
-    fn add<'a>(
-        &'a self,
-        stream: &'a str,
-        entries: &'a [NewEntry],
-        trim: Option<Trim>,
-    ) -> BackendFuture<'a, Vec<StreamId>>;
-
-    /// Adds entries as [`add`](Backend::add) does, with more options.
-    ///
-    /// With [`AddOptions::due`], the store appends the entries when they are due. It returns their tickets in the same order, or
-    /// the ids of entries that are due already, and trims at once. This fails on a store without
-    /// [`Capability::DelayedEntries`].
-    fn add_with<'a>(
-        &'a self,
-        stream: &'a str,
-        entries: &'a [NewEntry],
-        options: AddOptions,
-    ) -> BackendFuture<'a, Vec<StreamId>> {
-        Box::pin(async move {
-            if options.due.is_some() {
-                return Err(no_delays(&self.location()));
-            }
-            if options.only_existing && self.stream(stream).await?.is_none() {
-                return Err(no_stream(stream));
-            }
-            self.add(stream, entries, options.trim).await
-        })
-    }
-
     /// Creates the group, and the stream if it does not exist. Returns false, without any change, if the group exists.
     fn create_group<'a>(&'a self, stream: &'a str, group: &'a str, start: Start) -> BackendFuture<'a, bool>;
 
@@ -122,29 +94,28 @@ pub trait Backend: Send + Sync + 'static {
     /// Returns the length, last id and other properties of a stream, or `None` if it does not exist.
     fn stream<'a>(&'a self, stream: &'a str) -> BackendFuture<'a, Option<StreamInfo>>;
 
+    /// Returns the policy of a stream, or the values in force in a group. `None` if the store has no policies, if the
+    /// stream or the group does not exist, or if the user lacks the permission.
+    fn policy<'a>(
+        &'a self,
+        _stream: &'a str,
+        _group: Option<&'a str>,
+    ) -> BackendFuture<'a, Option<PolicyInfo>> {
+        Box::pin(async { Ok(None) })
+    }
+
     /// Reads new entries for a consumer. If the store has [`Capability::ReadClaims`], also claims idle entries.
     ///
     /// Returns an empty list if no entry arrived within [`Read::block`].
     fn read<'a>(&'a self, read: &'a Read<'a>) -> BackendFuture<'a, Vec<Delivery>>;
 
-    /// Reads new entries of several streams for a consumer, as [`read`](Backend::read) does of one.
+    /// Reads new entries of several streams for a consumer, as [`read`](ReadMessages::read) does of one.
     ///
     /// Returns the streams that have entries, or that cannot be read, for example because the group does not exist. Empty
     /// if no entry arrived within [`ReadMany::block`]. Uses at most one connection, however many streams there are.
     /// Exception: on a cluster no command can read streams of different nodes, so the backend polls the nodes over
     /// the connections that other calls use. If there are many streams, it polls less often.
     fn read_many<'a>(&'a self, read: &'a ReadMany<'a>) -> BackendFuture<'a, Vec<StreamRead>>;
-
-    /// Waits for entries after an id and returns them, without a group.
-    ///
-    /// Returns an empty list if no entry arrived within `block`.
-    fn follow<'a>(
-        &'a self,
-        stream: &'a str,
-        after: StreamId,
-        count: usize,
-        block: Duration,
-    ) -> BackendFuture<'a, Vec<Entry>>;
 
     /// Returns the consumer's own pending entries after an id. Delivery counts do not change.
     ///
@@ -168,18 +139,44 @@ pub trait Backend: Send + Sync + 'static {
         from: StreamId,
         count: usize,
     ) -> BackendFuture<'a, Claimed>;
+}
 
-    /// Claims up to `count` pending entries in the order of their ids, starting at id `from`, whoever owns them and however
-    /// long they have been idle, also those that [wait](Release::retry). Each claim is a delivery.
+/// Settling: adding entries, what becomes of those that were read, and hashes for what workers must remember about them.
+///
+/// With this and [`ReadMessages`], a store can be used by producers and workers.
+pub trait SettleMessages: ReadMessages {
+    /// Appends entries to a stream in one round trip and returns their ids in the same order.
     ///
-    /// Only for a worker that knows that no other one is at work in the group. Returns entries that were deleted from the
-    /// stream as [`autoclaim`](Backend::autoclaim) does.
-    fn take_over<'a>(
+    /// The backend never sends an entry again that the store may have added. If the call fails, [`Error::outcomes`] says
+    /// for each entry whether it was added; without outcomes, none was.
+    fn add<'a>(
         &'a self,
-        consumer: Consumer<'a>,
-        from: StreamId,
-        count: usize,
-    ) -> BackendFuture<'a, Claimed>;
+        stream: &'a str,
+        entries: &'a [NewEntry],
+        trim: Option<Trim>,
+    ) -> BackendFuture<'a, Vec<StreamId>>;
+
+    /// Adds entries as [`add`](SettleMessages::add) does, with more options.
+    ///
+    /// With [`AddOptions::due`], the store appends the entries when they are due. It returns their tickets in the same order, or
+    /// the ids of entries that are due already, and trims at once. This fails on a store without
+    /// [`Capability::DelayedEntries`].
+    fn add_with<'a>(
+        &'a self,
+        stream: &'a str,
+        entries: &'a [NewEntry],
+        options: AddOptions,
+    ) -> BackendFuture<'a, Vec<StreamId>> {
+        Box::pin(async move {
+            if options.due.is_some() {
+                return Err(no_delays(&self.location()));
+            }
+            if options.only_existing && self.stream(stream).await?.is_none() {
+                return Err(no_stream(stream));
+            }
+            self.add(stream, entries, options.trim).await
+        })
+    }
 
     /// Stores the deduplication keys, acknowledges the entries and deletes retry records. Returns the number of entries
     /// acknowledged.
@@ -191,16 +188,6 @@ pub trait Backend: Send + Sync + 'static {
         group: &'a str,
         done: &'a Acknowledgement,
     ) -> BackendFuture<'a, u64>;
-
-    /// Deletes the entries that every group has acknowledged, up to the first one that a group still needs. Returns the
-    /// number deleted. Without groups, deletes nothing.
-    ///
-    /// Never deletes an entry that a group has not read or not acknowledged. With `gaps`, a store that can do so also deletes
-    /// entries after the first one that a group needs. It looks at each entry that a group has read and not acknowledged.
-    fn delete_done<'a>(&'a self, stream: &'a str, gaps: bool) -> BackendFuture<'a, u64>;
-
-    /// Returns, for each key, whether an [`Acknowledgement`] stored it and it has not expired.
-    fn seen<'a>(&'a self, keys: &'a [String]) -> BackendFuture<'a, Vec<bool>>;
 
     /// Resets the idle time of those entries that are still pending for this consumer, and returns their ids.
     ///
@@ -226,52 +213,15 @@ pub trait Backend: Send + Sync + 'static {
         dead_letters: &'a [NewDeadLetter],
     ) -> BackendFuture<'a, Vec<StreamId>>;
 
-    /// Returns the policy of a stream, or the values in force in a group. `None` if the store has no policies, if the
-    /// stream or the group does not exist, or if the user lacks the permission.
-    fn policy<'a>(
-        &'a self,
-        _stream: &'a str,
-        _group: Option<&'a str>,
-    ) -> BackendFuture<'a, Option<PolicyInfo>> {
-        Box::pin(async { Ok(None) })
-    }
-
-    // Ownership
-
-    /// Acquires a stream in a group, if nobody owns it or this worker does. Returns the owner after the call.
+    /// Deletes the entries that every group has acknowledged, up to the first one that a group still needs. Returns the
+    /// number deleted. Without groups, deletes nothing.
     ///
-    /// The owner keeps the stream until its lease expires, or until it [gives it up](Backend::give_up).
-    fn acquire<'a>(&'a self, claimant: Claimant<'a>, lease: Duration) -> BackendFuture<'a, StreamOwner>;
+    /// Never deletes an entry that a group has not read or not acknowledged. With `gaps`, a store that can do so also deletes
+    /// entries after the first one that a group needs. It looks at each entry that a group has read and not acknowledged.
+    fn delete_done<'a>(&'a self, stream: &'a str, gaps: bool) -> BackendFuture<'a, u64>;
 
-    /// Renews the lease of an owner. Returns false if the lease has expired or another worker owns the stream.
-    ///
-    /// On some servers, the lease of another worker becomes longer by this, once.
-    fn renew<'a>(&'a self, claimant: Claimant<'a>, fence: u64, lease: Duration) -> BackendFuture<'a, bool>;
-
-    /// Gives a stream up. Returns false if the lease has expired or another worker owns the stream.
-    fn give_up<'a>(&'a self, claimant: Claimant<'a>, fence: u64) -> BackendFuture<'a, bool>;
-
-    /// Returns the worker that owns a stream in a group, or owned it last. `None` if none ever did.
-    fn owner<'a>(&'a self, stream: &'a str, group: &'a str) -> BackendFuture<'a, Option<StreamOwner>>;
-
-    /// Reads new entries for an owner, as [`read`](Backend::read) does, and neither blocks nor claims. Returns `None`, without
-    /// any delivery, if another worker has acquired the stream since.
-    fn read_owned<'a>(
-        &'a self,
-        read: &'a Read<'a>,
-        claimant: Claimant<'a>,
-        fence: u64,
-    ) -> BackendFuture<'a, Option<Vec<Delivery>>>;
-
-    /// Tells the store how many entries a group has read, if the store does not know: some servers forget it in a failover, and
-    /// then they report no lag, or one that is too large. Returns whether the store knows it now because of this call.
-    ///
-    /// Only for the owner of the stream. Does nothing while the group has many unread entries.
-    fn repair_lag<'a>(&'a self, _claimant: Claimant<'a>, _fence: u64) -> BackendFuture<'a, bool> {
-        Box::pin(async { Ok(false) })
-    }
-
-    // Hashes
+    /// Returns, for each key, whether an [`Acknowledgement`] stored it and it has not expired.
+    fn seen<'a>(&'a self, keys: &'a [String]) -> BackendFuture<'a, Vec<bool>>;
 
     /// Returns the value of each field of a hash. `None` for a field that does not exist.
     fn hash_get<'a>(&'a self, key: &'a str, fields: &'a [String]) -> BackendFuture<'a, Vec<Option<Bytes>>>;
@@ -292,8 +242,96 @@ pub trait Backend: Send + Sync + 'static {
     fn hash_delete<'a>(&'a self, key: &'a str, fields: &'a [String]) -> BackendFuture<'a, u64>;
 }
 
-/// Operations that inspect and administer the streams, groups and consumers of a store.
-pub trait Admin: Backend {
+/// Owning: one worker at a time owns a stream. Workers that order messages need this; others do not.
+///
+/// The default of each operation fails with [`ErrorKind::Unsupported`].
+pub trait OwnStreams: ReadMessages {
+    /// Acquires a stream in a group, if nobody owns it or this worker does. Returns the owner after the call.
+    ///
+    /// The owner keeps the stream until its lease expires, or until it [gives it up](OwnStreams::give_up).
+    fn acquire<'a>(&'a self, _claimant: Claimant<'a>, _lease: Duration) -> BackendFuture<'a, StreamOwner> {
+        Box::pin(async { Err(no_owners(&self.location())) })
+    }
+
+    /// Renews the lease of an owner. Returns false if the lease has expired or another worker owns the stream.
+    ///
+    /// On some servers, the lease of another worker becomes longer by this, once.
+    fn renew<'a>(
+        &'a self,
+        _claimant: Claimant<'a>,
+        _fence: u64,
+        _lease: Duration,
+    ) -> BackendFuture<'a, bool> {
+        Box::pin(async { Err(no_owners(&self.location())) })
+    }
+
+    /// Gives a stream up. Returns false if the lease has expired or another worker owns the stream.
+    fn give_up<'a>(&'a self, _claimant: Claimant<'a>, _fence: u64) -> BackendFuture<'a, bool> {
+        Box::pin(async { Err(no_owners(&self.location())) })
+    }
+
+    /// Returns the worker that owns a stream in a group, or owned it last. `None` if none ever did.
+    fn owner<'a>(&'a self, _stream: &'a str, _group: &'a str) -> BackendFuture<'a, Option<StreamOwner>> {
+        Box::pin(async { Err(no_owners(&self.location())) })
+    }
+
+    /// Reads new entries for an owner, as [`read`](ReadMessages::read) does, and neither blocks nor claims. Returns `None`, without
+    /// any delivery, if another worker has acquired the stream since.
+    fn read_owned<'a>(
+        &'a self,
+        _read: &'a Read<'a>,
+        _claimant: Claimant<'a>,
+        _fence: u64,
+    ) -> BackendFuture<'a, Option<Vec<Delivery>>> {
+        Box::pin(async { Err(no_owners(&self.location())) })
+    }
+
+    /// Claims up to `count` pending entries in the order of their ids, starting at id `from`, whoever owns them and however
+    /// long they have been idle, also those that [wait](Release::retry). Each claim is a delivery.
+    ///
+    /// Only for a worker that knows that no other one is at work in the group. Returns entries that were deleted from the
+    /// stream as [`autoclaim`](ReadMessages::autoclaim) does.
+    fn take_over<'a>(
+        &'a self,
+        _consumer: Consumer<'a>,
+        _from: StreamId,
+        _count: usize,
+    ) -> BackendFuture<'a, Claimed> {
+        Box::pin(async { Err(no_owners(&self.location())) })
+    }
+
+    /// Waits for entries after an id and returns them, without a group.
+    ///
+    /// Returns an empty list if no entry arrived within `block`.
+    fn follow<'a>(
+        &'a self,
+        _stream: &'a str,
+        _after: StreamId,
+        _count: usize,
+        _block: Duration,
+    ) -> BackendFuture<'a, Vec<Entry>> {
+        Box::pin(async { Err(no_owners(&self.location())) })
+    }
+
+    /// Tells the store how many entries a group has read, if the store does not know: some servers forget it in a failover, and
+    /// then they report no lag, or one that is too large. Returns whether the store knows it now because of this call.
+    ///
+    /// Only for the owner of the stream. Does nothing while the group has many unread entries.
+    fn repair_lag<'a>(&'a self, _claimant: Claimant<'a>, _fence: u64) -> BackendFuture<'a, bool> {
+        Box::pin(async { Ok(false) })
+    }
+}
+
+/// A store for producers and workers.
+pub trait Backend: SettleMessages + OwnStreams {
+    /// Returns the same store as an [`Admin`], or `None` if the store does not support administration.
+    fn admin(self: Arc<Self>) -> Option<Arc<dyn Admin>> {
+        None
+    }
+}
+
+/// Looking: operations that inspect the streams, groups and consumers of a store, and its server.
+pub trait InspectStore: Backend {
     /// Returns `Ok` if the store replies.
     fn ping(&self) -> BackendFuture<'_, ()>;
 
@@ -311,32 +349,15 @@ pub trait Admin: Backend {
         Box::pin(async { Err(no_server(&self.location())) })
     }
 
-    /// Removes all commands from the slow log. On a cluster: of all its masters.
-    fn reset_slow_log(&self) -> BackendFuture<'_, ()> {
-        Box::pin(async { Err(no_server(&self.location())) })
-    }
-
     /// Returns the connected clients. On a cluster: those of all its masters.
     fn clients(&self) -> BackendFuture<'_, Vec<ClientInfo>> {
         Box::pin(async { Err(no_server(&self.location())) })
-    }
-
-    /// Changes a setting of the running server (CONFIG SET). On a cluster: of all its masters.
-    fn set_server_setting<'a>(&'a self, _name: &'a str, _value: &'a str) -> BackendFuture<'a, ()> {
-        Box::pin(async { Err(no_server(&self.location())) })
-    }
-
-    /// Takes a snapshot of all data, or lets the server take one in the background (BGSAVE). On a cluster: all its masters.
-    fn save_snapshot(&self) -> BackendFuture<'_, SnapshotRequest> {
-        Box::pin(async { Err(unsupported(&self.location(), "take snapshots")) })
     }
 
     /// Returns the address of the node that has a stream, as far as it is known. `None` if the store is not a cluster.
     fn node_of(&self, _stream: &str) -> Option<String> {
         None
     }
-
-    // Streams
 
     /// Returns the names of all streams that match a glob pattern, sorted.
     fn streams<'a>(&'a self, pattern: &'a str) -> BackendFuture<'a, Vec<String>>;
@@ -389,9 +410,6 @@ pub trait Admin: Backend {
         })
     }
 
-    /// Deletes entries from a stream. Returns the number deleted.
-    fn delete_entries<'a>(&'a self, stream: &'a str, ids: &'a [StreamId]) -> BackendFuture<'a, u64>;
-
     /// Returns delayed entries in the order of their tickets, starting at the ticket `first`. The id of each is its ticket.
     ///
     /// This and the two calls below fail on a store without [`Capability::DelayedEntries`].
@@ -404,35 +422,12 @@ pub trait Admin: Backend {
         Box::pin(async { Err(no_delays(&self.location())) })
     }
 
-    /// Cancels delayed entries. Returns how many were cancelled.
-    fn cancel_delayed<'a>(&'a self, _stream: &'a str, _tickets: &'a [StreamId]) -> BackendFuture<'a, u64> {
-        Box::pin(async { Err(no_delays(&self.location())) })
-    }
-
-    /// Appends delayed entries to the stream before they are due. Returns how many were appended.
-    fn promote_delayed<'a>(&'a self, _stream: &'a str, _tickets: &'a [StreamId]) -> BackendFuture<'a, u64> {
-        Box::pin(async { Err(no_delays(&self.location())) })
-    }
-
-    /// Trims a stream. Returns the number of entries removed, 0 if the stream does not exist.
-    ///
-    /// With [`Trim::keep_unread`], on a store that cannot check each entry, the trim ends at the first entry that a group
-    /// still needs.
-    fn trim<'a>(&'a self, _stream: &'a str, _trim: Trim) -> BackendFuture<'a, u64> {
-        Box::pin(async { Err(unsupported(&self.location(), "trim streams")) })
-    }
-
     /// Returns the memory that a stream takes, in bytes. `None` if it does not exist.
     ///
     /// Some servers estimate it from samples.
     fn memory_usage<'a>(&'a self, _stream: &'a str) -> BackendFuture<'a, Option<u64>> {
         Box::pin(async { Err(unsupported(&self.location(), "tell how much memory a stream takes")) })
     }
-
-    /// Deletes a stream with its groups. Returns false if it does not exist.
-    fn delete_stream<'a>(&'a self, stream: &'a str) -> BackendFuture<'a, bool>;
-
-    // Groups
 
     /// Returns the groups of a stream, sorted by name. Empty if the stream does not exist.
     fn groups<'a>(&'a self, stream: &'a str) -> BackendFuture<'a, Vec<GroupInfo>>;
@@ -442,24 +437,6 @@ pub trait Admin: Backend {
     fn missed<'a>(&'a self, _stream: &'a str) -> BackendFuture<'a, Vec<GroupMissed>> {
         Box::pin(async { Ok(Vec::new()) })
     }
-
-    /// Moves the group's position forwards or backwards.
-    fn move_group<'a>(&'a self, stream: &'a str, group: &'a str, start: Start) -> BackendFuture<'a, ()>;
-
-    /// Moves the group if its position is `from`. Returns false, without any change, if it has another position.
-    ///
-    /// A store compares and moves in one step if it can. On a server without scripts whose stream changes all the time, and on a
-    /// cluster without scripts, the group can deliver an entry in between.
-    fn move_group_from<'a>(
-        &'a self,
-        stream: &'a str,
-        group: &'a str,
-        from: StreamId,
-        start: Start,
-    ) -> BackendFuture<'a, bool>;
-
-    /// Deletes the group with its pending entries. Returns false if it does not exist.
-    fn delete_group<'a>(&'a self, stream: &'a str, group: &'a str) -> BackendFuture<'a, bool>;
 
     /// Returns a summary of the pending entries of a group.
     fn pending_summary<'a>(&'a self, stream: &'a str, group: &'a str) -> BackendFuture<'a, PendingSummary>;
@@ -484,6 +461,69 @@ pub trait Admin: Backend {
             Ok(all)
         })
     }
+
+    /// Returns the consumers of a group, sorted by name.
+    fn consumers<'a>(&'a self, stream: &'a str, group: &'a str) -> BackendFuture<'a, Vec<ConsumerInfo>>;
+}
+
+/// Changing: operations that administer the streams, groups and consumers of a store, and its server.
+pub trait ChangeStore: InspectStore {
+    /// Removes all commands from the slow log. On a cluster: of all its masters.
+    fn reset_slow_log(&self) -> BackendFuture<'_, ()> {
+        Box::pin(async { Err(no_server(&self.location())) })
+    }
+
+    /// Changes a setting of the running server (CONFIG SET). On a cluster: of all its masters.
+    fn set_server_setting<'a>(&'a self, _name: &'a str, _value: &'a str) -> BackendFuture<'a, ()> {
+        Box::pin(async { Err(no_server(&self.location())) })
+    }
+
+    /// Takes a snapshot of all data, or lets the server take one in the background (BGSAVE). On a cluster: all its masters.
+    fn save_snapshot(&self) -> BackendFuture<'_, SnapshotRequest> {
+        Box::pin(async { Err(unsupported(&self.location(), "take snapshots")) })
+    }
+
+    /// Deletes entries from a stream. Returns the number deleted.
+    fn delete_entries<'a>(&'a self, stream: &'a str, ids: &'a [StreamId]) -> BackendFuture<'a, u64>;
+
+    /// Cancels delayed entries. Returns how many were cancelled.
+    fn cancel_delayed<'a>(&'a self, _stream: &'a str, _tickets: &'a [StreamId]) -> BackendFuture<'a, u64> {
+        Box::pin(async { Err(no_delays(&self.location())) })
+    }
+
+    /// Appends delayed entries to the stream before they are due. Returns how many were appended.
+    fn promote_delayed<'a>(&'a self, _stream: &'a str, _tickets: &'a [StreamId]) -> BackendFuture<'a, u64> {
+        Box::pin(async { Err(no_delays(&self.location())) })
+    }
+
+    /// Trims a stream. Returns the number of entries removed, 0 if the stream does not exist.
+    ///
+    /// With [`Trim::keep_unread`], on a store that cannot check each entry, the trim ends at the first entry that a group
+    /// still needs.
+    fn trim<'a>(&'a self, _stream: &'a str, _trim: Trim) -> BackendFuture<'a, u64> {
+        Box::pin(async { Err(unsupported(&self.location(), "trim streams")) })
+    }
+
+    /// Deletes a stream with its groups. Returns false if it does not exist.
+    fn delete_stream<'a>(&'a self, stream: &'a str) -> BackendFuture<'a, bool>;
+
+    /// Moves the group's position forwards or backwards.
+    fn move_group<'a>(&'a self, stream: &'a str, group: &'a str, start: Start) -> BackendFuture<'a, ()>;
+
+    /// Moves the group if its position is `from`. Returns false, without any change, if it has another position.
+    ///
+    /// A store compares and moves in one step if it can. On a server without scripts whose stream changes all the time, and on a
+    /// cluster without scripts, the group can deliver an entry in between.
+    fn move_group_from<'a>(
+        &'a self,
+        stream: &'a str,
+        group: &'a str,
+        from: StreamId,
+        start: Start,
+    ) -> BackendFuture<'a, bool>;
+
+    /// Deletes the group with its pending entries. Returns false if it does not exist.
+    fn delete_group<'a>(&'a self, stream: &'a str, group: &'a str) -> BackendFuture<'a, bool>;
 
     /// Moves pending entries to a consumer. Counts as a delivery. Returns the ids moved.
     ///
@@ -514,11 +554,6 @@ pub trait Admin: Backend {
     /// Removes the policy of a stream, or of a group.
     fn reset_policy<'a>(&'a self, stream: &'a str, group: Option<&'a str>) -> BackendFuture<'a, ()>;
 
-    // Consumers
-
-    /// Returns the consumers of a group, sorted by name.
-    fn consumers<'a>(&'a self, stream: &'a str, group: &'a str) -> BackendFuture<'a, Vec<ConsumerInfo>>;
-
     /// Atomically moves a consumer's pending entries to another consumer, its heir, and removes the consumer. Returns
     /// the number of entries moved.
     ///
@@ -536,6 +571,11 @@ pub trait Admin: Backend {
     fn remove_empty_consumer<'a>(&'a self, consumer: Consumer<'a>) -> BackendFuture<'a, bool>;
 }
 
+/// A store that can be inspected and administered.
+pub trait Admin: ChangeStore {}
+
+impl<T: ChangeStore> Admin for T {}
+
 /// Returns the error of a store that cannot delay entries.
 fn no_delays(location: &str) -> Error {
     Error::new(ErrorKind::Refused, format!("{location} cannot delay messages: only Millstream can"))
@@ -552,6 +592,11 @@ fn unsupported(location: &str, operation: &str) -> Error {
         ErrorKind::Unsupported,
         format!("{location} cannot {operation}: this store does not support it"),
     )
+}
+
+/// Returns the error of a store without [`OwnStreams`].
+fn no_owners(location: &str) -> Error {
+    unsupported(location, "let workers own streams")
 }
 
 /// Returns the error of a store without a server.

@@ -69,14 +69,14 @@ impl PolicyInfo {
     }
 }
 
-/// The streams and keys that a worker uses, for [`Backend::check_access`](super::Backend::check_access).
+/// The streams and keys that a worker uses, for [`Backend::check_access`](super::ReadMessages::check_access).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkerAccess<'a> {
     /// The stream that the worker reads.
     pub stream: &'a str,
     /// The stream to which the worker adds dead letters.
     pub dead_letters: &'a str,
-    /// Examples of the keys that the worker reads with [`Backend::seen`](super::Backend::seen).
+    /// Examples of the keys that the worker reads with [`Backend::seen`](super::SettleMessages::seen).
     pub read_keys: Vec<String>,
     /// Examples of the keys that the worker stores with an [`Acknowledgement`].
     pub written_keys: Vec<String>,
@@ -192,7 +192,7 @@ impl<'a> Consumer<'a> {
     }
 }
 
-/// The arguments of [`Backend::read`](super::Backend::read).
+/// The arguments of [`Backend::read`](super::ReadMessages::read).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Read<'a> {
     /// The name of the stream.
@@ -209,7 +209,7 @@ pub struct Read<'a> {
     pub claim_idle: Option<Duration>,
 }
 
-/// The arguments of [`Backend::read_many`](super::Backend::read_many).
+/// The arguments of [`Backend::read_many`](super::ReadMessages::read_many).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadMany<'a> {
     /// The names of the streams, each once.
@@ -251,7 +251,7 @@ pub struct StreamOwner {
     pub lease_left: Duration,
 }
 
-/// What [`Backend::read_many`](super::Backend::read_many) returns for one stream.
+/// What [`Backend::read_many`](super::ReadMessages::read_many) returns for one stream.
 #[derive(Debug)]
 pub struct StreamRead {
     /// The index of the stream in [`ReadMany::streams`].
@@ -274,13 +274,13 @@ pub struct Delivery {
     pub claimed: bool,
 }
 
-/// The result of [`Backend::autoclaim`](super::Backend::autoclaim).
+/// The result of [`Backend::autoclaim`](super::ReadMessages::autoclaim).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Claimed {
     /// Entries that the caller now owns, and idle pending entries whose stream entry was deleted.
     ///
     /// The latter have no fields and keep their owner, idle time and delivery count. Pass them to
-    /// [`Backend::dead_letter`](super::Backend::dead_letter), which accepts them whichever consumer owns them.
+    /// [`Backend::dead_letter`](super::SettleMessages::dead_letter), which accepts them whichever consumer owns them.
     pub deliveries: Vec<Delivery>,
     /// The id from which to continue. 0-0 after the last pending entry of the group.
     pub next: StreamId,
@@ -471,7 +471,7 @@ pub struct ClientInfo {
     pub node: Option<String>,
 }
 
-/// What [`Admin::save_snapshot`](super::Admin::save_snapshot) did.
+/// What [`Admin::save_snapshot`](super::ChangeStore::save_snapshot) did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SnapshotRequest {

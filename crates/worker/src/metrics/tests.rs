@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::*;
-use crate::backend::{Admin, Backend, Embedded, Read, Start};
+use crate::backend::{Admin, Embedded, Read, ReadMessages, Start};
 use crate::monitor::{Limits, Monitor, StreamSnapshot};
 use crate::observe::{Sampler, SamplerOptions};
 use crate::partitions::Partitions;

@@ -7,7 +7,7 @@ use millstream_engine::IdSpec;
 use millstream_store::verbs::Add;
 
 use super::*;
-use crate::backend::{Admin, Backend, ConsumerInfo, Embedded, Read, Start, StreamId};
+use crate::backend::{Admin, ConsumerInfo, Embedded, Read, ReadMessages, Start, StreamId};
 use crate::heartbeat::{Heartbeat, WorkerInfo, WorkerState};
 use crate::metrics::{MoreSeries, exporter_text};
 use crate::names::dead_letters_of;

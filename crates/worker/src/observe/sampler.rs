@@ -102,11 +102,11 @@ pub struct Sampler {
 
 /// Ends the task when the last handle is dropped.
 struct Handle {
-    shared: Arc<Shared>,
+    shared: Arc<SamplerShare>,
     ended: CancellationToken,
 }
 
-struct Shared {
+struct SamplerShare {
     admin: Arc<dyn Admin>,
     options: SamplerOptions,
     look: RwLock<Arc<Look>>,
@@ -185,7 +185,7 @@ impl Sampler {
     /// Starts a task that looks at the store. Must be called in a tokio runtime.
     pub fn start(admin: Arc<dyn Admin>, options: SamplerOptions) -> Sampler {
         let history = Mutex::new(History::new(options.history_memory));
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(SamplerShare {
             history,
             admin,
             options,
@@ -268,7 +268,7 @@ impl Sampler {
     }
 }
 
-impl Shared {
+impl SamplerShare {
     async fn run(self: Arc<Self>) {
         let mut tracker = Tracker::new(self.options.limits.clone());
         let mut collector = Collector::new(Arc::clone(&self.admin), self.options.pattern.clone());
@@ -355,7 +355,7 @@ fn usual_time(before: &SamplerState, took: Duration) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::{Backend, Embedded, Start};
+    use crate::backend::{Embedded, ReadMessages, Start};
     use crate::observe::{Eta, Query, Sort};
     use crate::producer::Producer;
 

@@ -19,7 +19,7 @@ pub async fn plan_reset(
 /// Moves a group to the position in the plan.
 ///
 /// `to` is what the plan was made for. The plan is out of date if the group has moved since. A store that can do so compares
-/// and moves in one step ([`Admin::move_group_from`]).
+/// and moves in one step ([`move_group_from`](crate::backend::ChangeStore::move_group_from)).
 pub async fn reset(
     groups: &GroupManager,
     stream: &str,

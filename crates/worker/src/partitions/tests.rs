@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use super::*;
-use crate::backend::{Embedded, NewEntry};
+use crate::backend::{Embedded, InspectStore, NewEntry, ReadMessages, SettleMessages};
 use crate::names::can_match_pattern;
 use crate::slots::{SLOTS, slot_of};
 

@@ -30,9 +30,9 @@ pub(super) struct Outgoing {
 pub(super) type Placed = (usize, Outgoing);
 
 /// Where the messages of a producer go.
-pub(super) struct Route {
+pub(super) struct StreamRoute {
     /// One for each stream: more than one only if the stream has partitions.
-    pub(super) lanes: Vec<Arc<Lane>>,
+    pub(super) lanes: Vec<Arc<PartitionQueue>>,
     /// `None` if there is one stream.
     partitions: Option<Partitions>,
     /// Number of calls so far with messages that have no key.
@@ -40,7 +40,7 @@ pub(super) struct Route {
 }
 
 /// A stream to which messages are added.
-pub(super) struct Lane {
+pub(super) struct PartitionQueue {
     /// The name of the stream in the store.
     pub(super) stream: Arc<str>,
     pub(super) is_partition: bool,
@@ -51,10 +51,10 @@ pub(super) struct Lane {
     pub(super) turn: Arc<Mutex<()>>,
 }
 
-impl Route {
-    fn new(named: Named) -> Route {
+impl StreamRoute {
+    fn new(named: Named) -> StreamRoute {
         let lane = |stream: Arc<str>, is_partition| {
-            Arc::new(Lane { stream, is_partition, turn: Arc::new(Mutex::new(())) })
+            Arc::new(PartitionQueue { stream, is_partition, turn: Arc::new(Mutex::new(())) })
         };
         let (lanes, partitions) = match named {
             Named::Stream(stream) => (vec![lane(stream, false)], None),
@@ -63,7 +63,7 @@ impl Route {
                 (names.map(|name| lane(name.into(), true)).collect(), Some(partitions))
             }
         };
-        Route { lanes, partitions, calls_without_key: AtomicUsize::new(0) }
+        StreamRoute { lanes, partitions, calls_without_key: AtomicUsize::new(0) }
     }
 
     pub(super) fn has_partitions(&self) -> bool {
@@ -77,7 +77,7 @@ impl Route {
     pub(super) fn by_lane(
         &self,
         messages: impl IntoIterator<Item = Placed>,
-    ) -> Vec<(Arc<Lane>, Vec<Placed>)> {
+    ) -> Vec<(Arc<PartitionQueue>, Vec<Placed>)> {
         let mut without_key = None;
         let mut lanes: Vec<Vec<Placed>> = vec![Vec::new(); self.lanes.len()];
         for (at, message) in messages {
@@ -107,7 +107,7 @@ impl Route {
     }
 
     /// Returns the lane to which a message goes if its key or its idempotence id decides. Otherwise the first one.
-    pub(super) fn lane(&self, message: &Outgoing) -> &Arc<Lane> {
+    pub(super) fn lane(&self, message: &Outgoing) -> &Arc<PartitionQueue> {
         &self.lanes[self.lane_of(message).unwrap_or(0)]
     }
 }
@@ -118,12 +118,12 @@ fn value_of<'a>(fields: &'a Fields, name: &str) -> Option<&'a Bytes> {
 
 impl Producer {
     /// Returns where messages go. Looks at the store when the first message is sent.
-    pub(super) async fn route(&self) -> Result<Arc<Route>, Error> {
+    pub(super) async fn route(&self) -> Result<Arc<StreamRoute>, Error> {
         let mut known = self.route.lock().await;
         if let Some(route) = &*known {
             return Ok(Arc::clone(route));
         }
-        let found = Arc::new(Route::new(self.find_route().await?));
+        let found = Arc::new(StreamRoute::new(self.find_route().await?));
         Ok(Arc::clone(known.insert(found)))
     }
 
@@ -131,7 +131,7 @@ impl Producer {
     ///
     /// If the list is gone too, the producer does not begin to add to an ordinary stream: the readers of the partitions would
     /// not see these messages.
-    pub(super) async fn new_route(&self, old: &Arc<Route>) -> Result<Arc<Route>, Error> {
+    pub(super) async fn new_route(&self, old: &Arc<StreamRoute>) -> Result<Arc<StreamRoute>, Error> {
         let mut known = self.route.lock().await;
         if let Some(route) = &*known
             && !Arc::ptr_eq(route, old)
@@ -142,7 +142,7 @@ impl Producer {
             Named::Partitions(partitions) if old.partitions.as_ref() == Some(&partitions) => {
                 Ok(Arc::clone(old))
             }
-            named @ Named::Partitions(_) => Ok(Arc::clone(known.insert(Arc::new(Route::new(named))))),
+            named @ Named::Partitions(_) => Ok(Arc::clone(known.insert(Arc::new(StreamRoute::new(named))))),
             Named::Stream(_) => {
                 let (stream, list) = (&self.stream, partitions_key(&self.stream));
                 Err(Error::new(

@@ -13,7 +13,7 @@ const STRINGS_MAX: usize = 4;
 
 /// What a search found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum FoundValue {
     /// No hidden member.
     Nothing,
     /// The text with its hidden members replaced.
@@ -36,7 +36,7 @@ pub(super) fn hide(
     path: &str,
     is_hidden: &dyn Fn(&str, &str) -> bool,
     secrets: &mut Vec<String>,
-) -> Option<Found> {
+) -> Option<FoundValue> {
     hide_in(text, path, is_hidden, secrets, 0)
 }
 
@@ -46,10 +46,10 @@ fn hide_in(
     is_hidden: &dyn Fn(&str, &str) -> bool,
     secrets: &mut Vec<String>,
     strings: usize,
-) -> Option<Found> {
+) -> Option<FoundValue> {
     let (path, root_bytes) = (path.to_owned(), path.len());
     let output = String::new();
-    Walk { text, at: 0, levels: Vec::new(), path, root_bytes, hidden: None, output, copied: 0, strings }
+    JsonWalk { text, at: 0, levels: Vec::new(), path, root_bytes, hidden: None, output, copied: 0, strings }
         .run(is_hidden, secrets)
 }
 
@@ -66,7 +66,7 @@ struct Hiding {
     depth: usize,
 }
 
-struct Walk<'a> {
+struct JsonWalk<'a> {
     text: &'a str,
     at: usize,
     levels: Vec<Level>,
@@ -82,11 +82,15 @@ struct Walk<'a> {
     strings: usize,
 }
 
-impl Walk<'_> {
-    fn run(mut self, is_hidden: &dyn Fn(&str, &str) -> bool, secrets: &mut Vec<String>) -> Option<Found> {
+impl JsonWalk<'_> {
+    fn run(
+        mut self,
+        is_hidden: &dyn Fn(&str, &str) -> bool,
+        secrets: &mut Vec<String>,
+    ) -> Option<FoundValue> {
         loop {
             if !self.value(is_hidden, secrets)? {
-                return Some(Found::Hide);
+                return Some(FoundValue::Hide);
             }
             // The next member, the next element, or the next document.
             loop {
@@ -97,7 +101,7 @@ impl Walk<'_> {
                     (Some(b','), Some(is_object)) => {
                         self.at += 1;
                         if is_object && !self.key(is_hidden)? {
-                            return Some(Found::Hide);
+                            return Some(FoundValue::Hide);
                         }
                         break;
                     }
@@ -169,12 +173,12 @@ impl Walk<'_> {
                 return false;
             }
             match hide_in(&string, &self.path, is_hidden, secrets, self.strings + 1) {
-                Some(Found::Nothing) | None => {}
-                Some(Found::Replaced(text)) => {
+                Some(FoundValue::Nothing) | None => {}
+                Some(FoundValue::Replaced(text)) => {
                     let quoted = serde_json::to_string(&text).unwrap_or_default();
                     self.replace(start, &quoted);
                 }
-                Some(Found::Hide) => {
+                Some(FoundValue::Hide) => {
                     secrets.push(string);
                     self.replace(start, &format!("\"{HIDDEN}\""));
                 }
@@ -258,11 +262,11 @@ impl Walk<'_> {
         bytes.get(self.at).copied()
     }
 
-    fn finish(mut self) -> Found {
+    fn finish(mut self) -> FoundValue {
         if self.copied == 0 {
-            return Found::Nothing;
+            return FoundValue::Nothing;
         }
         self.output.push_str(&self.text[self.copied..]);
-        Found::Replaced(self.output)
+        FoundValue::Replaced(self.output)
     }
 }

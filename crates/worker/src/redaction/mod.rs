@@ -86,9 +86,9 @@ impl Redaction {
             return None;
         }
         match self.search(name, value, &mut Vec::new()) {
-            json::Found::Nothing => Some(Cow::Borrowed(value)),
-            json::Found::Replaced(text) => Some(Cow::Owned(text.into_bytes())),
-            json::Found::Hide => None,
+            json::FoundValue::Nothing => Some(Cow::Borrowed(value)),
+            json::FoundValue::Replaced(text) => Some(Cow::Owned(text.into_bytes())),
+            json::FoundValue::Hide => None,
         }
     }
 
@@ -135,9 +135,9 @@ impl Redaction {
     }
 
     /// Searches a value for hidden members. Appends their values to `secrets`.
-    fn search(&self, name: &[u8], value: &[u8], secrets: &mut Vec<String>) -> json::Found {
+    fn search(&self, name: &[u8], value: &[u8], secrets: &mut Vec<String>) -> json::FoundValue {
         if !json::looks_like_json(value) {
-            return json::Found::Nothing;
+            return json::FoundValue::Nothing;
         }
         let found = std::str::from_utf8(value).ok().and_then(|text| {
             json::hide(
@@ -148,8 +148,8 @@ impl Redaction {
             )
         });
         match found {
-            Some(json::Found::Hide) | None if self.may_occur_in(name, value) => json::Found::Hide,
-            Some(json::Found::Hide) | None => json::Found::Nothing,
+            Some(json::FoundValue::Hide) | None if self.may_occur_in(name, value) => json::FoundValue::Hide,
+            Some(json::FoundValue::Hide) | None => json::FoundValue::Nothing,
             Some(found) => found,
         }
     }
@@ -189,7 +189,7 @@ impl Redaction {
                 {
                     let _ = json::hide(text, "", &|_, _| true, &mut secrets);
                 }
-            } else if self.search(name, value, &mut secrets) == json::Found::Hide {
+            } else if self.search(name, value, &mut secrets) == json::FoundValue::Hide {
                 secrets.push(String::from_utf8_lossy(value).into_owned());
             }
         }

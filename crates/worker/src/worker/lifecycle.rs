@@ -252,7 +252,7 @@ impl Tasks {
     fn start_for(&mut self, core: &Arc<Core>, subscription: &Arc<Subscription>) {
         spawn!(self.settlers, core, subscription, settle);
         spawn!(self.lease_keepers, core, subscription, lease::keep);
-        if subscription.origin.tenure.is_some() {
+        if subscription.origin.ownership.is_some() {
             spawn!(self.lease_keepers, core, subscription, renewal::renew);
             spawn!(self.readers, core, subscription, owned_fetcher::fetch);
         }
@@ -281,7 +281,7 @@ impl Tasks {
                 Some(subscription) = self.joined.recv() => {
                     self.start_for(core, &subscription);
                     // An owned stream has the heartbeats of its root.
-                    if subscription.origin.tenure.is_none() {
+                    if subscription.origin.ownership.is_none() {
                         spawn!(heartbeats, core, &subscription, beat);
                     }
                     continue;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use millstream_worker::backend::{Admin, Backend, Redis, ServerOptions, Start};
+use millstream_worker::backend::{InspectStore, ReadMessages, Redis, ServerOptions, SettleMessages, Start};
 use millstream_worker::observe::{Query, RowKey, Sampler, SamplerOptions, Viewer};
 use tokio::task::JoinSet;
 

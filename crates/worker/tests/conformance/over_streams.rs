@@ -5,8 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use millstream_worker::backend::{ErrorKind, Read, Redis};
-use millstream_worker::{Admin, Backend};
+use millstream_worker::backend::{ErrorKind, InspectStore, Read, ReadMessages, Redis};
 
 use crate::cases;
 use crate::servers::{Program, Server, new_folder};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use millstream_worker::backend::{
-    Admin, Backend, Claimant, Fields, NewEntry, Read, Redis, ServerOptions, Start, StreamId,
+    Admin, Claimant, Fields, NewEntry, Read, ReadMessages, Redis, ServerOptions, Start, StreamId,
 };
 use millstream_worker::connect;
 use millstream_worker::monitor::{GroupSnapshot, Health, Limits, Monitor, StreamSnapshot};

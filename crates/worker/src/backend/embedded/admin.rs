@@ -13,16 +13,16 @@ use millstream_store::verbs::{
 
 use super::super::policy::{Backoff, Policy, PolicyField, PolicyValue};
 use super::super::{
-    Admin, BackendFuture, Consumer, ConsumerInfo, Delivery, Entry, Error, ErrorKind, GroupInfo, GroupMissed,
-    IdOrder, LookDetail, PendingFilter, PendingRow, PendingSummary, Range, SnapshotRequest, Start,
-    StreamCursor, StreamLook, StreamNames, Trim,
+    BackendFuture, ChangeStore, Consumer, ConsumerInfo, Delivery, Entry, Error, ErrorKind, GroupInfo,
+    GroupMissed, IdOrder, InspectStore, LookDetail, PendingFilter, PendingRow, PendingSummary, Range,
+    SnapshotRequest, Start, StreamCursor, StreamLook, StreamNames, Trim,
 };
 use super::values::{
     self, consumer_info, error, group_info, group_missed, group_start, millis, pending_row, text,
 };
 use super::{Embedded, consumer_path};
 
-impl Admin for Embedded {
+impl InspectStore for Embedded {
     fn ping(&self) -> BackendFuture<'_, ()> {
         self.call(Ping)
     }
@@ -75,10 +75,6 @@ impl Admin for Embedded {
         }))
     }
 
-    fn delete_entries<'a>(&'a self, stream: &'a str, ids: &'a [StreamId]) -> BackendFuture<'a, u64> {
-        self.call(Delete { key: stream.to_owned(), ids: ids.to_vec() })
-    }
-
     fn delayed<'a>(
         &'a self,
         stream: &'a str,
@@ -87,6 +83,61 @@ impl Admin for Embedded {
     ) -> BackendFuture<'a, Vec<Entry>> {
         let tickets = Some(IdRange { first, last: StreamId::MAX });
         self.call(Collect::new(DelayedRange { key: stream.to_owned(), tickets, count: Some(count as u64) }))
+    }
+
+    fn memory_usage<'a>(&'a self, stream: &'a str) -> BackendFuture<'a, Option<u64>> {
+        let verb = DescribeStream { key: stream.to_owned() };
+        self.call_unless(Refusal::NoSuchKey, verb, |found| found.map(|found| found.memory_bytes as u64))
+    }
+
+    fn groups<'a>(&'a self, stream: &'a str) -> BackendFuture<'a, Vec<GroupInfo>> {
+        let verb = DescribeStream { key: stream.to_owned() };
+        self.call_unless(Refusal::NoSuchKey, verb, |found| {
+            found.map_or_else(Vec::new, |found| found.groups.iter().map(group_info).collect())
+        })
+    }
+
+    fn missed<'a>(&'a self, stream: &'a str) -> BackendFuture<'a, Vec<GroupMissed>> {
+        let verb = DescribeStream { key: stream.to_owned() };
+        self.call_unless(Refusal::NoSuchKey, verb, |found| {
+            found.map_or_else(Vec::new, |found| found.groups.iter().map(group_missed).collect())
+        })
+    }
+
+    fn pending_summary<'a>(&'a self, stream: &'a str, group: &'a str) -> BackendFuture<'a, PendingSummary> {
+        let verb = Pending { key: stream.to_owned(), group: group.to_owned() };
+        self.call_then(verb, |summary| {
+            let consumers = summary.consumers.iter().map(|(name, pending)| (text(name), *pending));
+            PendingSummary { total: summary.count, ids: summary.ids, consumers: consumers.collect() }
+        })
+    }
+
+    fn pending<'a>(
+        &'a self,
+        stream: &'a str,
+        group: &'a str,
+        filter: &'a PendingFilter,
+    ) -> BackendFuture<'a, Vec<PendingRow>> {
+        let verb = PendingRows {
+            key: stream.to_owned(),
+            group: group.to_owned(),
+            ids: Some(IdRange { first: filter.first, last: filter.last }),
+            consumer: filter.consumer.clone(),
+            min_idle_ms: filter.min_idle.map_or(0, millis),
+            count: filter.count as u64,
+        };
+        self.call_then(verb, |rows| rows.into_iter().map(pending_row).collect())
+    }
+
+    fn consumers<'a>(&'a self, stream: &'a str, group: &'a str) -> BackendFuture<'a, Vec<ConsumerInfo>> {
+        let verb = DescribeGroup { key: stream.to_owned(), group: group.to_owned() };
+        self.call_then(verb, |group| group.consumers.iter().map(consumer_info).collect())
+    }
+}
+
+impl ChangeStore for Embedded {
+    fn delete_entries<'a>(&'a self, stream: &'a str, ids: &'a [StreamId]) -> BackendFuture<'a, u64> {
+        self.call(Delete { key: stream.to_owned(), ids: ids.to_vec() })
     }
 
     fn cancel_delayed<'a>(&'a self, stream: &'a str, tickets: &'a [StreamId]) -> BackendFuture<'a, u64> {
@@ -102,11 +153,6 @@ impl Admin for Embedded {
         self.call(TrimStream { key: stream.to_owned(), trim: values::store_trim(trim), references })
     }
 
-    fn memory_usage<'a>(&'a self, stream: &'a str) -> BackendFuture<'a, Option<u64>> {
-        let verb = DescribeStream { key: stream.to_owned() };
-        self.call_unless(Refusal::NoSuchKey, verb, |found| found.map(|found| found.memory_bytes as u64))
-    }
-
     fn save_snapshot(&self) -> BackendFuture<'_, SnapshotRequest> {
         let db = self.db.clone();
         Box::pin(async move {
@@ -120,20 +166,6 @@ impl Admin for Embedded {
 
     fn delete_stream<'a>(&'a self, stream: &'a str) -> BackendFuture<'a, bool> {
         self.call(RemoveStream { key: stream.to_owned() })
-    }
-
-    fn groups<'a>(&'a self, stream: &'a str) -> BackendFuture<'a, Vec<GroupInfo>> {
-        let verb = DescribeStream { key: stream.to_owned() };
-        self.call_unless(Refusal::NoSuchKey, verb, |found| {
-            found.map_or_else(Vec::new, |found| found.groups.iter().map(group_info).collect())
-        })
-    }
-
-    fn missed<'a>(&'a self, stream: &'a str) -> BackendFuture<'a, Vec<GroupMissed>> {
-        let verb = DescribeStream { key: stream.to_owned() };
-        self.call_unless(Refusal::NoSuchKey, verb, |found| {
-            found.map_or_else(Vec::new, |found| found.groups.iter().map(group_missed).collect())
-        })
     }
 
     fn set_policy<'a>(
@@ -180,31 +212,6 @@ impl Admin for Embedded {
         self.call_unless(Refusal::GroupNeedsKey, verb, |destroyed| destroyed == Some(true))
     }
 
-    fn pending_summary<'a>(&'a self, stream: &'a str, group: &'a str) -> BackendFuture<'a, PendingSummary> {
-        let verb = Pending { key: stream.to_owned(), group: group.to_owned() };
-        self.call_then(verb, |summary| {
-            let consumers = summary.consumers.iter().map(|(name, pending)| (text(name), *pending));
-            PendingSummary { total: summary.count, ids: summary.ids, consumers: consumers.collect() }
-        })
-    }
-
-    fn pending<'a>(
-        &'a self,
-        stream: &'a str,
-        group: &'a str,
-        filter: &'a PendingFilter,
-    ) -> BackendFuture<'a, Vec<PendingRow>> {
-        let verb = PendingRows {
-            key: stream.to_owned(),
-            group: group.to_owned(),
-            ids: Some(IdRange { first: filter.first, last: filter.last }),
-            consumer: filter.consumer.clone(),
-            min_idle_ms: filter.min_idle.map_or(0, millis),
-            count: filter.count as u64,
-        };
-        self.call_then(verb, |rows| rows.into_iter().map(pending_row).collect())
-    }
-
     fn claim<'a>(
         &'a self,
         consumer: Consumer<'a>,
@@ -223,11 +230,6 @@ impl Admin for Embedded {
 
     fn restore<'a>(&'a self, stream: &'a str, group: &'a str, id: StreamId) -> BackendFuture<'a, bool> {
         self.call(Restore { key: stream.to_owned(), group: group.to_owned(), id })
-    }
-
-    fn consumers<'a>(&'a self, stream: &'a str, group: &'a str) -> BackendFuture<'a, Vec<ConsumerInfo>> {
-        let verb = DescribeGroup { key: stream.to_owned(), group: group.to_owned() };
-        self.call_then(verb, |group| group.consumers.iter().map(consumer_info).collect())
     }
 
     fn remove_consumer<'a>(&'a self, consumer: Consumer<'a>, heir: &'a str) -> BackendFuture<'a, u64> {

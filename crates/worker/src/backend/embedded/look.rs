@@ -8,8 +8,8 @@ use millstream_store::embedded::Refusal;
 use millstream_store::verbs::{self, Collect, LookAtStream};
 
 use super::super::{
-    Admin, Backend, Error, ErrorKind, GroupDetail, GroupInfo, GroupLook, GroupMissed, LookDetail,
-    PendingFilter, StreamInfo, StreamLook,
+    Error, ErrorKind, GroupDetail, GroupInfo, GroupLook, GroupMissed, InspectStore, LookDetail,
+    PendingFilter, ReadMessages, SettleMessages, StreamInfo, StreamLook,
 };
 use super::Embedded;
 use super::values::{error, text};

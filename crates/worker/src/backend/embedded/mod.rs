@@ -24,8 +24,9 @@ use millstream_store::verbs::{
 
 use super::{
     Acknowledgement, AddOptions, Admin, Backend, BackendFuture, Capability, Claimant, Claimed, Consumer,
-    Delivery, Entry, Error, ErrorKind, NewDeadLetter, NewEntry, PendingFilter, PendingRow, PolicyInfo, Range,
-    Read, ReadMany, Release, Start, StreamInfo, StreamOwner, StreamRead, Trim,
+    Delivery, Entry, Error, ErrorKind, InspectStore, NewDeadLetter, NewEntry, OwnStreams, PendingFilter,
+    PendingRow, PolicyInfo, Range, Read, ReadMany, ReadMessages, Release, SettleMessages, Start, StreamInfo,
+    StreamOwner, StreamRead, Trim,
 };
 use crate::names::{fence_key, lease_key, retry_key};
 use values::{
@@ -71,7 +72,7 @@ impl Embedded {
         Ok(Embedded::over(db, format!("embedded:{}", folder.display())))
     }
 
-    /// Wraps a store that is already open. [`Backend::location`] returns `location`.
+    /// Wraps a store that is already open. [`ReadMessages::location`] returns `location`.
     pub fn over(db: Millstream, location: impl Into<String>) -> Embedded {
         Embedded { db, location: location.into() }
     }
@@ -122,7 +123,7 @@ fn consumer_path<B: From<String>>(consumer: Consumer<'_>) -> ConsumerPath<B> {
     }
 }
 
-impl Backend for Embedded {
+impl ReadMessages for Embedded {
     fn supports<'a>(&'a self, capability: Capability, _stream: &'a str) -> BackendFuture<'a, bool> {
         let has = match capability {
             Capability::ExactLag => self.db.store().settings().exact_lag.load(Ordering::Relaxed),
@@ -156,42 +157,6 @@ impl Backend for Embedded {
 
     fn location(&self) -> String {
         self.location.clone()
-    }
-
-    fn admin(self: Arc<Self>) -> Option<Arc<dyn Admin>> {
-        Some(self)
-    }
-
-    fn add<'a>(
-        &'a self,
-        stream: &'a str,
-        entries: &'a [NewEntry],
-        trim: Option<Trim>,
-    ) -> BackendFuture<'a, Vec<StreamId>> {
-        self.add_with(stream, entries, AddOptions { trim, ..AddOptions::default() })
-    }
-
-    fn add_with<'a>(
-        &'a self,
-        stream: &'a str,
-        entries: &'a [NewEntry],
-        AddOptions { due, trim, only_existing }: AddOptions,
-    ) -> BackendFuture<'a, Vec<StreamId>> {
-        if let Err(refused) = super::check_fields(entries.iter().map(|entry| &entry.fields)) {
-            return Box::pin(async { Err(refused) });
-        }
-        let key = Bytes::copy_from_slice(stream.as_bytes());
-        let id = due.map_or(IdSpec::Auto, IdSpec::Delayed);
-        let add = |entry: &NewEntry| Add { id, make_stream: !only_existing, ..new_entry(key.clone(), entry) };
-        let mut adds: Vec<Add<_>> = entries.iter().map(add).collect();
-        if let Some(last) = adds.last_mut() {
-            last.trim = trim.map(values::store_trim);
-            if trim.is_some_and(|trim| trim.keep_unread) {
-                last.references = References::Acked;
-            }
-        }
-        let added = self.call_unless(Refusal::NoSuchKey, adds, |ids| ids);
-        Box::pin(async move { added.await?.ok_or_else(|| super::no_stream(stream)) })
     }
 
     fn create_group<'a>(&'a self, stream: &'a str, group: &'a str, start: Start) -> BackendFuture<'a, bool> {
@@ -272,18 +237,6 @@ impl Backend for Embedded {
         })
     }
 
-    fn follow<'a>(
-        &'a self,
-        stream: &'a str,
-        after: StreamId,
-        count: usize,
-        block: Duration,
-    ) -> BackendFuture<'a, Vec<Entry>> {
-        let streams = vec![(stream.to_owned(), verbs::ReadFrom::After(after))];
-        let read = verbs::Read { streams, count: Some(count as u64), block: Some(block) };
-        self.call(Collect::new(read))
-    }
-
     fn own_pending<'a>(
         &'a self,
         consumer: Consumer<'a>,
@@ -316,36 +269,39 @@ impl Backend for Embedded {
             due_in: None,
         })
     }
+}
 
-    fn take_over<'a>(
+impl SettleMessages for Embedded {
+    fn add<'a>(
         &'a self,
-        consumer: Consumer<'a>,
-        from: StreamId,
-        count: usize,
-    ) -> BackendFuture<'a, Claimed> {
-        Box::pin(async move {
-            if count == 0 {
-                return Ok(Claimed { next: from, ..Claimed::default() });
+        stream: &'a str,
+        entries: &'a [NewEntry],
+        trim: Option<Trim>,
+    ) -> BackendFuture<'a, Vec<StreamId>> {
+        self.add_with(stream, entries, AddOptions { trim, ..AddOptions::default() })
+    }
+
+    fn add_with<'a>(
+        &'a self,
+        stream: &'a str,
+        entries: &'a [NewEntry],
+        AddOptions { due, trim, only_existing }: AddOptions,
+    ) -> BackendFuture<'a, Vec<StreamId>> {
+        if let Err(refused) = super::check_fields(entries.iter().map(|entry| &entry.fields)) {
+            return Box::pin(async { Err(refused) });
+        }
+        let key = Bytes::copy_from_slice(stream.as_bytes());
+        let id = due.map_or(IdSpec::Auto, IdSpec::Delayed);
+        let add = |entry: &NewEntry| Add { id, make_stream: !only_existing, ..new_entry(key.clone(), entry) };
+        let mut adds: Vec<Add<_>> = entries.iter().map(add).collect();
+        if let Some(last) = adds.last_mut() {
+            last.trim = trim.map(values::store_trim);
+            if trim.is_some_and(|trim| trim.keep_unread) {
+                last.references = References::Acked;
             }
-            let Consumer { stream, group, .. } = consumer;
-            let rows = self.pending(stream, group, &PendingFilter::starting_at(from, count)).await?;
-            let last = rows.last().filter(|_| rows.len() == count).map(|row| row.id);
-            // A claim by id removes entries that were deleted from the stream: claim only the others.
-            let (mut existing, mut deliveries) = (Vec::with_capacity(rows.len()), Vec::new());
-            for PendingRow { id, deliveries: count, .. } in rows {
-                match self.range(stream, Range::single(id)).await?.is_empty() {
-                    true => deliveries.push(Delivery { id, fields: None, deliveries: count, claimed: true }),
-                    false => existing.push(id),
-                }
-            }
-            let path = consumer_path::<String>(consumer);
-            let options = ClaimOptions::default();
-            let claim = Claim { consumer: path, ids: existing, options, idle_ms: None, last_id: None };
-            deliveries.extend(self.call_then(Collect::new(claim), all_claimed).await?);
-            deliveries.sort_unstable_by_key(|delivery| delivery.id);
-            let next = last.and_then(StreamId::next).unwrap_or(StreamId::MIN);
-            Ok(Claimed { deliveries, next, due_in: None })
-        })
+        }
+        let added = self.call_unless(Refusal::NoSuchKey, adds, |ids| ids);
+        Box::pin(async move { added.await?.ok_or_else(|| super::no_stream(stream)) })
     }
 
     fn acknowledge<'a>(
@@ -443,6 +399,82 @@ impl Backend for Embedded {
         self.call(DeadLettersRecorded { dead_letters, hash })
     }
 
+    fn hash_get<'a>(&'a self, key: &'a str, fields: &'a [String]) -> BackendFuture<'a, Vec<Option<Bytes>>> {
+        self.call_then(HashGet { key: key.to_owned(), fields: fields.to_vec() }, |values| {
+            values.into_iter().map(|value| value.map(Bytes::from)).collect()
+        })
+    }
+
+    fn hash_len<'a>(&'a self, key: &'a str) -> BackendFuture<'a, u64> {
+        self.call(HashLength { key: key.to_owned() })
+    }
+
+    fn hash_get_all<'a>(&'a self, key: &'a str) -> BackendFuture<'a, Vec<(String, Bytes)>> {
+        self.call_then(HashGetAll { key: key.to_owned() }, |all| {
+            all.into_iter().map(|(field, value)| (text(&field), value.into())).collect()
+        })
+    }
+
+    fn hash_fields<'a>(&'a self, key: &'a str) -> BackendFuture<'a, Vec<String>> {
+        self.call_then(HashFields { key: key.to_owned() }, |fields| {
+            fields.iter().map(|field| text(field)).collect()
+        })
+    }
+
+    fn hash_set<'a>(&'a self, key: &'a str, pairs: &'a [(String, Bytes)]) -> BackendFuture<'a, ()> {
+        let copy = |(field, value): &(String, Bytes)| (Bytes::from(field.clone()), value.clone());
+        self.call(HashSet { key: Bytes::from(key.to_owned()), pairs: pairs.iter().map(copy).collect() })
+    }
+
+    fn hash_delete<'a>(&'a self, key: &'a str, fields: &'a [String]) -> BackendFuture<'a, u64> {
+        self.call(HashDelete { key: key.to_owned(), fields: fields.to_vec() })
+    }
+}
+
+impl OwnStreams for Embedded {
+    fn follow<'a>(
+        &'a self,
+        stream: &'a str,
+        after: StreamId,
+        count: usize,
+        block: Duration,
+    ) -> BackendFuture<'a, Vec<Entry>> {
+        let streams = vec![(stream.to_owned(), verbs::ReadFrom::After(after))];
+        let read = verbs::Read { streams, count: Some(count as u64), block: Some(block) };
+        self.call(Collect::new(read))
+    }
+
+    fn take_over<'a>(
+        &'a self,
+        consumer: Consumer<'a>,
+        from: StreamId,
+        count: usize,
+    ) -> BackendFuture<'a, Claimed> {
+        Box::pin(async move {
+            if count == 0 {
+                return Ok(Claimed { next: from, ..Claimed::default() });
+            }
+            let Consumer { stream, group, .. } = consumer;
+            let rows = self.pending(stream, group, &PendingFilter::starting_at(from, count)).await?;
+            let last = rows.last().filter(|_| rows.len() == count).map(|row| row.id);
+            // A claim by id removes entries that were deleted from the stream: claim only the others.
+            let (mut existing, mut deliveries) = (Vec::with_capacity(rows.len()), Vec::new());
+            for PendingRow { id, deliveries: count, .. } in rows {
+                match self.range(stream, Range::single(id)).await?.is_empty() {
+                    true => deliveries.push(Delivery { id, fields: None, deliveries: count, claimed: true }),
+                    false => existing.push(id),
+                }
+            }
+            let path = consumer_path::<String>(consumer);
+            let options = ClaimOptions::default();
+            let claim = Claim { consumer: path, ids: existing, options, idle_ms: None, last_id: None };
+            deliveries.extend(self.call_then(Collect::new(claim), all_claimed).await?);
+            deliveries.sort_unstable_by_key(|delivery| delivery.id);
+            let next = last.and_then(StreamId::next).unwrap_or(StreamId::MIN);
+            Ok(Claimed { deliveries, next, due_in: None })
+        })
+    }
+
     fn acquire<'a>(&'a self, claimant: Claimant<'a>, lease: Duration) -> BackendFuture<'a, StreamOwner> {
         let Claimant { stream, group, instance } = claimant;
         let (lease_ms, owner) = (millis(lease), instance.to_owned());
@@ -481,35 +513,10 @@ impl Backend for Embedded {
             verb: Collect::<_, Vec<Delivery>>::new(verb),
         })
     }
+}
 
-    fn hash_get<'a>(&'a self, key: &'a str, fields: &'a [String]) -> BackendFuture<'a, Vec<Option<Bytes>>> {
-        self.call_then(HashGet { key: key.to_owned(), fields: fields.to_vec() }, |values| {
-            values.into_iter().map(|value| value.map(Bytes::from)).collect()
-        })
-    }
-
-    fn hash_len<'a>(&'a self, key: &'a str) -> BackendFuture<'a, u64> {
-        self.call(HashLength { key: key.to_owned() })
-    }
-
-    fn hash_get_all<'a>(&'a self, key: &'a str) -> BackendFuture<'a, Vec<(String, Bytes)>> {
-        self.call_then(HashGetAll { key: key.to_owned() }, |all| {
-            all.into_iter().map(|(field, value)| (text(&field), value.into())).collect()
-        })
-    }
-
-    fn hash_fields<'a>(&'a self, key: &'a str) -> BackendFuture<'a, Vec<String>> {
-        self.call_then(HashFields { key: key.to_owned() }, |fields| {
-            fields.iter().map(|field| text(field)).collect()
-        })
-    }
-
-    fn hash_set<'a>(&'a self, key: &'a str, pairs: &'a [(String, Bytes)]) -> BackendFuture<'a, ()> {
-        let copy = |(field, value): &(String, Bytes)| (Bytes::from(field.clone()), value.clone());
-        self.call(HashSet { key: Bytes::from(key.to_owned()), pairs: pairs.iter().map(copy).collect() })
-    }
-
-    fn hash_delete<'a>(&'a self, key: &'a str, fields: &'a [String]) -> BackendFuture<'a, u64> {
-        self.call(HashDelete { key: key.to_owned(), fields: fields.to_vec() })
+impl Backend for Embedded {
+    fn admin(self: Arc<Self>) -> Option<Arc<dyn Admin>> {
+        Some(self)
     }
 }

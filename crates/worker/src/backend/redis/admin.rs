@@ -6,9 +6,9 @@ use redis::{Cmd, Value};
 
 use super::super::policy::{Policy, PolicyField};
 use super::super::{
-    Admin, BackendFuture, ClientInfo, Consumer, ConsumerInfo, Entry, Error, ErrorKind, GroupInfo,
-    GroupMissed, LookDetail, PendingFilter, PendingRow, PendingSummary, Range, ServerInfo, SlowCommand,
-    SnapshotRequest, Start, StreamCursor, StreamId, StreamLook, StreamNames, Trim,
+    BackendFuture, ChangeStore, ClientInfo, Consumer, ConsumerInfo, Entry, Error, ErrorKind, GroupInfo,
+    GroupMissed, InspectStore, LookDetail, PendingFilter, PendingRow, PendingSummary, Range, ServerInfo,
+    SlowCommand, SnapshotRequest, Start, StreamCursor, StreamId, StreamLook, StreamNames, Trim,
 };
 use super::commands::{self, Id, Ids, command};
 use super::connection::NoReply;
@@ -21,7 +21,7 @@ use super::reply::{
 };
 use super::{RELEASED_CONSUMER, Redis, scripts};
 
-impl Admin for Redis {
+impl InspectStore for Redis {
     fn ping(&self) -> BackendFuture<'_, ()> {
         Box::pin(async { self.connection.command("", redis::cmd("PING")).await.map(drop) })
     }
@@ -108,15 +108,6 @@ impl Admin for Redis {
         })
     }
 
-    fn delete_entries<'a>(&'a self, stream: &'a str, ids: &'a [StreamId]) -> BackendFuture<'a, u64> {
-        Box::pin(async move {
-            if ids.is_empty() {
-                return Ok(0);
-            }
-            count(self.connection.command(stream, command!("XDEL", stream, Ids(ids))).await?)
-        })
-    }
-
     fn delayed<'a>(
         &'a self,
         stream: &'a str,
@@ -124,18 +115,6 @@ impl Admin for Redis {
         count: usize,
     ) -> BackendFuture<'a, Vec<Entry>> {
         self.list_delayed(stream, first, count)
-    }
-
-    fn cancel_delayed<'a>(&'a self, stream: &'a str, tickets: &'a [StreamId]) -> BackendFuture<'a, u64> {
-        self.change_delayed("DEL", stream, tickets)
-    }
-
-    fn promote_delayed<'a>(&'a self, stream: &'a str, tickets: &'a [StreamId]) -> BackendFuture<'a, u64> {
-        self.change_delayed("NOW", stream, tickets)
-    }
-
-    fn trim<'a>(&'a self, stream: &'a str, trim: Trim) -> BackendFuture<'a, u64> {
-        Box::pin(self.trim_now(stream, trim))
     }
 
     fn memory_usage<'a>(&'a self, stream: &'a str) -> BackendFuture<'a, Option<u64>> {
@@ -151,28 +130,8 @@ impl Admin for Redis {
         Box::pin(self.slowest_commands(count))
     }
 
-    fn reset_slow_log(&self) -> BackendFuture<'_, ()> {
-        Box::pin(async { self.on_every_node(&command!("SLOWLOG", "RESET")).await.map(drop) })
-    }
-
     fn clients(&self) -> BackendFuture<'_, Vec<ClientInfo>> {
         Box::pin(self.connected_clients())
-    }
-
-    fn set_server_setting<'a>(&'a self, name: &'a str, value: &'a str) -> BackendFuture<'a, ()> {
-        Box::pin(async move { self.on_every_node(&command!("CONFIG", "SET", name, value)).await.map(drop) })
-    }
-
-    fn save_snapshot(&self) -> BackendFuture<'_, SnapshotRequest> {
-        Box::pin(async { self.on_every_node(&redis::cmd("BGSAVE")).await.map(|_| SnapshotRequest::Started) })
-    }
-
-    fn delete_stream<'a>(&'a self, stream: &'a str) -> BackendFuture<'a, bool> {
-        Box::pin(async move {
-            // XLEN fails if the key is not a stream.
-            self.connection.command(stream, command!("XLEN", stream)).await?;
-            Ok(integer(self.connection.command(stream, command!("DEL", stream)).await?)? > 0)
-        })
     }
 
     fn groups<'a>(&'a self, stream: &'a str) -> BackendFuture<'a, Vec<GroupInfo>> {
@@ -206,6 +165,86 @@ impl Admin for Redis {
                 Err(error) if is_missing_key(&error) || error.kind() == ErrorKind::Denied => Ok(Vec::new()),
                 Err(error) => Err(error),
             }
+        })
+    }
+
+    fn pending_summary<'a>(&'a self, stream: &'a str, group: &'a str) -> BackendFuture<'a, PendingSummary> {
+        Box::pin(async move {
+            let reply = self.connection.command(stream, command!("XPENDING", stream, group)).await?;
+            let [total, first, last, owners] = tuple(reply)?;
+            let total = count(total)?;
+            let ids = if total == 0 { None } else { Some((id(first)?, id(last)?)) };
+            let owner = |value| {
+                let [name, rows] = tuple(value)?;
+                Ok((text(name)?, count(rows)?))
+            };
+            let owners: Result<Vec<(String, u64)>, Error> = array(owners)?.into_iter().map(owner).collect();
+            let mut consumers = owners?;
+            consumers.retain(|(name, _)| !name.is_empty() && name != RELEASED_CONSUMER);
+            Ok(PendingSummary { total, ids, consumers })
+        })
+    }
+
+    fn pending<'a>(
+        &'a self,
+        stream: &'a str,
+        group: &'a str,
+        filter: &'a PendingFilter,
+    ) -> BackendFuture<'a, Vec<PendingRow>> {
+        Box::pin(async move {
+            let command = commands::pending(stream, group, filter);
+            array(self.connection.command(stream, command).await?)?.into_iter().map(pending_row).collect()
+        })
+    }
+
+    fn consumers<'a>(&'a self, stream: &'a str, group: &'a str) -> BackendFuture<'a, Vec<ConsumerInfo>> {
+        Box::pin(async move {
+            let command = command!("XINFO", "CONSUMERS", stream, group);
+            let reply = self.connection.command(stream, command).await.map_err(missing_key_is_no_group)?;
+            parse_consumers(reply)
+        })
+    }
+}
+
+impl ChangeStore for Redis {
+    fn delete_entries<'a>(&'a self, stream: &'a str, ids: &'a [StreamId]) -> BackendFuture<'a, u64> {
+        Box::pin(async move {
+            if ids.is_empty() {
+                return Ok(0);
+            }
+            count(self.connection.command(stream, command!("XDEL", stream, Ids(ids))).await?)
+        })
+    }
+
+    fn cancel_delayed<'a>(&'a self, stream: &'a str, tickets: &'a [StreamId]) -> BackendFuture<'a, u64> {
+        self.change_delayed("DEL", stream, tickets)
+    }
+
+    fn promote_delayed<'a>(&'a self, stream: &'a str, tickets: &'a [StreamId]) -> BackendFuture<'a, u64> {
+        self.change_delayed("NOW", stream, tickets)
+    }
+
+    fn trim<'a>(&'a self, stream: &'a str, trim: Trim) -> BackendFuture<'a, u64> {
+        Box::pin(self.trim_now(stream, trim))
+    }
+
+    fn reset_slow_log(&self) -> BackendFuture<'_, ()> {
+        Box::pin(async { self.on_every_node(&command!("SLOWLOG", "RESET")).await.map(drop) })
+    }
+
+    fn set_server_setting<'a>(&'a self, name: &'a str, value: &'a str) -> BackendFuture<'a, ()> {
+        Box::pin(async move { self.on_every_node(&command!("CONFIG", "SET", name, value)).await.map(drop) })
+    }
+
+    fn save_snapshot(&self) -> BackendFuture<'_, SnapshotRequest> {
+        Box::pin(async { self.on_every_node(&redis::cmd("BGSAVE")).await.map(|_| SnapshotRequest::Started) })
+    }
+
+    fn delete_stream<'a>(&'a self, stream: &'a str) -> BackendFuture<'a, bool> {
+        Box::pin(async move {
+            // XLEN fails if the key is not a stream.
+            self.connection.command(stream, command!("XLEN", stream)).await?;
+            Ok(integer(self.connection.command(stream, command!("DEL", stream)).await?)? > 0)
         })
     }
 
@@ -250,35 +289,6 @@ impl Admin for Redis {
         })
     }
 
-    fn pending_summary<'a>(&'a self, stream: &'a str, group: &'a str) -> BackendFuture<'a, PendingSummary> {
-        Box::pin(async move {
-            let reply = self.connection.command(stream, command!("XPENDING", stream, group)).await?;
-            let [total, first, last, owners] = tuple(reply)?;
-            let total = count(total)?;
-            let ids = if total == 0 { None } else { Some((id(first)?, id(last)?)) };
-            let owner = |value| {
-                let [name, rows] = tuple(value)?;
-                Ok((text(name)?, count(rows)?))
-            };
-            let owners: Result<Vec<(String, u64)>, Error> = array(owners)?.into_iter().map(owner).collect();
-            let mut consumers = owners?;
-            consumers.retain(|(name, _)| !name.is_empty() && name != RELEASED_CONSUMER);
-            Ok(PendingSummary { total, ids, consumers })
-        })
-    }
-
-    fn pending<'a>(
-        &'a self,
-        stream: &'a str,
-        group: &'a str,
-        filter: &'a PendingFilter,
-    ) -> BackendFuture<'a, Vec<PendingRow>> {
-        Box::pin(async move {
-            let command = commands::pending(stream, group, filter);
-            array(self.connection.command(stream, command).await?)?.into_iter().map(pending_row).collect()
-        })
-    }
-
     fn claim<'a>(
         &'a self,
         consumer: Consumer<'a>,
@@ -309,14 +319,6 @@ impl Admin for Redis {
             let mut command = commands::release(stream, group, &[id]);
             command.arg("RETRYCOUNT").arg(0).arg("FORCE");
             Ok(count(self.connection.command(stream, command).await?)? > 0)
-        })
-    }
-
-    fn consumers<'a>(&'a self, stream: &'a str, group: &'a str) -> BackendFuture<'a, Vec<ConsumerInfo>> {
-        Box::pin(async move {
-            let command = command!("XINFO", "CONSUMERS", stream, group);
-            let reply = self.connection.command(stream, command).await.map_err(missing_key_is_no_group)?;
-            parse_consumers(reply)
         })
     }
 
@@ -354,7 +356,6 @@ impl Admin for Redis {
         })
     }
 }
-
 impl Redis {
     pub(super) async fn call_node(&self, node: &Node, command: Cmd) -> Result<Value, Error> {
         let reply = node.connection.command(&command).await;

@@ -10,7 +10,7 @@ use super::super::Error;
 use super::connection::{CONNECT_TIMEOUT, Connection, Link, NoReply, REPLY_TIMEOUT};
 use super::dial::{OpenConnection, Target};
 use super::nodes::{NodeAddress, Nodes};
-use super::routing::{Refusal, Route, no_owner};
+use super::routing::{NodeRefusal, Route, no_owner};
 
 /// A pool of connections for blocking calls.
 pub(super) struct BlockingConnections {
@@ -78,7 +78,7 @@ impl BlockingConnections {
                 }
                 Err(no_reply) => return Err(no_reply.into_error()),
             };
-            let may_go_on = match Refusal::of(&error, &node) {
+            let may_go_on = match NodeRefusal::of(&error, &node) {
                 Some(refusal) => route.after_refusal(refusal).await,
                 // The key has left the node, or the node has become a replica.
                 None if error.code() == "UNBLOCKED" => route.pause().await,

@@ -40,13 +40,13 @@ pub(super) enum Link {
 /// A call whose commands do not all have a reply.
 pub(super) struct Incomplete {
     /// The outcome of each command.
-    pub(super) outcomes: Vec<Outcome>,
+    pub(super) outcomes: Vec<CallOutcome>,
     /// Why there are not more replies.
     pub(super) error: RedisError,
 }
 
 /// The outcome of a command.
-pub(super) enum Outcome {
+pub(super) enum CallOutcome {
     /// The server replied, possibly with an error.
     Replied(Value),
     /// The command was not sent, or a node of the cluster refused it.
@@ -55,11 +55,11 @@ pub(super) enum Outcome {
     Unknown,
 }
 
-impl Outcome {
+impl CallOutcome {
     pub(super) fn into_reply(self) -> Option<Value> {
         match self {
-            Outcome::Replied(reply) => Some(reply),
-            Outcome::NotExecuted | Outcome::Unknown => None,
+            CallOutcome::Replied(reply) => Some(reply),
+            CallOutcome::NotExecuted | CallOutcome::Unknown => None,
         }
     }
 }
@@ -152,12 +152,12 @@ impl Connection {
 
     /// Sends commands that take effect in order. All their keys must be in one slot. Returns the outcome of each, and
     /// the error if not all of them have a reply or the user may not run one.
-    pub(super) async fn in_order(&self, key: &str, commands: Vec<Cmd>) -> (Vec<Outcome>, Option<Error>) {
+    pub(super) async fn in_order(&self, key: &str, commands: Vec<Cmd>) -> (Vec<CallOutcome>, Option<Error>) {
         let pipeline = pipeline_of(commands);
         match self.send(key, &pipeline, Relation::Ordered).await {
             Ok(replies) => {
                 let error = self.check_permissions(&pipeline, &replies).err();
-                (replies.into_iter().map(Outcome::Replied).collect(), error)
+                (replies.into_iter().map(CallOutcome::Replied).collect(), error)
             }
             Err(Incomplete { outcomes, error }) => (outcomes, Some(from_redis(error))),
         }
@@ -194,8 +194,8 @@ impl Connection {
             Link::Cluster(nodes) => nodes.send(key, pipeline, relation).await,
             Link::Server(server) => server.pipeline(pipeline).await.map_err(|no_reply| {
                 let outcome = || match no_reply {
-                    NoReply::NotSent(_) => Outcome::NotExecuted,
-                    NoReply::Broken(_) => Outcome::Unknown,
+                    NoReply::NotSent(_) => CallOutcome::NotExecuted,
+                    NoReply::Broken(_) => CallOutcome::Unknown,
                 };
                 let outcomes = std::iter::repeat_with(outcome).take(pipeline.len()).collect();
                 Incomplete { outcomes, error: no_reply.into_error() }

@@ -6,7 +6,8 @@ use redis::Value;
 use crate::names::retry_key;
 
 use super::super::{
-    AddOptions, Admin, Backend, Consumer, Error, ErrorKind, NewDeadLetter, PendingFilter, StreamId,
+    AddOptions, ChangeStore, Consumer, Error, ErrorKind, NewDeadLetter, PendingFilter, SettleMessages,
+    StreamId,
 };
 use super::commands::{self, Id, command};
 use super::probe::Feature;

@@ -33,12 +33,12 @@ type Dial = Arc<dyn Fn() -> io::Result<UnixStream> + Send + Sync>;
 /// Where connections lead to, and how they introduce themselves.
 #[derive(Clone)]
 pub(super) struct Target {
-    place: Place,
+    place: NodeAddress,
     introduction: Arc<Introduction>,
 }
 
 #[derive(Clone)]
-enum Place {
+enum NodeAddress {
     /// A server with an address.
     Address {
         info: Box<ConnectionInfo>,
@@ -67,21 +67,21 @@ pub(super) struct OpenConnection {
 
 impl Target {
     pub(super) fn address(info: ConnectionInfo, tls: Option<TlsConnector>) -> Target {
-        Target { place: Place::Address { info: Box::new(info), tls }, introduction: Arc::default() }
+        Target { place: NodeAddress::Address { info: Box::new(info), tls }, introduction: Arc::default() }
     }
 
     pub(super) fn streams(
         dial: impl Fn() -> io::Result<UnixStream> + Send + Sync + 'static,
         user: &str,
     ) -> Target {
-        let place = Place::Streams { dial: Arc::new(dial), user: user.to_owned() };
+        let place = NodeAddress::Streams { dial: Arc::new(dial), user: user.to_owned() };
         Target { place, introduction: Arc::default() }
     }
 
     /// Returns the same target with another host and port, for another node of a cluster.
     pub(super) fn at(&self, host: String, port: u16) -> Target {
         let mut target = self.clone();
-        if let Place::Address { info, .. } = &mut target.place {
+        if let NodeAddress::Address { info, .. } = &mut target.place {
             let address = match info.addr() {
                 ConnectionAddr::TcpTls { insecure, tls_params, .. } => {
                     ConnectionAddr::TcpTls { host, port, insecure: *insecure, tls_params: tls_params.clone() }
@@ -96,8 +96,8 @@ impl Target {
     /// Returns the user as which connections authenticate.
     pub(super) fn user(&self) -> &str {
         match &self.place {
-            Place::Address { info, .. } => info.redis_settings().username().unwrap_or("default"),
-            Place::Streams { user, .. } => user,
+            NodeAddress::Address { info, .. } => info.redis_settings().username().unwrap_or("default"),
+            NodeAddress::Streams { user, .. } => user,
         }
     }
 
@@ -137,11 +137,11 @@ impl Target {
 
     async fn open(&self, config: AsyncConnectionConfig) -> Result<OpenConnection, RedisError> {
         let (info, tls) = match &self.place {
-            Place::Streams { dial, .. } => {
+            NodeAddress::Streams { dial, .. } => {
                 let info = RedisConnectionInfo::default().set_skip_set_lib_name();
                 return OpenConnection::over(open_stream(dial)?, &info, config).await;
             }
-            Place::Address { info, tls } => (info, tls),
+            NodeAddress::Address { info, tls } => (info, tls),
         };
         let settings = info.redis_settings();
         match (info.addr(), tls) {

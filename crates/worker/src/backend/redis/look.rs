@@ -308,14 +308,14 @@ impl<'a> LookPlan<'a> {
     }
 
     /// Returns the commands for the details that a group can have.
-    fn questions_about(&self, stream: &str, look: &StreamLook, group: &GroupInfo) -> Vec<(Part, Cmd)> {
+    fn questions_about(&self, stream: &str, look: &StreamLook, group: &GroupInfo) -> Vec<(LookPart, Cmd)> {
         let mut questions = Vec::with_capacity(4);
         if group.consumers > 0 {
-            questions.push((Part::Consumers, command!("XINFO", "CONSUMERS", stream, &group.name)));
+            questions.push((LookPart::Consumers, command!("XINFO", "CONSUMERS", stream, &group.name)));
         }
         if group.pending > 0 && self.detail.pending_rows > 0 {
             let filter = PendingFilter::starting_at(StreamId::MIN, self.detail.pending_rows);
-            questions.push((Part::Pending, commands::pending(stream, &group.name, &filter)));
+            questions.push((LookPart::Pending, commands::pending(stream, &group.name, &filter)));
         }
         let has_unread = look.info.last_entry.is_some_and(|last| last > group.last_delivered);
         if let Some(first) = group.last_delivered.next()
@@ -323,9 +323,9 @@ impl<'a> LookPlan<'a> {
             && has_unread
         {
             let most = if group.lag.is_some() { 1 } else { self.detail.unread_entries.max(1) };
-            questions.push((Part::Unread, commands::range(stream, Range::starting_at(first, most))));
+            questions.push((LookPart::Unread, commands::range(stream, Range::starting_at(first, most))));
         }
-        questions.push((Part::Workers, command!("HGETALL", workers_key(stream, &group.name))));
+        questions.push((LookPart::Workers, command!("HGETALL", workers_key(stream, &group.name))));
         questions
     }
 
@@ -387,28 +387,28 @@ impl<'a> LookPlan<'a> {
 
 /// A part of the details of a group.
 #[derive(Clone, Copy)]
-enum Part {
+enum LookPart {
     Consumers,
     Pending,
     Unread,
     Workers,
 }
 
-fn add_part(group: &mut GroupLook, part: Part, reply: Result<Value, Error>) {
+fn add_part(group: &mut GroupLook, part: LookPart, reply: Result<Value, Error>) {
     let mut consumers = None;
     change(group, |detail| {
         match part {
-            Part::Consumers => {
+            LookPart::Consumers => {
                 detail.consumers = parse_consumers(reply?)?;
                 consumers = Some(detail.consumers.len() as u64);
             }
-            Part::Pending => {
+            LookPart::Pending => {
                 detail.pending = array(reply?)?.into_iter().map(pending_row).collect::<Result<_, _>>()?;
             }
-            Part::Unread => {
+            LookPart::Unread => {
                 detail.unread = Some(entries(reply?)?.into_iter().map(|entry| entry.id).collect());
             }
-            Part::Workers => {
+            LookPart::Workers => {
                 let fields = match reply {
                     Err(error) if is_unknown(&error) => Vec::new(),
                     reply => pairs(reply?)?,

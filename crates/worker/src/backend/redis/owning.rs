@@ -20,7 +20,9 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use redis::{AsyncConnectionConfig, Cmd, RedisError, ServerError, Value};
 
-use super::super::{Admin, Backend, Claimant, Delivery, Error, Range, Read, StreamId, StreamOwner};
+use super::super::{
+    Claimant, Delivery, Error, InspectStore, Range, Read, ReadMessages, StreamId, StreamOwner,
+};
 use super::Redis;
 use super::commands::{self, Id, command, millis};
 use super::connection::{CONNECT_TIMEOUT, Link, REPLY_TIMEOUT, pipeline_of};
@@ -29,7 +31,7 @@ use super::errors::{from_redis, from_server, unexpected_reply};
 use super::look::time_ms;
 use super::nodes::NodeAddress;
 use super::reply::{array, bytes, checked, deliveries, group_info, integer, only_stream};
-use super::routing::{Refusal, Route, no_owner};
+use super::routing::{NodeRefusal, Route, no_owner};
 use crate::names::{fence_key, lease_key};
 
 /// Maximum number of unread entries that are counted to repair the lag of a group.
@@ -54,7 +56,7 @@ struct OwnerConnection {
 }
 
 /// Why commands over the connection of an owner have no result.
-enum Failure {
+enum TransactionFailure {
     /// The server replied with an error. A node of a cluster may name another node.
     Server(ServerError),
     /// The connection broke.
@@ -63,15 +65,15 @@ enum Failure {
     Other(Error),
 }
 
-impl From<RedisError> for Failure {
-    fn from(error: RedisError) -> Failure {
-        Failure::Broken(error)
+impl From<RedisError> for TransactionFailure {
+    fn from(error: RedisError) -> TransactionFailure {
+        TransactionFailure::Broken(error)
     }
 }
 
-impl From<Error> for Failure {
-    fn from(error: Error) -> Failure {
-        Failure::Other(error)
+impl From<Error> for TransactionFailure {
+    fn from(error: Error) -> TransactionFailure {
+        TransactionFailure::Other(error)
     }
 }
 
@@ -104,16 +106,16 @@ impl OwnerConnections {
 
 impl OwnerConnection {
     /// Sends commands in one round trip. Fails with the first error of the server.
-    async fn send(&mut self, commands: Vec<Cmd>) -> Result<Vec<Value>, Failure> {
+    async fn send(&mut self, commands: Vec<Cmd>) -> Result<Vec<Value>, TransactionFailure> {
         let replies = self.replies(commands).await?;
         match replies.iter().find_map(server_error) {
-            Some(error) => Err(Failure::Server(error.clone())),
+            Some(error) => Err(TransactionFailure::Server(error.clone())),
             None => Ok(replies),
         }
     }
 
     /// Sends commands in one round trip. Each reply can be an error.
-    async fn replies(&mut self, commands: Vec<Cmd>) -> Result<Vec<Value>, Failure> {
+    async fn replies(&mut self, commands: Vec<Cmd>) -> Result<Vec<Value>, TransactionFailure> {
         Ok(self.connection.pipeline(&pipeline_of(commands)).await?)
     }
 }
@@ -132,12 +134,12 @@ trait OwnerTask {
     fn run(
         &self,
         connection: &mut OwnerConnection,
-    ) -> impl Future<Output = Result<Self::Output, Failure>> + Send;
+    ) -> impl Future<Output = Result<Self::Output, TransactionFailure>> + Send;
 }
 
 /// Acquires a stream, if nobody owns it or this worker does. Returns the owner after it.
 ///
-/// The fence grows even if this worker owns the stream already. Its last tenure has ended by then, but a server that was slow
+/// The fence grows even if this worker owns the stream already. Its last ownership has ended by then, but a server that was slow
 /// may still execute a read of it, and would deliver messages that nobody expects.
 struct Acquire<'a> {
     instance: &'a str,
@@ -149,7 +151,7 @@ struct Acquire<'a> {
 impl OwnerTask for Acquire<'_> {
     type Output = StreamOwner;
 
-    async fn run(&self, connection: &mut OwnerConnection) -> Result<StreamOwner, Failure> {
+    async fn run(&self, connection: &mut OwnerConnection) -> Result<StreamOwner, TransactionFailure> {
         let Acquire { instance, lease_key, fence_key, lease } = *self;
         for _ in 0..TRANSACTIONS_MAX {
             connection.watched = None;
@@ -194,7 +196,7 @@ struct GiveUp<'a> {
 impl OwnerTask for GiveUp<'_> {
     type Output = bool;
 
-    async fn run(&self, connection: &mut OwnerConnection) -> Result<bool, Failure> {
+    async fn run(&self, connection: &mut OwnerConnection) -> Result<bool, TransactionFailure> {
         connection.watched = None;
         let look = vec![command!("WATCH", self.lease_key), command!("GET", self.lease_key)];
         let held = connection.send(look).await?.pop();
@@ -217,7 +219,7 @@ struct ReadOwned<'a> {
 impl OwnerTask for ReadOwned<'_> {
     type Output = Option<Value>;
 
-    async fn run(&self, connection: &mut OwnerConnection) -> Result<Option<Value>, Failure> {
+    async fn run(&self, connection: &mut OwnerConnection) -> Result<Option<Value>, TransactionFailure> {
         let watch = || [command!("WATCH", self.fence_key), command!("GET", self.fence_key)];
         loop {
             if connection.watched.is_none() {
@@ -232,7 +234,7 @@ impl OwnerTask for ReadOwned<'_> {
             commands.extend(watch());
             let [_, queued, executed, watching, value] = five(connection.replies(commands).await?)?;
             if let Some(error) = server_error(&queued).or_else(|| server_error(&executed)) {
-                return Err(Failure::Server(error.clone()));
+                return Err(TransactionFailure::Server(error.clone()));
             }
             if server_error(&watching).is_none() && server_error(&value).is_none() {
                 connection.watched = Some(value);
@@ -258,7 +260,7 @@ struct SetEntriesRead<'a> {
 impl OwnerTask for SetEntriesRead<'_> {
     type Output = bool;
 
-    async fn run(&self, connection: &mut OwnerConnection) -> Result<bool, Failure> {
+    async fn run(&self, connection: &mut OwnerConnection) -> Result<bool, TransactionFailure> {
         let Claimant { stream, group, .. } = self.claimant;
         connection.watched = None;
         let look = vec![
@@ -433,8 +435,8 @@ impl Redis {
                     self.owning.put_back(fence.to_owned(), connection);
                     return Ok(result);
                 }
-                Err(Failure::Server(error)) => {
-                    let may_go_on = match Refusal::of(&error, &node) {
+                Err(TransactionFailure::Server(error)) => {
+                    let may_go_on = match NodeRefusal::of(&error, &node) {
                         Some(refusal) => route.after_refusal(refusal).await,
                         None => false,
                     };
@@ -448,17 +450,17 @@ impl Redis {
     }
 }
 
-fn explain(failure: Failure) -> Error {
+fn explain(failure: TransactionFailure) -> Error {
     match failure {
-        Failure::Server(error) => from_server(&error),
-        Failure::Broken(error) => from_redis(error),
-        Failure::Other(error) => error,
+        TransactionFailure::Server(error) => from_server(&error),
+        TransactionFailure::Broken(error) => from_redis(error),
+        TransactionFailure::Other(error) => error,
     }
 }
 
 impl OwnerConnection {
     /// Executes commands as a transaction. Returns false if a watched key has changed.
-    async fn execute(&mut self, commands: Vec<Cmd>) -> Result<bool, Failure> {
+    async fn execute(&mut self, commands: Vec<Cmd>) -> Result<bool, TransactionFailure> {
         let mut all = vec![redis::cmd("MULTI")];
         all.extend(commands);
         all.push(redis::cmd("EXEC"));

@@ -9,7 +9,8 @@ use crate::names::retry_key;
 use crate::retry_record::RetryRecord;
 
 use super::super::{
-    Admin, Backend, Claimed, Consumer, Delivery, Error, Fields, PendingFilter, PendingRow, StreamId,
+    Claimed, Consumer, Delivery, Error, Fields, InspectStore, PendingFilter, PendingRow, ReadMessages,
+    SettleMessages, StreamId,
 };
 use super::commands::{self, Id, Ids, command, idle_millis, millis};
 use super::reply::{array, count, entries, fields, id, integer, only_stream, tuple};

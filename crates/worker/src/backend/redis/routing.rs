@@ -12,7 +12,7 @@ use redis::{Cmd, Pipeline, RedisError, ServerError, ServerErrorKind, Value};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::connection::{Incomplete, NoReply, Outcome, pipeline_of};
+use super::connection::{CallOutcome, Incomplete, NoReply, pipeline_of};
 use super::nodes::{Node, NodeAddress, Nodes};
 use crate::slots::slot_of;
 
@@ -37,7 +37,7 @@ pub(super) enum Relation {
 }
 
 /// Why a node did not execute a command.
-pub(super) enum Refusal {
+pub(super) enum NodeRefusal {
     /// Another node owns the slot.
     Moved(NodeAddress),
     /// The key may be on another node, which the command reaches after ASKING.
@@ -48,21 +48,21 @@ pub(super) enum Refusal {
     Down,
 }
 
-impl Refusal {
+impl NodeRefusal {
     /// Returns why a node refused a command, or `None` if the error is about something else.
-    pub(super) fn of(error: &ServerError, node: &Node) -> Option<Refusal> {
+    pub(super) fn of(error: &ServerError, node: &Node) -> Option<NodeRefusal> {
         let address = || {
             let details = error.details()?;
             node.address.redirected(details.split(' ').nth(1)?)
         };
         match error.kind()? {
-            ServerErrorKind::Moved => Some(address().map_or(Refusal::Down, Refusal::Moved)),
-            ServerErrorKind::Ask => Some(address().map_or(Refusal::Down, Refusal::Ask)),
-            ServerErrorKind::TryAgain => Some(Refusal::HalfMoved),
+            ServerErrorKind::Moved => Some(address().map_or(NodeRefusal::Down, NodeRefusal::Moved)),
+            ServerErrorKind::Ask => Some(address().map_or(NodeRefusal::Down, NodeRefusal::Ask)),
+            ServerErrorKind::TryAgain => Some(NodeRefusal::HalfMoved),
             ServerErrorKind::ClusterDown
             | ServerErrorKind::MasterDown
             | ServerErrorKind::BusyLoading
-            | ServerErrorKind::ReadOnly => Some(Refusal::Down),
+            | ServerErrorKind::ReadOnly => Some(NodeRefusal::Down),
             _ => None,
         }
     }
@@ -100,12 +100,12 @@ impl<'a> Route<'a> {
     }
 
     /// Prepares the next attempt after a node refused commands. Returns false if it is too late for another.
-    pub(super) async fn after_refusal(&mut self, refusal: Refusal) -> bool {
+    pub(super) async fn after_refusal(&mut self, refusal: NodeRefusal) -> bool {
         let (address, asking) = match refusal {
-            Refusal::Moved(address) => (address, false),
-            Refusal::Ask(address) => (address, true),
-            Refusal::HalfMoved => return self.pause().await,
-            Refusal::Down => return self.refresh().await,
+            NodeRefusal::Moved(address) => (address, false),
+            NodeRefusal::Ask(address) => (address, true),
+            NodeRefusal::HalfMoved => return self.pause().await,
+            NodeRefusal::Down => return self.refresh().await,
         };
         let node = self.nodes.node(&address);
         if !asking {
@@ -151,8 +151,8 @@ impl Nodes {
         relation: Relation,
     ) -> Result<Vec<Value>, Incomplete> {
         let mut route = Route::new(self, key);
-        let mut outcomes: Vec<Outcome> = Vec::new();
-        outcomes.resize_with(commands.len(), || Outcome::NotExecuted);
+        let mut outcomes: Vec<CallOutcome> = Vec::new();
+        outcomes.resize_with(commands.len(), || CallOutcome::NotExecuted);
         let mut rest: Vec<usize> = (0..commands.len()).collect();
         loop {
             let Some((node, asking)) = route.next() else {
@@ -171,12 +171,12 @@ impl Nodes {
                 }
                 Err(NoReply::NotSent(error)) => return Err(Incomplete { outcomes, error }),
                 Err(NoReply::Broken(error)) => {
-                    rest.iter().for_each(|at| outcomes[*at] = Outcome::Unknown);
+                    rest.iter().for_each(|at| outcomes[*at] = CallOutcome::Unknown);
                     return Err(Incomplete { outcomes, error });
                 }
             };
             let Some((refusal, error)) = error else {
-                return Ok(outcomes.into_iter().filter_map(Outcome::into_reply).collect());
+                return Ok(outcomes.into_iter().filter_map(CallOutcome::into_reply).collect());
             };
             let has_overtaken = relation == Relation::Ordered && !is_end(&refused, commands.len());
             rest = refused;
@@ -244,14 +244,14 @@ impl Nodes {
                     results[at] = Ok(reply);
                     continue;
                 };
-                match Refusal::of(error, &node) {
-                    Some(Refusal::Moved(address)) => {
+                match NodeRefusal::of(error, &node) {
+                    Some(NodeRefusal::Moved(address)) => {
                         self.node(&address);
                         self.set_owner(slot_of(&keys[at]), &address);
                     }
-                    Some(Refusal::Ask(_)) => asked.push(at),
-                    Some(Refusal::HalfMoved) => {}
-                    Some(Refusal::Down) => {
+                    Some(NodeRefusal::Ask(_)) => asked.push(at),
+                    Some(NodeRefusal::HalfMoved) => {}
+                    Some(NodeRefusal::Down) => {
                         has_changed = true;
                         results[at] = Err(error.clone().into());
                     }
@@ -320,7 +320,7 @@ async fn attempt(
 fn unless_denied(asked: Option<&Value>, reply: Value, node: &Node) -> Value {
     match (asked, &reply) {
         (Some(Value::ServerError(denied)), Value::ServerError(error))
-            if Refusal::of(error, node).is_some() =>
+            if NodeRefusal::of(error, node).is_some() =>
         {
             Value::ServerError(denied.clone())
         }
@@ -335,10 +335,12 @@ fn sort_out(
     node: &Node,
     indices: &[usize],
     relation: Relation,
-    outcomes: &mut [Outcome],
-) -> (Vec<usize>, Option<(Refusal, RedisError)>) {
+    outcomes: &mut [CallOutcome],
+) -> (Vec<usize>, Option<(NodeRefusal, RedisError)>) {
     let refusal = |reply: &Value| match reply {
-        Value::ServerError(error) => Refusal::of(error, node).map(|refusal| (refusal, error.clone().into())),
+        Value::ServerError(error) => {
+            NodeRefusal::of(error, node).map(|refusal| (refusal, error.clone().into()))
+        }
         _ => None,
     };
     if relation == Relation::Transaction
@@ -354,7 +356,7 @@ fn sort_out(
                 refused.push(*at);
                 first = first.or(Some(refusal));
             }
-            None => outcomes[*at] = Outcome::Replied(reply),
+            None => outcomes[*at] = CallOutcome::Replied(reply),
         }
     }
     (refused, first)

@@ -12,12 +12,12 @@ use crate::slots::slot_of;
 
 use super::super::{
     Acknowledgement, AddOptions, AddOutcome, Admin, Backend, BackendFuture, Capability, Claimant, Claimed,
-    Consumer, Delivery, Entry, Error, ErrorKind, NewDeadLetter, NewEntry, PendingFilter, PolicyInfo, Read,
-    ReadMany, Release, Retry, Start, StreamId, StreamInfo, StreamOwner, StreamRead, Trim, WorkerAccess,
-    no_stream,
+    Consumer, Delivery, Entry, Error, ErrorKind, InspectStore, NewDeadLetter, NewEntry, OwnStreams,
+    PendingFilter, PolicyInfo, Read, ReadMany, ReadMessages, Release, Retry, SettleMessages, Start, StreamId,
+    StreamInfo, StreamOwner, StreamRead, Trim, WorkerAccess, no_stream,
 };
 use super::commands::{self, Id, Ids, command, millis};
-use super::connection::Outcome;
+use super::connection::CallOutcome;
 use super::errors::{is_missing_key, starts_with};
 use super::look::time_ms;
 use super::probe::Feature;
@@ -28,7 +28,7 @@ use super::reply::{
 use super::scripts::{self, ROWS_PER_SCRIPT};
 use super::{CLAIMABLE_IDLE_MS, RELEASED_CONSUMER, Redis};
 
-impl Backend for Redis {
+impl ReadMessages for Redis {
     fn set_client_name<'a>(&'a self, name: &'a str) -> BackendFuture<'a, ()> {
         Box::pin(async move {
             self.set_client_name(name).await;
@@ -68,45 +68,6 @@ impl Backend for Redis {
 
     fn location(&self) -> String {
         self.location.clone()
-    }
-
-    fn admin(self: Arc<Self>) -> Option<Arc<dyn Admin>> {
-        Some(self)
-    }
-
-    fn add<'a>(
-        &'a self,
-        stream: &'a str,
-        entries: &'a [NewEntry],
-        trim: Option<Trim>,
-    ) -> BackendFuture<'a, Vec<StreamId>> {
-        self.add_with(stream, entries, AddOptions { trim, ..AddOptions::default() })
-    }
-
-    fn add_with<'a>(
-        &'a self,
-        stream: &'a str,
-        entries: &'a [NewEntry],
-        options: AddOptions,
-    ) -> BackendFuture<'a, Vec<StreamId>> {
-        Box::pin(async move {
-            let id = match options.due {
-                None => Cow::Borrowed("*"),
-                Some(due) => self.delayed_id(stream, due).await?,
-            };
-            super::super::check_fields(entries.iter().map(|entry| &entry.fields))?;
-            let once_only = entries.iter().any(|entry| entry.idempotence.is_some())
-                && self.has(Feature::Idempotence, stream).await?;
-            let trim = self.trim_before_adding(stream, entries.len(), options.trim).await?;
-            let add = |(at, entry): (usize, &NewEntry)| {
-                let once = entry.idempotence.as_ref().filter(|_| once_only);
-                let options = AddOptions { trim: trim.filter(|_| at + 1 == entries.len()), ..options };
-                commands::add(stream, &id, &entry.fields, once, options)
-            };
-            let adds: Vec<Cmd> = entries.iter().enumerate().map(add).collect();
-            let (outcomes, error) = self.connection.in_order(stream, adds).await;
-            added_ids(stream, outcomes, error)
-        })
     }
 
     fn create_group<'a>(&'a self, stream: &'a str, group: &'a str, start: Start) -> BackendFuture<'a, bool> {
@@ -171,22 +132,6 @@ impl Backend for Redis {
         Box::pin(self.read_streams(read))
     }
 
-    fn follow<'a>(
-        &'a self,
-        stream: &'a str,
-        after: StreamId,
-        count: usize,
-        block: Duration,
-    ) -> BackendFuture<'a, Vec<Entry>> {
-        Box::pin(async move {
-            if count == 0 {
-                return Ok(Vec::new());
-            }
-            let command = |block_ms| commands::read(stream, after, count, block_ms);
-            entries(self.read_blocking(stream, block, command).await?)
-        })
-    }
-
     fn own_pending<'a>(
         &'a self,
         consumer: Consumer<'a>,
@@ -230,14 +175,42 @@ impl Backend for Redis {
             }
         })
     }
+}
 
-    fn take_over<'a>(
+impl SettleMessages for Redis {
+    fn add<'a>(
         &'a self,
-        consumer: Consumer<'a>,
-        from: StreamId,
-        count: usize,
-    ) -> BackendFuture<'a, Claimed> {
-        Box::pin(self.take_over_in_steps(consumer, from, count))
+        stream: &'a str,
+        entries: &'a [NewEntry],
+        trim: Option<Trim>,
+    ) -> BackendFuture<'a, Vec<StreamId>> {
+        self.add_with(stream, entries, AddOptions { trim, ..AddOptions::default() })
+    }
+
+    fn add_with<'a>(
+        &'a self,
+        stream: &'a str,
+        entries: &'a [NewEntry],
+        options: AddOptions,
+    ) -> BackendFuture<'a, Vec<StreamId>> {
+        Box::pin(async move {
+            let id = match options.due {
+                None => Cow::Borrowed("*"),
+                Some(due) => self.delayed_id(stream, due).await?,
+            };
+            super::super::check_fields(entries.iter().map(|entry| &entry.fields))?;
+            let once_only = entries.iter().any(|entry| entry.idempotence.is_some())
+                && self.has(Feature::Idempotence, stream).await?;
+            let trim = self.trim_before_adding(stream, entries.len(), options.trim).await?;
+            let add = |(at, entry): (usize, &NewEntry)| {
+                let once = entry.idempotence.as_ref().filter(|_| once_only);
+                let options = AddOptions { trim: trim.filter(|_| at + 1 == entries.len()), ..options };
+                commands::add(stream, &id, &entry.fields, once, options)
+            };
+            let adds: Vec<Cmd> = entries.iter().enumerate().map(add).collect();
+            let (outcomes, error) = self.connection.in_order(stream, adds).await;
+            added_ids(stream, outcomes, error)
+        })
     }
 
     fn acknowledge<'a>(
@@ -361,35 +334,6 @@ impl Backend for Redis {
         })
     }
 
-    fn acquire<'a>(&'a self, claimant: Claimant<'a>, lease: Duration) -> BackendFuture<'a, StreamOwner> {
-        Box::pin(self.acquire_stream(claimant, lease))
-    }
-
-    fn renew<'a>(&'a self, claimant: Claimant<'a>, fence: u64, lease: Duration) -> BackendFuture<'a, bool> {
-        Box::pin(self.renew_lease(claimant, fence, lease))
-    }
-
-    fn give_up<'a>(&'a self, claimant: Claimant<'a>, fence: u64) -> BackendFuture<'a, bool> {
-        Box::pin(self.give_stream_up(claimant, fence))
-    }
-
-    fn owner<'a>(&'a self, stream: &'a str, group: &'a str) -> BackendFuture<'a, Option<StreamOwner>> {
-        Box::pin(self.find_owner(stream, group))
-    }
-
-    fn read_owned<'a>(
-        &'a self,
-        read: &'a Read<'a>,
-        claimant: Claimant<'a>,
-        fence: u64,
-    ) -> BackendFuture<'a, Option<Vec<Delivery>>> {
-        Box::pin(self.read_as_owner(read, claimant, fence))
-    }
-
-    fn repair_lag<'a>(&'a self, claimant: Claimant<'a>, fence: u64) -> BackendFuture<'a, bool> {
-        Box::pin(self.repair_lag_as_owner(claimant, fence))
-    }
-
     fn hash_get<'a>(&'a self, key: &'a str, fields: &'a [String]) -> BackendFuture<'a, Vec<Option<Bytes>>> {
         Box::pin(async move {
             if fields.is_empty() {
@@ -438,20 +382,81 @@ impl Backend for Redis {
     }
 }
 
+impl OwnStreams for Redis {
+    fn follow<'a>(
+        &'a self,
+        stream: &'a str,
+        after: StreamId,
+        count: usize,
+        block: Duration,
+    ) -> BackendFuture<'a, Vec<Entry>> {
+        Box::pin(async move {
+            if count == 0 {
+                return Ok(Vec::new());
+            }
+            let command = |block_ms| commands::read(stream, after, count, block_ms);
+            entries(self.read_blocking(stream, block, command).await?)
+        })
+    }
+
+    fn take_over<'a>(
+        &'a self,
+        consumer: Consumer<'a>,
+        from: StreamId,
+        count: usize,
+    ) -> BackendFuture<'a, Claimed> {
+        Box::pin(self.take_over_in_steps(consumer, from, count))
+    }
+
+    fn acquire<'a>(&'a self, claimant: Claimant<'a>, lease: Duration) -> BackendFuture<'a, StreamOwner> {
+        Box::pin(self.acquire_stream(claimant, lease))
+    }
+
+    fn renew<'a>(&'a self, claimant: Claimant<'a>, fence: u64, lease: Duration) -> BackendFuture<'a, bool> {
+        Box::pin(self.renew_lease(claimant, fence, lease))
+    }
+
+    fn give_up<'a>(&'a self, claimant: Claimant<'a>, fence: u64) -> BackendFuture<'a, bool> {
+        Box::pin(self.give_stream_up(claimant, fence))
+    }
+
+    fn owner<'a>(&'a self, stream: &'a str, group: &'a str) -> BackendFuture<'a, Option<StreamOwner>> {
+        Box::pin(self.find_owner(stream, group))
+    }
+
+    fn read_owned<'a>(
+        &'a self,
+        read: &'a Read<'a>,
+        claimant: Claimant<'a>,
+        fence: u64,
+    ) -> BackendFuture<'a, Option<Vec<Delivery>>> {
+        Box::pin(self.read_as_owner(read, claimant, fence))
+    }
+
+    fn repair_lag<'a>(&'a self, claimant: Claimant<'a>, fence: u64) -> BackendFuture<'a, bool> {
+        Box::pin(self.repair_lag_as_owner(claimant, fence))
+    }
+}
+
+impl Backend for Redis {
+    fn admin(self: Arc<Self>) -> Option<Arc<dyn Admin>> {
+        Some(self)
+    }
+}
 /// Returns the ids of added entries. If some were not added, the error says which. `error` is the error of the call.
 ///
 /// The server replies with nil if the stream does not exist and must not be created.
-fn added_ids(stream: &str, outcomes: Vec<Outcome>, error: Option<Error>) -> Result<Vec<StreamId>, Error> {
+fn added_ids(stream: &str, outcomes: Vec<CallOutcome>, error: Option<Error>) -> Result<Vec<StreamId>, Error> {
     let (mut ids, mut added, mut first) = (Vec::with_capacity(outcomes.len()), Vec::new(), error);
     for outcome in outcomes {
         added.push(match outcome {
-            Outcome::NotExecuted => AddOutcome::NotAdded,
-            Outcome::Unknown => AddOutcome::Unknown,
-            Outcome::Replied(Value::Nil) => {
+            CallOutcome::NotExecuted => AddOutcome::NotAdded,
+            CallOutcome::Unknown => AddOutcome::Unknown,
+            CallOutcome::Replied(Value::Nil) => {
                 first.get_or_insert_with(|| no_stream(stream));
                 AddOutcome::NotAdded
             }
-            Outcome::Replied(reply) => match id(reply) {
+            CallOutcome::Replied(reply) => match id(reply) {
                 Ok(id) => {
                     ids.push(id);
                     AddOutcome::Added(id)

@@ -86,7 +86,7 @@ impl FailureLog {
             error = &*cut(&failure.error, ERROR_CHARS_MAX),
             dead_letters = &*subscription.dead_letters(),
             "message dead-lettered{}",
-            if job.origin.tenure.is_some() { ": the order of its key has a gap here" } else { "" }
+            if job.origin.ownership.is_some() { ": the order of its key has a gap here" } else { "" }
         );
     }
 

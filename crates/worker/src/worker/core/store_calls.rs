@@ -9,7 +9,7 @@ use tracing::warn;
 use super::Core;
 use crate::backend::{BackendFuture, Error, ErrorKind, Start, StreamId};
 use crate::worker::message::Releasing;
-use crate::worker::stream::{Operation, StoreBackoff, Subscription, Trouble};
+use crate::worker::stream::{Operation, StoreBackoff, StreamTrouble, Subscription};
 
 impl Core {
     /// Releases messages that were removed from `in_flight`. Returns how many, or `None` if the call did not succeed
@@ -69,7 +69,7 @@ impl Core {
         match error.kind() {
             ErrorKind::NoGroup => {
                 match self.pattern.as_ref().filter(|_| subscription.is_discovered) {
-                    Some(pattern) => pattern.report(subscription, Trouble::NoGroup),
+                    Some(pattern) => pattern.report(subscription, StreamTrouble::NoGroup),
                     None => self.recreate_group(subscription, operation, backoff).await,
                 }
                 None

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::{Attempt, DeliveryTag, InFlightRef, JobResult, LaneId, SubscriptionId, Tenure};
+use super::{DeliveryHistory, DeliveryTag, InFlightRef, JobResult, LaneId, Ownership, SubscriptionId};
 use crate::backend::{Fields, StreamId};
 use crate::message::Message;
 use crate::outcome::Failure;
@@ -25,8 +25,8 @@ pub(crate) struct Origin {
     pub(crate) consumer: Arc<str>,
     /// The field that orders messages. `None`: none does, or all messages of the stream are one lane.
     pub(crate) key_field: Option<Arc<str>>,
-    /// The tenure in which the worker owns the stream. `None`: nobody owns it.
-    pub(crate) tenure: Option<Tenure>,
+    /// The ownership in which the worker owns the stream. `None`: nobody owns it.
+    pub(crate) ownership: Option<Ownership>,
 }
 
 /// A message in flight, with what the runtime needs to handle and settle it.
@@ -100,15 +100,15 @@ impl Job {
             attempt: self.attempt().number(),
             span_id: TraceContext::of(&self.fields).map(|_| SpanId::random()),
             key_field: self.origin.key_field.clone(),
-            partition: self.origin.tenure.as_ref().and_then(|tenure| tenure.partition),
-            fence: self.origin.tenure.as_ref().map(|tenure| tenure.fence),
+            partition: self.origin.ownership.as_ref().and_then(|ownership| ownership.partition),
+            fence: self.origin.ownership.as_ref().map(|ownership| ownership.fence),
             cancelled: self.cancelled.clone(),
         }
     }
 
     /// Whether a handler may begin: the message belongs to the worker for certain.
     pub(crate) fn may_begin(&self) -> bool {
-        let is_owned = self.origin.tenure.as_ref().is_none_or(Tenure::may_begin);
+        let is_owned = self.origin.ownership.as_ref().is_none_or(Ownership::may_begin);
         is_owned && !self.cancelled.is_cancelled()
     }
 
@@ -122,8 +122,8 @@ impl Job {
     }
 
     /// Returns what is known about this delivery.
-    pub(crate) fn attempt(&self) -> Attempt<'_> {
-        Attempt { delivery: self.delivery, record: self.record.as_deref() }
+    pub(crate) fn attempt(&self) -> DeliveryHistory<'_> {
+        DeliveryHistory { delivery: self.delivery, record: self.record.as_deref() }
     }
 
     /// Returns the argument for a call that extends leases.

@@ -7,17 +7,17 @@ mod in_flight;
 mod job;
 mod lane_id;
 mod outbox;
+mod ownership;
 mod result;
 mod subscription_id;
-mod tenure;
 
 pub(crate) use self::delayed::{Delayed, DelayedJob};
 pub(crate) use self::in_flight::{DeliveryTag, InFlight, InFlightRef, Releasing};
 pub(crate) use self::job::{AtHead, DeadLettering, FinishedJob, Job, Origin, Place};
 pub(crate) use self::lane_id::LaneId;
 pub(crate) use self::outbox::Outbox;
-pub(crate) use self::result::{Attempt, JobResult};
-pub(crate) use self::subscription_id::SubscriptionId;
 #[cfg(test)]
-pub(crate) use self::tenure::MARGIN;
-pub(crate) use self::tenure::{LEASE, Tenure};
+pub(crate) use self::ownership::MARGIN;
+pub(crate) use self::ownership::{LEASE, Ownership};
+pub(crate) use self::result::{DeliveryHistory, JobResult};
+pub(crate) use self::subscription_id::SubscriptionId;

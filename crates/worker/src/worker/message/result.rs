@@ -32,14 +32,14 @@ pub(crate) enum JobResult {
 
 /// What is known about a message that was delivered.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Attempt<'a> {
+pub(crate) struct DeliveryHistory<'a> {
     /// The delivery count in the store: deliveries without an answer since the last answer, including this delivery.
     pub(crate) delivery: u64,
     /// What the group remembers about the message, if anything.
     pub(crate) record: Option<&'a RetryRecord>,
 }
 
-impl Attempt<'_> {
+impl DeliveryHistory<'_> {
     /// Returns the number of this delivery: how many deliveries may have reached a handler, including this one.
     pub(crate) fn number(self) -> u64 {
         let before = self.record.map_or(0, |record| record.attempts.saturating_add(record.unanswered));

@@ -1,4 +1,4 @@
-//! Deals partitions to the workers of a group. Every worker computes the same deal from the same heartbeats, so no worker
+//! Assigns partitions to the workers of a group. Every worker computes the same assignment from the same heartbeats, so no worker
 //! leads. Knows nothing of stores and clocks.
 //!
 //! Each worker gets the same number of partitions, give or take one, and as few as possible move. A worker that has too
@@ -9,17 +9,17 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// What a worker should do.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Deal {
+pub(crate) struct Assignment {
     /// The free partitions that it should acquire.
     pub(crate) acquire: Vec<usize>,
     /// How many of its partitions it should give up.
     pub(crate) surplus: usize,
 }
 
-/// Deals `partitions` to workers. `held` has the partitions that each live worker owns. `me` is one of these workers.
-pub(crate) fn deal(partitions: usize, held: &BTreeMap<&str, BTreeSet<usize>>, me: &str) -> Deal {
+/// Assigns `partitions` to workers. `held` has the partitions that each live worker owns. `me` is one of these workers.
+pub(crate) fn assign(partitions: usize, held: &BTreeMap<&str, BTreeSet<usize>>, me: &str) -> Assignment {
     if held.is_empty() {
-        return Deal::default();
+        return Assignment::default();
     }
     let (each, larger) = (partitions / held.len(), partitions % held.len());
     // Some workers get one more than the others: first those that have it, so that it need not move. The order does not depend
@@ -39,17 +39,17 @@ pub(crate) fn deal(partitions: usize, held: &BTreeMap<&str, BTreeSet<usize>>, me
         }
     }
     let mut free = (0..partitions).filter(|partition| is_free[*partition]);
-    let mut deal = Deal::default();
+    let mut assignment = Assignment::default();
     for (worker, share) in &shares {
         let count = held.get(worker).map_or(0, BTreeSet::len);
-        let dealt = free.by_ref().take(share.saturating_sub(count));
+        let taken = free.by_ref().take(share.saturating_sub(count));
         if *worker == me {
-            deal = Deal { acquire: dealt.collect(), surplus: count.saturating_sub(*share) };
+            assignment = Assignment { acquire: taken.collect(), surplus: count.saturating_sub(*share) };
         } else {
-            dealt.for_each(drop);
+            taken.for_each(drop);
         }
     }
-    deal
+    assignment
 }
 
 #[cfg(test)]
@@ -62,17 +62,17 @@ mod tests {
     #[test]
     fn a_worker_that_holds_nothing_of_one_partition_stands_by() {
         let held = BTreeMap::from([("a", BTreeSet::from([0])), ("b", BTreeSet::new())]);
-        assert_eq!(deal(1, &held, "a"), Deal::default());
-        assert_eq!(deal(1, &held, "b"), Deal::default());
+        assert_eq!(assign(1, &held, "a"), Assignment::default());
+        assert_eq!(assign(1, &held, "b"), Assignment::default());
         let alone = BTreeMap::from([("b", BTreeSet::new())]);
-        assert_eq!(deal(1, &alone, "b"), Deal { acquire: vec![0], surplus: 0 });
-        assert_eq!(deal(1, &BTreeMap::new(), "b"), Deal::default());
+        assert_eq!(assign(1, &alone, "b"), Assignment { acquire: vec![0], surplus: 0 });
+        assert_eq!(assign(1, &BTreeMap::new(), "b"), Assignment::default());
     }
 
     #[test]
     fn two_workers_that_seem_to_hold_the_same_partition_keep_it() {
         let held = BTreeMap::from([("a", BTreeSet::from([0, 1])), ("b", BTreeSet::from([1]))]);
-        assert_eq!(deal(3, &held, "b"), Deal::default());
-        assert_eq!(deal(3, &held, "a"), Deal::default());
+        assert_eq!(assign(3, &held, "b"), Assignment::default());
+        assert_eq!(assign(3, &held, "a"), Assignment::default());
     }
 }

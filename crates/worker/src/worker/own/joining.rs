@@ -11,7 +11,7 @@ use crate::names;
 use crate::worker::core::Core;
 use crate::worker::settle::records;
 use crate::worker::stream::Subscription;
-use crate::worker::watch::policy_task::look;
+use crate::worker::watch::policy_task::refresh;
 
 /// Checks that the store allows everything that the worker does with a stream.
 pub(crate) async fn check_access(core: &Core, subscription: &Subscription) -> Result<(), Error> {
@@ -49,7 +49,7 @@ pub(crate) async fn create_group(core: &Core, subscription: &Subscription) -> Re
             let _ = records::delete_orphaned_now(&**admin, stream, group).await;
         }
     }
-    look(core, subscription).await;
+    refresh(core, subscription).await;
     Ok(())
 }
 
@@ -76,7 +76,7 @@ pub(crate) async fn join_existing(
     if !core.backend.join_group(&subscription.stream, &subscription.group, start).await? {
         return Ok(false);
     }
-    look(core, subscription).await;
+    refresh(core, subscription).await;
     claim_name(core, subscription).await?;
     release_history(core, subscription).await;
     Ok(true)

@@ -1,4 +1,4 @@
-//! Renews the lease of an owned stream, and ends the tenure if it is lost.
+//! Renews the lease of an owned stream, and ends the ownership if it is lost.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use tracing::debug;
 
 use crate::backend::{Claimant, ErrorKind};
 use crate::worker::core::Core;
-use crate::worker::message::{LEASE, Tenure};
+use crate::worker::message::{LEASE, Ownership};
 use crate::worker::stream::Subscription;
 
 /// How often an owner renews its lease.
@@ -22,25 +22,25 @@ const RETRY_PAUSE: Duration = Duration::from_millis(50);
 ///
 /// Does nothing else, so that nothing delays a renewal.
 pub(crate) async fn renew(core: &Core, subscription: &Arc<Subscription>) {
-    let Some(tenure) = &subscription.origin.tenure else { return };
+    let Some(ownership) = &subscription.origin.ownership else { return };
     let claimant = claimant(core, subscription);
     let mut pause = RENEW_INTERVAL;
     loop {
         sleep(pause).await;
         let sent_at = Instant::now();
-        let patience = PATIENCE.min(tenure.valid_for());
-        match timeout(patience, core.backend.renew(claimant, tenure.fence, LEASE)).await {
+        let patience = PATIENCE.min(ownership.valid_for());
+        match timeout(patience, core.backend.renew(claimant, ownership.fence, LEASE)).await {
             Ok(Ok(true)) => {
-                tenure.extend(sent_at);
+                ownership.extend(sent_at);
                 pause = RENEW_INTERVAL;
             }
             Ok(Ok(false)) => {
-                return lose(core, subscription, tenure, "another worker owns it, or the lease expired");
+                return lose(core, subscription, ownership, "another worker owns it, or the lease expired");
             }
             Ok(Err(error)) if error.kind() == ErrorKind::Closed => return,
             // If the store does not answer in time, another worker may acquire the stream when the lease has expired.
-            Ok(Err(_)) | Err(_) if !tenure.may_begin() => {
-                return lose(core, subscription, tenure, "the store did not renew the lease in time");
+            Ok(Err(_)) | Err(_) if !ownership.may_begin() => {
+                return lose(core, subscription, ownership, "the store did not renew the lease in time");
             }
             Ok(Err(error)) => {
                 debug!(stream = &*subscription.stream, %error, "cannot renew the lease of the stream");
@@ -51,10 +51,10 @@ pub(crate) async fn renew(core: &Core, subscription: &Arc<Subscription>) {
     }
 }
 
-/// Ends a tenure that the worker has lost: handlers of its messages stop, and none begins.
-pub(crate) fn lose(core: &Core, subscription: &Subscription, tenure: &Tenure, reason: &str) {
-    debug!(stream = &*subscription.stream, fence = tenure.fence, reason, "lost the stream");
-    tenure.lost.cancel();
+/// Ends an ownership that the worker has lost: handlers of its messages stop, and none begins.
+pub(crate) fn lose(core: &Core, subscription: &Subscription, ownership: &Ownership, reason: &str) {
+    debug!(stream = &*subscription.stream, fence = ownership.fence, reason, "lost the stream");
+    ownership.lost.cancel();
     subscription.stopping.cancel();
     let lost = subscription.in_flight.lose_all();
     core.counters.lost(subscription, lost as u64);

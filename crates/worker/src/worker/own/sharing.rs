@@ -2,15 +2,15 @@
 //! it, because only one worker may know the messages of a key.
 //!
 //! ```text
-//! members    who should own what: a hash that every worker reads, and a deal that every worker computes (balance.rs)
-//! lease      who owns a stream now: renewed while the worker owns it (tenure.rs, renewal.rs)
+//! members    who should own what: a hash that every worker reads, and an assignment that every worker computes (balance.rs)
+//! lease      who owns a stream now: renewed while the worker owns it (ownership.rs, renewal.rs)
 //! fence      grows with each owner: a read of an earlier owner is refused by the store
 //! control    a stream that wakes the other workers when one of them joins, leaves, or gives up a partition
 //! ```
 //!
-//! A stream without partitions is one partition. Each tenure has a [`Subscription`] of its own: it begins by taking over all
+//! A stream without partitions is one partition. Each ownership has a [`Subscription`] of its own: it begins by taking over all
 //! pending messages in the order of their ids, and it ends when no handler of it runs. So a stream that comes back to the
-//! same worker never meets handlers of its last tenure.
+//! same worker never meets handlers of its last ownership.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tracing::{debug, info};
 
-use super::balance::{Deal, deal};
+use super::balance::{Assignment, assign};
 use super::joining;
 use super::leaving::{leave_group, release_remaining};
 use super::members::{self, MemberRecord, exchange};
@@ -30,23 +30,23 @@ use crate::backend::{Claimant, Error, ErrorKind, NewEntry, StreamId, Trim};
 use crate::names::{control_stream, members_key};
 use crate::partitions::Partitions;
 use crate::worker::core::Core;
-use crate::worker::message::{LEASE, Tenure};
+use crate::worker::message::{LEASE, Ownership};
 use crate::worker::stream::{Operation, OwnedStream, StoreBackoff, Subscription};
 
 /// How long handlers can run on before a partition moves to another worker. Then they are cancelled.
 const HANDOVER: Duration = Duration::from_secs(5);
 /// How long the members must be the same before a worker gives partitions up: others may be starting.
-pub(super) const SETTLING: Duration = Duration::from_millis(300);
+pub(super) const STABLE_FOR: Duration = Duration::from_millis(300);
 /// How often a worker that gives a stream up looks whether its handlers have ended.
 const LEAVING_INTERVAL: Duration = Duration::from_millis(10);
 /// Longest wait for the lease of another worker before the worker tries again.
 pub(super) const HELD_PAUSE_MAX: Duration = Duration::from_millis(500);
-/// How long one look at the control stream waits.
-const BELL_BLOCK: Duration = Duration::from_secs(1);
+/// How long one read of the control stream waits.
+const CONTROL_BLOCK: Duration = Duration::from_secs(1);
 /// Number of entries to keep in the control stream.
 const CONTROL_LENGTH: u64 = 1_000;
 /// Maximum time for waking the other workers. If it fails, they find out within [`members::INTERVAL`].
-const RING_TIMEOUT: Duration = Duration::from_secs(1);
+const ANNOUNCE_TIMEOUT: Duration = Duration::from_secs(1);
 /// After this time without a partition, a worker says that it stands by.
 const STANDBY_AFTER: Duration = Duration::from_secs(3);
 /// Number of partitions on which groups are created at the same time.
@@ -100,7 +100,7 @@ pub(crate) async fn begin(core: &Arc<Core>, stream: &OwnedStream) -> Result<(), 
     let first = stream.subscription(
         core.settings.dead_letters.as_deref(),
         0,
-        Tenure::new(0, Some(0), Instant::now()),
+        Ownership::new(0, Some(0), Instant::now()),
     );
     joining::check_access(core, &first).await?;
     let mut creating = JoinSet::new();
@@ -124,8 +124,8 @@ pub(crate) async fn begin(core: &Arc<Core>, stream: &OwnedStream) -> Result<(), 
     failure.map_or(Ok(()), Err)
 }
 
-/// Shares a stream with the other workers of the group, until the worker drains: acquires what the deal gives to this worker,
-/// and gives up what it has too much. Sends the subscription of each tenure to `joined`.
+/// Shares a stream with the other workers of the group, until the worker drains: acquires what the assignment gives to this worker,
+/// and gives up what it has too much. Sends the subscription of each ownership to `joined`.
 pub(crate) async fn share(
     core: Arc<Core>,
     stream: Arc<OwnedStream>,
@@ -189,8 +189,8 @@ struct Sharing {
     /// Partitions that this worker has left.
     leaving: JoinSet<usize>,
     /// Wakes this worker: another one has written to the control stream.
-    bell: Arc<Notify>,
-    _bell_task: JoinSet<()>,
+    woken: Arc<Notify>,
+    _listening_task: JoinSet<()>,
     /// The live members, and since when they are the same.
     live: BTreeSet<String>,
     live_since: Instant,
@@ -205,10 +205,10 @@ impl Sharing {
         stream: Arc<OwnedStream>,
         joined: mpsc::UnboundedSender<Arc<Subscription>>,
     ) -> Sharing {
-        let bell = Arc::new(Notify::new());
-        let mut bell_task = JoinSet::new();
-        let (listening, from, ringing) = (Arc::clone(&core), Arc::clone(&stream.root), Arc::clone(&bell));
-        bell_task.spawn(async move { listen(&listening, &from, &ringing).await });
+        let woken = Arc::new(Notify::new());
+        let mut listening_task = JoinSet::new();
+        let (listening, from, waking) = (Arc::clone(&core), Arc::clone(&stream.root), Arc::clone(&woken));
+        listening_task.spawn(async move { listen(&listening, &from, &waking).await });
         Sharing {
             members_key: members_key(&stream.root.stream, &stream.root.group),
             core,
@@ -219,8 +219,8 @@ impl Sharing {
             in_progress: BTreeSet::new(),
             retry_at: HashMap::new(),
             leaving: JoinSet::new(),
-            bell,
-            _bell_task: bell_task,
+            woken,
+            _listening_task: listening_task,
             live: BTreeSet::new(),
             live_since: Instant::now(),
             idle_since: Some(Instant::now()),
@@ -228,13 +228,13 @@ impl Sharing {
         }
     }
 
-    /// Exchanges heartbeats with the other members and acts on the deal. Returns when the next turn is due.
+    /// Exchanges heartbeats with the other members and acts on the assignment. Returns when the next turn is due.
     async fn turn(&mut self) -> Result<Duration, Error> {
         self.leave_lost();
         let is_first = self.live.is_empty();
         let members = self.exchange().await?;
         if is_first {
-            ring(&self.core, &self.stream.root, "join", None).await;
+            announce(&self.core, &self.stream.root, "join", None).await;
         }
         let now = Instant::now();
         let live: BTreeSet<String> = members.keys().cloned().collect();
@@ -243,7 +243,7 @@ impl Sharing {
         }
         let view: BTreeMap<&str, BTreeSet<usize>> =
             members.iter().map(|(worker, held)| (&**worker, held.clone())).collect();
-        let Deal { acquire, surplus } = deal(self.stream.len(), &view, &self.core.instance);
+        let Assignment { acquire, surplus } = assign(self.stream.len(), &view, &self.core.instance);
         // Others leave alone what this worker tries to acquire, but it may belong to one of them.
         let surplus = surplus.saturating_sub(self.in_progress.len());
         let mut next = now + members::INTERVAL;
@@ -254,7 +254,7 @@ impl Sharing {
             }
         }
         if surplus > 0 {
-            let settled_at = self.live_since + SETTLING;
+            let settled_at = self.live_since + STABLE_FOR;
             if settled_at <= now { self.leave_surplus(surplus) } else { next = next.min(settled_at) }
         }
         self.report(now);
@@ -278,19 +278,19 @@ impl Sharing {
     async fn until_changed(&mut self, pause: Duration) {
         let until = Instant::now() + pause;
         let lost = self.held.values().filter(|held| !held.is_leaving);
-        let lost = lost.filter_map(|held| held.subscription.origin.tenure.as_ref());
-        let lost: Vec<_> = lost.map(|tenure| Box::pin(tenure.lost.cancelled())).collect();
+        let lost = lost.filter_map(|held| held.subscription.origin.ownership.as_ref());
+        let lost: Vec<_> = lost.map(|ownership| Box::pin(ownership.lost.cancelled())).collect();
         tokio::select! {
             () = sleep_until(until) => {}
             // Another worker may have given something up.
-            () = self.bell.notified() => self.retry_at.clear(),
+            () = self.woken.notified() => self.retry_at.clear(),
             () = any_of(lost) => {}
             Some(Ok((number, result))) = self.acquiring.join_next() => self.acquired(number, result).await,
             Some(Ok(number)) = self.leaving.join_next() => {
                 self.held.remove(&number);
                 // The others learn what is free before they are woken.
                 let _ = self.exchange().await;
-                ring(&self.core, &self.stream.root, "released", Some(number)).await;
+                announce(&self.core, &self.stream.root, "released", Some(number)).await;
             }
         }
     }
@@ -332,8 +332,8 @@ impl Sharing {
     /// Leaves the streams that this worker has lost.
     fn leave_lost(&mut self) {
         let is_lost = |held: &Held| {
-            let tenure = held.subscription.origin.tenure.as_ref();
-            !held.is_leaving && tenure.is_some_and(|tenure| tenure.lost.is_cancelled())
+            let ownership = held.subscription.origin.ownership.as_ref();
+            !held.is_leaving && ownership.is_some_and(|ownership| ownership.lost.is_cancelled())
         };
         let lost: Vec<usize> =
             self.held.iter().filter(|(_, held)| is_lost(held)).map(|(number, _)| *number).collect();
@@ -384,8 +384,9 @@ impl Sharing {
                 info!(stream, group, partitions = of, "standing by: other workers own all partitions")
             }
             (_, false) => {
-                let fences = self.held.values().filter_map(|held| held.subscription.origin.tenure.as_ref());
-                let fence = fences.map(|tenure| tenure.fence).max();
+                let fences =
+                    self.held.values().filter_map(|held| held.subscription.origin.ownership.as_ref());
+                let fence = fences.map(|ownership| ownership.fence).max();
                 info!(stream, group, fence, "owning the stream");
             }
             (_, true) => info!(stream, group, owned, partitions = of, "owning partitions"),
@@ -397,8 +398,8 @@ impl Sharing {
         let Sharing { core, stream, members_key, .. } = &self;
         let gone = core.backend.hash_delete(members_key, std::slice::from_ref(&core.instance));
         // If this fails, the others find out after a second.
-        let _ = timeout(RING_TIMEOUT, gone).await;
-        ring(core, &stream.root, "leave", None).await;
+        let _ = timeout(ANNOUNCE_TIMEOUT, gone).await;
+        announce(core, &stream.root, "leave", None).await;
         while let Some(Ok((_, result))) = self.acquiring.join_next().await {
             if let Ok(Acquisition::Ours(subscription)) = result {
                 give_up(&self.core, &subscription).await;
@@ -429,7 +430,7 @@ async fn acquire(core: &Core, stream: &OwnedStream, number: usize) -> Result<Acq
     let partition = stream.partitions.is_some().then_some(number);
     let dead_letters = core.settings.dead_letters.as_deref();
     let subscription =
-        stream.subscription(dead_letters, number, Tenure::new(owner.fence, partition, sent_at));
+        stream.subscription(dead_letters, number, Ownership::new(owner.fence, partition, sent_at));
     if let Err(error) = joining::create_group(core, &subscription).await {
         let _ = core.backend.give_up(claimant, owner.fence).await;
         return Err(error);
@@ -465,7 +466,7 @@ async fn leave(core: &Arc<Core>, subscription: &Arc<Subscription>) {
     subscription.tasks.wait().await;
     core.subscriptions.remove(subscription);
     core.queue.forget(id);
-    if subscription.origin.tenure.as_ref().is_some_and(|tenure| !tenure.lost.is_cancelled()) {
+    if subscription.origin.ownership.as_ref().is_some_and(|ownership| !ownership.lost.is_cancelled()) {
         release_remaining(core, subscription).await;
         leave_group(core, subscription).await;
         give_up(core, subscription).await;
@@ -474,25 +475,25 @@ async fn leave(core: &Arc<Core>, subscription: &Arc<Subscription>) {
 
 /// Gives up the stream of a subscription, if the worker owns it.
 pub(crate) async fn give_up(core: &Core, subscription: &Subscription) {
-    let Some(tenure) = &subscription.origin.tenure else { return };
-    if tenure.lost.is_cancelled() {
+    let Some(ownership) = &subscription.origin.ownership else { return };
+    if ownership.lost.is_cancelled() {
         return;
     }
-    tenure.lost.cancel();
-    let given_up = core.backend.give_up(claimant(core, subscription), tenure.fence);
+    ownership.lost.cancel();
+    let given_up = core.backend.give_up(claimant(core, subscription), ownership.fence);
     // If this fails, the lease expires.
-    let _ = timeout(RING_TIMEOUT, given_up).await;
+    let _ = timeout(ANNOUNCE_TIMEOUT, given_up).await;
 }
 
 /// Wakes the other workers: this one has drained, and has given up everything.
 pub(crate) async fn wake_others(core: &Core) {
     for stream in core.owned_streams() {
-        ring(core, &stream.root, "drained", None).await;
+        announce(core, &stream.root, "drained", None).await;
     }
 }
 
 /// Writes to the control stream, which wakes the other workers.
-async fn ring(core: &Core, root: &Subscription, event: &str, partition: Option<usize>) {
+async fn announce(core: &Core, root: &Subscription, event: &str, partition: Option<usize>) {
     let mut fields = vec![
         ("event".into(), event.to_owned().into()),
         ("worker".into(), core.instance.clone().into()),
@@ -503,23 +504,23 @@ async fn ring(core: &Core, root: &Subscription, event: &str, partition: Option<u
     let control = control_stream(&root.stream, &root.group);
     let added = core.backend.add(&control, &entry, Some(Trim::about(CONTROL_LENGTH)));
     // If this fails, the others find out with their next heartbeat.
-    let _ = timeout(RING_TIMEOUT, added).await;
+    let _ = timeout(ANNOUNCE_TIMEOUT, added).await;
 }
 
-/// Rings the bell whenever a worker writes to the control stream.
-async fn listen(core: &Core, root: &Subscription, bell: &Notify) {
+/// Rings the woken whenever a worker writes to the control stream.
+async fn listen(core: &Core, root: &Subscription, woken: &Notify) {
     let control = control_stream(&root.stream, &root.group);
-    // Until it is known what is new, any entry rings the bell.
+    // Until it is known what is new, any entry rings the woken.
     let mut last = StreamId::MIN;
     if let Ok(Some(info)) = core.backend.stream(&control).await {
         last = info.last_id;
     }
     loop {
-        match core.backend.follow(&control, last, 100, BELL_BLOCK).await {
+        match core.backend.follow(&control, last, 100, CONTROL_BLOCK).await {
             Ok(found) => {
                 if let Some(entry) = found.last() {
                     last = entry.id;
-                    bell.notify_one();
+                    woken.notify_one();
                 }
             }
             // The task that exchanges heartbeats reports an outage.

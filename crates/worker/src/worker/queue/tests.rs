@@ -38,7 +38,7 @@ pub(super) fn job(ms: u64) -> Job {
             consumer: "c".into(),
             key_field: None,
             logical: "s".into(),
-            tenure: None,
+            ownership: None,
         }),
         tag,
         id,

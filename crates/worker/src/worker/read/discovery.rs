@@ -16,7 +16,7 @@ use crate::backend::{Admin, Error, ErrorKind, Start};
 use crate::names::can_match_pattern;
 use crate::worker::core::Core;
 use crate::worker::own::joining;
-use crate::worker::stream::{Operation, Pattern, StoreBackoff, Subscription, Trouble};
+use crate::worker::stream::{Operation, Pattern, StoreBackoff, StreamTrouble, Subscription};
 use crate::worker::watch::heartbeat;
 
 /// Maximum number of streams of a pattern that a worker reads.
@@ -214,7 +214,7 @@ impl Search {
     ) -> Result<(), Error> {
         match subscription.trouble() {
             None => Ok(()),
-            Some(Trouble::NoGroup) => {
+            Some(StreamTrouble::NoGroup) => {
                 let start = core.start_of_recreated_group(subscription).await?;
                 let Subscription { stream, group, .. } = &**subscription;
                 if core.backend.join_group(stream, group, start).await? {
@@ -231,7 +231,7 @@ impl Search {
                 }
                 Ok(())
             }
-            Some(Trouble::Refused) => {
+            Some(StreamTrouble::Refused) => {
                 self.refused.insert(subscription.stream.to_string(), Instant::now());
                 leave(core, pattern, subscription, "the store refuses to read it").await;
                 Ok(())

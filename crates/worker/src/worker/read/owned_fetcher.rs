@@ -17,7 +17,7 @@ use super::fetcher::wait_for_room;
 use super::recovery;
 use crate::backend::{Error, ErrorKind, StreamId};
 use crate::worker::core::{Core, PAGE_ROWS};
-use crate::worker::message::Tenure;
+use crate::worker::message::Ownership;
 use crate::worker::own::renewal::{claimant, lose};
 use crate::worker::queue::Room;
 use crate::worker::stream::{Operation, StoreBackoff, Subscription};
@@ -31,12 +31,12 @@ const WAITS_MAX: u32 = 5;
 
 /// Reads messages until the worker drains, or gives the stream up or loses it.
 pub(crate) async fn fetch(core: &Core, subscription: &Subscription) {
-    let Some(tenure) = &subscription.origin.tenure else { return };
+    let Some(ownership) = &subscription.origin.ownership else { return };
     recovery::take_over(core, subscription).await;
     let mut reader = OwnedReader {
         core,
         subscription,
-        tenure,
+        ownership,
         last: None,
         is_woken: false,
         may_miss_some: false,
@@ -68,7 +68,7 @@ pub(crate) async fn fetch(core: &Core, subscription: &Subscription) {
 struct OwnedReader<'a> {
     core: &'a Core,
     subscription: &'a Subscription,
-    tenure: &'a Tenure,
+    ownership: &'a Ownership,
     /// The group has read all entries up to this id. `None` if that is not known.
     last: Option<StreamId>,
     /// Whether a new entry has woken the worker since its last read.
@@ -90,7 +90,7 @@ impl OwnedReader<'_> {
     }
 
     async fn read(&mut self, room: Room) -> Result<(), Error> {
-        let Self { core, subscription, tenure, .. } = *self;
+        let Self { core, subscription, ownership, .. } = *self;
         if self.may_miss_some {
             self.find_missed().await?;
         }
@@ -107,9 +107,9 @@ impl OwnedReader<'_> {
         };
         let sent_at = Instant::now();
         let read = subscription.read(room.count);
-        let read = core.backend.read_owned(&read, claimant(core, subscription), tenure.fence);
+        let read = core.backend.read_owned(&read, claimant(core, subscription), ownership.fence);
         let Some(deliveries) = read.await? else {
-            lose(core, subscription, tenure, "another worker has acquired it");
+            lose(core, subscription, ownership, "another worker has acquired it");
             return Ok(());
         };
         let was_woken = std::mem::take(&mut self.is_woken);
@@ -147,8 +147,8 @@ impl OwnedReader<'_> {
 
     /// Lets the store report the right lag of the group again, if it has forgotten what the group has read in a failover.
     async fn repair_lag(&self) {
-        let Self { core, subscription, tenure, .. } = *self;
-        match core.backend.repair_lag(claimant(core, subscription), tenure.fence).await {
+        let Self { core, subscription, ownership, .. } = *self;
+        match core.backend.repair_lag(claimant(core, subscription), ownership.fence).await {
             Ok(false) => {}
             Ok(true) => debug!(stream = &*subscription.stream, "the store knows the lag of the group again"),
             // Nothing depends on it.

@@ -14,7 +14,7 @@ use super::read_plan::{PlannedRead, ReadPlan};
 use crate::backend::{Error, ErrorKind, ReadMany, StreamRead};
 use crate::worker::core::Core;
 use crate::worker::queue::Room;
-use crate::worker::stream::{Operation, Pattern, StoreBackoff, Subscription, Trouble};
+use crate::worker::stream::{Operation, Pattern, StoreBackoff, StreamTrouble, Subscription};
 
 /// Reads messages until the worker drains.
 pub(crate) async fn fetch(core: &Core) {
@@ -44,7 +44,7 @@ pub(crate) async fn fetch(core: &Core) {
                 let found = streams.sort_out(core, pattern, &read, found);
                 let counts: Vec<(usize, usize)> = found.iter().map(|found| found.count()).collect();
                 plan.record(&read, &counts, room.count, Instant::now());
-                for Found { subscription, deliveries, .. } in found {
+                for FoundStreams { subscription, deliveries, .. } in found {
                     admit(core, &subscription, deliveries, sent_at).await;
                 }
             }
@@ -86,14 +86,14 @@ struct StreamsOfPattern {
 }
 
 /// The messages of one stream.
-struct Found {
+struct FoundStreams {
     /// The index of the stream in the read.
     at: usize,
     subscription: Arc<Subscription>,
     deliveries: Vec<crate::backend::Delivery>,
 }
 
-impl Found {
+impl FoundStreams {
     fn count(&self) -> (usize, usize) {
         (self.at, self.deliveries.len())
     }
@@ -120,7 +120,7 @@ impl StreamsOfPattern {
         pattern: &Pattern,
         read: &PlannedRead,
         found: Vec<StreamRead>,
-    ) -> Vec<Found> {
+    ) -> Vec<FoundStreams> {
         let mut messages = Vec::new();
         let mut failure = None;
         for StreamRead { stream: at, result } in found {
@@ -131,15 +131,15 @@ impl StreamsOfPattern {
                         let claimed = deliveries.iter().filter(|delivery| delivery.deliveries > 1).count();
                         subscription.metrics.reclaimed.add(claimed as u64);
                     }
-                    messages.push(Found { at, subscription: Arc::clone(subscription), deliveries });
+                    messages.push(FoundStreams { at, subscription: Arc::clone(subscription), deliveries });
                 }
                 Err(error) if error.kind() == ErrorKind::NoGroup => {
-                    pattern.report(subscription, Trouble::NoGroup)
+                    pattern.report(subscription, StreamTrouble::NoGroup)
                 }
                 Err(error) if error.is_transient() => failure = Some(error),
                 Err(error) => {
                     warn!(stream = &*subscription.stream, %error, "cannot read a stream: leaving it for a while");
-                    pattern.report(subscription, Trouble::Refused);
+                    pattern.report(subscription, StreamTrouble::Refused);
                 }
             }
         }

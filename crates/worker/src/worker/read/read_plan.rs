@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     /// Streams with backlogs, and a worker that handles messages one after the other.
-    struct Simulation {
+    struct ReadSimulation {
         plan: ReadPlan,
         names: Vec<Arc<str>>,
         backlogs: HashMap<Arc<str>, usize>,
@@ -173,13 +173,13 @@ mod tests {
         reads: usize,
     }
 
-    impl Simulation {
-        fn new(streams: usize) -> Simulation {
+    impl ReadSimulation {
+        fn new(streams: usize) -> ReadSimulation {
             let names: Vec<Arc<str>> = (0..streams).map(|n| format!("s:{n}").into()).collect();
             let now = Instant::now();
             let mut plan = ReadPlan::new(now);
             plan.set_streams(names.clone());
-            Simulation { plan, names, backlogs: HashMap::new(), now, largest: 0, reads: 0 }
+            ReadSimulation { plan, names, backlogs: HashMap::new(), now, largest: 0, reads: 0 }
         }
 
         /// Sends one read, as a store without a limit for all streams does. Returns the messages of each stream.
@@ -207,7 +207,7 @@ mod tests {
 
     #[test]
     fn a_flooded_stream_does_not_starve_a_quiet_one() {
-        let mut simulation = Simulation::new(1000);
+        let mut simulation = ReadSimulation::new(1000);
         let (flooded, quiet) = (Arc::clone(&simulation.names[3]), Arc::clone(&simulation.names[777]));
         simulation.backlogs.insert(Arc::clone(&flooded), usize::MAX / 2);
         for _ in 0..100 {
@@ -228,7 +228,7 @@ mod tests {
 
     #[test]
     fn streams_with_backlogs_get_equal_shares() {
-        let mut simulation = Simulation::new(300);
+        let mut simulation = ReadSimulation::new(300);
         for name in simulation.names.clone() {
             simulation.backlogs.insert(name, 1_000_000);
         }
@@ -246,7 +246,7 @@ mod tests {
 
     #[test]
     fn a_read_of_idle_streams_names_all_of_them_and_blocks() {
-        let mut simulation = Simulation::new(1000);
+        let mut simulation = ReadSimulation::new(1000);
         for _ in 0..10 {
             assert_eq!(simulation.read(8), []);
         }
@@ -263,7 +263,7 @@ mod tests {
 
     #[test]
     fn more_streams_than_one_read_can_name_are_searched_in_parts() {
-        let mut simulation = Simulation::new(STREAMS_PER_READ + 10);
+        let mut simulation = ReadSimulation::new(STREAMS_PER_READ + 10);
         let last = Arc::clone(simulation.names.last().unwrap());
         simulation.backlogs.insert(Arc::clone(&last), 1);
         for _ in 0..20 {
@@ -276,7 +276,7 @@ mod tests {
 
     #[test]
     fn a_store_that_stops_at_the_maximum_is_searched_on_from_there() {
-        let mut simulation = Simulation::new(100);
+        let mut simulation = ReadSimulation::new(100);
         simulation.plan.density = 0.0;
         let read = simulation.plan.next(4, simulation.now).unwrap();
         assert_eq!(read.streams.len(), 100);
@@ -286,7 +286,7 @@ mod tests {
 
     #[test]
     fn streams_that_are_gone_are_not_read() {
-        let mut simulation = Simulation::new(3);
+        let mut simulation = ReadSimulation::new(3);
         for name in simulation.names.clone() {
             simulation.backlogs.insert(name, 100);
         }

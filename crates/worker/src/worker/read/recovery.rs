@@ -70,8 +70,8 @@ pub(crate) async fn recover(core: &Core, subscription: &Subscription) {
 }
 
 /// Claims all idle messages of the group.
-pub(crate) async fn claim_all_idle(core: &Core, subscription: &Subscription) -> Result<Found, Error> {
-    let mut found = Found::default();
+pub(crate) async fn claim_all_idle(core: &Core, subscription: &Subscription) -> Result<Search, Error> {
+    let mut found = Search::default();
     while let Some(room) = room_to_claim(core, subscription).await {
         let page = claim(core, subscription, room.min(PAGE_ROWS), found.next).await?;
         subscription.metrics.reclaimed.add(page.count);
@@ -133,7 +133,7 @@ pub(crate) async fn take_over(core: &Core, subscription: &Subscription) {
 
 /// What a search has found.
 #[derive(Default)]
-pub(crate) struct Found {
+pub(crate) struct Search {
     /// Number of messages that were claimed.
     count: u64,
     /// The id at which the next call continues. 0-0 after the last pending entry.
@@ -148,7 +148,7 @@ pub(crate) async fn claim(
     subscription: &Subscription,
     count: usize,
     from: StreamId,
-) -> Result<Found, Error> {
+) -> Result<Search, Error> {
     let sent_at = Instant::now();
     let claimed =
         core.backend.autoclaim(subscription.as_consumer(), core.lease_of(subscription), from, count).await?;
@@ -161,5 +161,5 @@ pub(crate) async fn claim(
         debug!(stream = &*subscription.stream, count, "claimed idle messages");
     }
     admit(core, subscription, claimed.deliveries, sent_at).await;
-    Ok(Found { count, next: claimed.next, store_time })
+    Ok(Search { count, next: claimed.next, store_time })
 }

@@ -1,7 +1,7 @@
 //! Deletes messages that every group has acknowledged, at intervals.
 //!
 //! After acknowledgements the worker deletes up to the first message that a group still needs, which costs little. Once a
-//! minute, and when the worker ends, it also deletes the messages after it, which costs a look at every pending message.
+//! minute, and when the worker ends, it also deletes the messages after it, for which the store visits every pending message.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;

@@ -7,7 +7,7 @@ use crate::backend::Retry;
 use crate::backoff::Backoff;
 use crate::outcome::{Failure, Outcome, Reason};
 use crate::retry_record::RetryRecord;
-use crate::worker::message::{Attempt, JobResult};
+use crate::worker::message::{DeliveryHistory, JobResult};
 
 /// How long a message waits that must run alone and could not.
 const ALONE_DELAY: Duration = Duration::from_secs(5 * 60);
@@ -51,7 +51,11 @@ pub(crate) enum Again {
 ///
 /// The store counts deliveries without an answer. So an answered failure sets the count back to 0, and a delivery that
 /// ends because the worker ends does not count.
-pub(crate) fn decide(result: &JobResult, attempt: Attempt<'_>, policy: RetryPolicy<'_>) -> Settlement {
+pub(crate) fn decide(
+    result: &JobResult,
+    attempt: DeliveryHistory<'_>,
+    policy: RetryPolicy<'_>,
+) -> Settlement {
     let earlier = attempt.delivery.saturating_sub(1);
     let again = |again, deliveries| match policy.keeps_place {
         true => Settlement::Keep(again),
@@ -308,7 +312,7 @@ mod tests {
         for (result, attempts, delivery, keeps_place, expected) in table {
             // Workers died with the message before: a handler had begun with it, alone at last.
             let record = RetryRecord { attempts, begun: 4, alone: true, ..RetryRecord::default() };
-            let attempt = Attempt { delivery, record: Some(&record).filter(|_| attempts > 0) };
+            let attempt = DeliveryHistory { delivery, record: Some(&record).filter(|_| attempts > 0) };
             let policy = RetryPolicy { max_attempts: 3, backoff: &backoff, keeps_place };
             let decided = shown(&decide(&result, attempt, policy));
             assert_eq!(decided, expected, "{result:?}, {attempts} attempts, delivery {delivery}");

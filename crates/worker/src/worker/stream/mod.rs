@@ -16,5 +16,5 @@ pub(crate) use self::outage::{Operation, Outage, StoreBackoff};
 pub(crate) use self::owned_stream::OwnedStream;
 pub(crate) use self::pattern::Pattern;
 pub(crate) use self::policy::GroupPolicy;
-pub(crate) use self::subscription::{Subscription, Trouble};
+pub(crate) use self::subscription::{StreamTrouble, Subscription};
 pub(crate) use self::subscriptions::{Subscriptions, for_each};

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use super::Subscription;
 use crate::partitions::Partitions;
-use crate::worker::message::Tenure;
+use crate::worker::message::Ownership;
 
 /// A stream whose messages are ordered: named to the worker, and owned by one worker or in partitions.
 #[derive(Debug)]
 pub(crate) struct OwnedStream {
-    /// The worker in the group of this stream. It reads nothing: each tenure has a subscription of its own.
+    /// The worker in the group of this stream. It reads nothing: each ownership has a subscription of its own.
     pub(crate) root: Arc<Subscription>,
     pub(crate) partitions: Option<Partitions>,
 }
@@ -25,13 +25,13 @@ impl OwnedStream {
         partition.map_or_else(|| Arc::clone(&self.root.stream), Arc::clone)
     }
 
-    /// Returns the subscription of a tenure.
+    /// Returns the subscription of an ownership.
     pub(crate) fn subscription(
         &self,
         dead_letters: Option<&str>,
         number: usize,
-        tenure: Tenure,
+        ownership: Ownership,
     ) -> Subscription {
-        Subscription::owned(&self.root, &self.name(number), dead_letters, tenure)
+        Subscription::owned(&self.root, &self.name(number), dead_letters, ownership)
     }
 }

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::{Operation, Outage, Subscription, Trouble};
+use super::{Operation, Outage, StreamTrouble, Subscription};
 use crate::backend::Error;
 use crate::metrics::WorkerMetrics;
 
@@ -66,7 +66,7 @@ impl Pattern {
     }
 
     /// Stops reading a stream until the task that finds streams has dealt with the trouble.
-    pub(crate) fn report(&self, subscription: &Subscription, trouble: Trouble) {
+    pub(crate) fn report(&self, subscription: &Subscription, trouble: StreamTrouble) {
         if subscription.set_trouble(trouble) {
             self.change();
             self.attention.notify_one();

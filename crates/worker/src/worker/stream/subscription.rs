@@ -13,7 +13,7 @@ use super::{GroupPolicy, NextDue, Outage};
 use crate::backend::{Consumer, Read, StreamId};
 use crate::metrics::WorkerMetrics;
 use crate::names::{dead_letters_of, retry_key, workers_key};
-use crate::worker::message::{Delayed, DelayedJob, InFlight, Job, Origin, Outbox, SubscriptionId, Tenure};
+use crate::worker::message::{Delayed, DelayedJob, InFlight, Job, Origin, Outbox, Ownership, SubscriptionId};
 
 /// One stream that a worker reads, and its messages that are in flight.
 #[derive(Debug)]
@@ -66,7 +66,7 @@ pub(crate) struct Subscription {
     /// Whether the worker has found the stream by its pattern.
     pub(crate) is_discovered: bool,
     /// Why the stream is not read at the moment.
-    trouble: Mutex<Option<Trouble>>,
+    trouble: Mutex<Option<StreamTrouble>>,
     /// Cancelled when the worker stops reading the stream, before it leaves it. Only owned streams are stopped.
     pub(crate) stopping: CancellationToken,
     /// Cancelled when the worker leaves the stream.
@@ -77,7 +77,7 @@ pub(crate) struct Subscription {
 
 /// Why a stream that a pattern has found is not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Trouble {
+pub(crate) enum StreamTrouble {
     /// The group does not exist. The stream may have been deleted.
     NoGroup,
     /// The store refuses to read the stream.
@@ -100,17 +100,17 @@ impl Subscription {
             group: Arc::clone(group),
             consumer: Arc::clone(consumer),
             key_field: key_field.cloned(),
-            tenure: None,
+            ownership: None,
         };
         Subscription::with_origin(origin, dead_letters, metrics)
     }
 
-    /// Returns the subscription of a tenure: `stream` is that of the root, or a partition of it.
+    /// Returns the subscription of an ownership: `stream` is that of the root, or a partition of it.
     pub(crate) fn owned(
         root: &Subscription,
         stream: &Arc<str>,
         dead_letters: Option<&str>,
-        tenure: Tenure,
+        ownership: Ownership,
     ) -> Subscription {
         let origin = Origin {
             subscription: SubscriptionId::new(),
@@ -119,7 +119,7 @@ impl Subscription {
             group: Arc::clone(&root.group),
             consumer: Arc::clone(&root.consumer),
             key_field: root.origin.key_field.clone(),
-            tenure: Some(tenure),
+            ownership: Some(ownership),
         };
         let owned = Subscription::with_origin(origin, dead_letters, &root.metrics);
         Subscription { workers_key: root.workers_key.clone(), ..owned }
@@ -189,12 +189,12 @@ impl Subscription {
     }
 
     /// Returns why the stream is not read at the moment.
-    pub(crate) fn trouble(&self) -> Option<Trouble> {
+    pub(crate) fn trouble(&self) -> Option<StreamTrouble> {
         *self.trouble.lock()
     }
 
     /// Returns false if the stream has trouble already.
-    pub(crate) fn set_trouble(&self, trouble: Trouble) -> bool {
+    pub(crate) fn set_trouble(&self, trouble: StreamTrouble) -> bool {
         let mut current = self.trouble.lock();
         let is_new = current.is_none();
         current.get_or_insert(trouble);

@@ -11,10 +11,10 @@ use crate::worker::core::Core;
 use crate::worker::stream::Subscription;
 
 /// How often the worker reads the policy.
-const LOOK_INTERVAL: Duration = Duration::from_secs(60);
+const REFRESH_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Reads the policy once. If the store does not reply, the worker keeps the policy that it knows.
-pub(crate) async fn look(core: &Core, subscription: &Subscription) {
+pub(crate) async fn refresh(core: &Core, subscription: &Subscription) {
     let found = match core.backend.policy(&subscription.stream, Some(&subscription.group)).await {
         Ok(found) => found.map(|found| found.in_force).filter(|policy| policy.lease_ms.is_some()),
         Err(error) => {
@@ -31,7 +31,7 @@ pub(crate) async fn look(core: &Core, subscription: &Subscription) {
 pub(crate) async fn watch(core: &Core, subscription: &Subscription) {
     loop {
         tokio::select! {
-            () = tokio::time::sleep(core.stretched(LOOK_INTERVAL)) => look(core, subscription).await,
+            () = tokio::time::sleep(core.stretched(REFRESH_INTERVAL)) => refresh(core, subscription).await,
             () = core.draining.cancelled() => return,
         }
     }

@@ -17,6 +17,10 @@ pub(crate) mod reading;
 pub(crate) mod settling;
 pub(crate) mod waiting;
 
+use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -28,25 +32,55 @@ use millstream_worker::backend::{
 
 use super::TIMEOUT;
 
-/// Runs every case.
+/// Runs every case, and fails with the needs that the backend does not meet.
 pub(crate) async fn all(backend: &dyn Admin) {
+    type Cases<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
     backend.ping().await.unwrap();
-    producing::all(backend).await;
-    groups::all(backend).await;
-    reading::all(backend).await;
-    many::all(backend).await;
-    blocking::all(backend).await;
-    settling::all(backend).await;
-    deleting::all(backend).await;
-    listing::all(backend).await;
-    idle::all(backend).await;
-    hashes::all(backend).await;
-    waiting::all(backend).await;
-    policies::all(backend).await;
-    delaying::all(backend).await;
-    operating::all(backend).await;
-    owning::all(backend).await;
-    Box::pin(looking::all(backend)).await;
+    let needs: [(&str, Vec<Cases<'_>>); 5] = [
+        (
+            "ReadMessages",
+            vec![
+                Box::pin(groups::all(backend)),
+                Box::pin(reading::all(backend)),
+                Box::pin(many::all(backend)),
+                Box::pin(blocking::all(backend)),
+                Box::pin(idle::all(backend)),
+            ],
+        ),
+        (
+            "SettleMessages",
+            vec![
+                Box::pin(producing::all(backend)),
+                Box::pin(settling::all(backend)),
+                Box::pin(deleting::all(backend)),
+                Box::pin(hashes::all(backend)),
+                Box::pin(waiting::all(backend)),
+            ],
+        ),
+        ("OwnStreams", vec![Box::pin(owning::all(backend))]),
+        ("InspectStore", vec![Box::pin(listing::all(backend)), Box::pin(looking::all(backend))]),
+        (
+            "ChangeStore",
+            vec![
+                Box::pin(policies::all(backend)),
+                Box::pin(delaying::all(backend)),
+                Box::pin(operating::all(backend)),
+            ],
+        ),
+    ];
+    let mut lacks = Vec::new();
+    for (need, cases) in needs {
+        for mut cases in cases {
+            let passed = poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| cases.as_mut().poll(cx))) {
+                Ok(polled) => polled.map(|()| true),
+                Err(_) => Poll::Ready(false),
+            });
+            if !passed.await && !lacks.contains(&need) {
+                lacks.push(need);
+            }
+        }
+    }
+    assert!(lacks.is_empty(), "{} lacks {lacks:?}: the failed cases are above", backend.location());
 }
 
 /// Stores data, and disconnects the store during a blocked read.

@@ -1,7 +1,7 @@
 //! Simulates workers that share partitions, on virtual time. Workers join, drain, crash and freeze, and the store loses
 //! writes that it has confirmed, as a failover does. `MILLSTREAM_BALANCE_STEPS` sets the number of these disturbances.
 //!
-//! The deal is the real one. Heartbeats, leases and wake-ups are a model of `sharing.rs`, with its times. Checked are:
+//! The assignment is the real one. Heartbeats, leases and wake-ups are a model of `sharing.rs`, with its times. Checked are:
 //!
 //! * When nothing disturbs the workers any more, every partition has one owner, nobody has two more than another, and nothing
 //!   moves any more. This takes at most three heartbeats after the last lease has expired.
@@ -16,7 +16,7 @@ use fastrand::Rng;
 
 use super::super::members::{INTERVAL, SILENT_AFTER_MS};
 use super::super::renewal::RENEW_INTERVAL;
-use super::super::sharing::{HELD_PAUSE_MAX, SETTLING};
+use super::super::sharing::{HELD_PAUSE_MAX, STABLE_FOR};
 use super::*;
 use crate::worker::message::{LEASE, MARGIN};
 
@@ -25,7 +25,7 @@ const LEAVING_MS: Range<u64> = 1..200;
 /// How long an acquisition takes.
 const ACQUIRING_MS: Range<u64> = 1..20;
 /// How long it takes until a worker hears of an entry in the control stream.
-const BELL_MS: Range<u64> = 1..5;
+const WAKE_MS: Range<u64> = 1..5;
 /// The number of heartbeats after which partitions must be balanced.
 const ROUNDS_MAX: u64 = 3;
 /// One of this number of writes is lost while the store loses writes.
@@ -52,8 +52,8 @@ struct Lease {
 }
 
 /// A worker that owns a partition, from the worker's point of view.
-struct Tenure {
-    /// Distinguishes it from other tenures of the same worker.
+struct Holding {
+    /// Distinguishes it from other ownerships of the same worker.
     number: u64,
     valid_until: u64,
     is_leaving: bool,
@@ -64,7 +64,7 @@ struct Tenure {
 
 #[derive(Default)]
 struct SimulatedWorker {
-    held: BTreeMap<usize, Tenure>,
+    held: BTreeMap<usize, Holding>,
     in_progress: BTreeSet<usize>,
     retry_at: BTreeMap<usize, u64>,
     live: BTreeSet<String>,
@@ -91,7 +91,7 @@ struct Simulation {
     store: Store,
     workers: BTreeMap<String, SimulatedWorker>,
     due: BinaryHeap<Reverse<(u64, u64, String, Step)>>,
-    /// Number of steps and tenures so far: numbers for new ones.
+    /// Number of steps and ownerships so far: numbers for new ones.
     numbered: u64,
     /// Number of partitions that workers gave up because they had too many.
     given_up: usize,
@@ -168,8 +168,8 @@ impl Simulation {
                 self.turn(name);
             }
             Step::Acquired(partition) => self.acquired(name, partition),
-            Step::Renew(partition, tenure) => self.renew(name, partition, tenure),
-            Step::Left(partition, tenure) => self.left(name, partition, tenure),
+            Step::Renew(partition, ownership) => self.renew(name, partition, ownership),
+            Step::Left(partition, ownership) => self.left(name, partition, ownership),
         }
     }
 
@@ -177,7 +177,7 @@ impl Simulation {
         self.workers.get_mut(name).unwrap()
     }
 
-    /// Exchanges heartbeats and acts on the deal.
+    /// Exchanges heartbeats and acts on the assignment.
     fn turn(&mut self, name: &str) {
         if self.workers[name].is_draining {
             return;
@@ -186,7 +186,7 @@ impl Simulation {
         let is_first = self.workers[name].live.is_empty();
         self.say(name);
         if is_first {
-            self.ring(name);
+            self.announce(name);
         }
         let mut view: BTreeMap<&str, BTreeSet<usize>> = BTreeMap::new();
         for (member, (at, held)) in &self.store.members {
@@ -196,7 +196,7 @@ impl Simulation {
         }
         view.insert(name, claimed(&self.workers[name]));
         let live: BTreeSet<String> = view.keys().map(|member| (*member).to_owned()).collect();
-        let Deal { acquire, surplus } = deal(self.partitions, &view, name);
+        let Assignment { acquire, surplus } = assign(self.partitions, &view, name);
         let worker = self.worker(name);
         if live != worker.live {
             (worker.live, worker.live_since) = (live, now);
@@ -214,7 +214,7 @@ impl Simulation {
             }
         }
         if surplus > 0 {
-            let settled_at = self.workers[name].live_since + ms(SETTLING);
+            let settled_at = self.workers[name].live_since + ms(STABLE_FOR);
             if settled_at <= now { self.leave_surplus(name, surplus) } else { next = next.min(settled_at) }
         }
         self.plan_turn(next, name);
@@ -229,13 +229,13 @@ impl Simulation {
     }
 
     /// Wakes the other workers.
-    fn ring(&mut self, name: &str) {
+    fn announce(&mut self, name: &str) {
         if self.loses_write() {
             return;
         }
         let others: Vec<String> = self.workers.keys().filter(|other| *other != name).cloned().collect();
         for other in others {
-            let at = self.now + self.random.u64(BELL_MS);
+            let at = self.now + self.random.u64(WAKE_MS);
             self.plan(at, &other, Step::Bell);
         }
     }
@@ -255,7 +255,7 @@ impl Simulation {
                 Some(Lease { owner: name.to_owned(), expires_at: now + ms(LEASE) });
         }
         let is_draining = self.workers[name].is_draining;
-        let tenure = Tenure {
+        let ownership = Holding {
             number,
             valid_until: now + ms(LEASE) - ms(MARGIN),
             is_leaving: is_draining,
@@ -264,7 +264,7 @@ impl Simulation {
         };
         let worker = self.worker(name);
         worker.retry_at.remove(&partition);
-        worker.held.insert(partition, tenure);
+        worker.held.insert(partition, ownership);
         self.moved_at = now;
         if is_draining {
             return self.plan(now, name, Step::Left(partition, number));
@@ -275,8 +275,8 @@ impl Simulation {
 
     fn renew(&mut self, name: &str, partition: usize, number: u64) {
         let now = self.now;
-        let tenure = self.workers[name].held.get(&partition);
-        if tenure.is_none_or(|tenure| tenure.number != number || tenure.is_lost) {
+        let ownership = self.workers[name].held.get(&partition);
+        if ownership.is_none_or(|ownership| ownership.number != number || ownership.is_lost) {
             return;
         }
         let lease = self.store.leases[partition].as_ref();
@@ -287,14 +287,14 @@ impl Simulation {
                 Some(Lease { owner: name.to_owned(), expires_at: now + ms(LEASE) });
         }
         let ends_at = now + self.random.u64(LEAVING_MS);
-        let Some(tenure) = self.worker(name).held.get_mut(&partition) else { return };
+        let Some(ownership) = self.worker(name).held.get_mut(&partition) else { return };
         if is_ours {
-            tenure.valid_until = now + ms(LEASE) - ms(MARGIN);
-            tenure.is_unsafe = is_unsafe;
+            ownership.valid_until = now + ms(LEASE) - ms(MARGIN);
+            ownership.is_unsafe = is_unsafe;
             self.plan(now + ms(RENEW_INTERVAL), name, Step::Renew(partition, number));
         } else {
-            tenure.is_lost = true;
-            if !std::mem::replace(&mut tenure.is_leaving, true) {
+            ownership.is_lost = true;
+            if !std::mem::replace(&mut ownership.is_leaving, true) {
                 self.plan(ends_at, name, Step::Left(partition, number));
             }
         }
@@ -302,8 +302,8 @@ impl Simulation {
 
     fn leave_surplus(&mut self, name: &str, surplus: usize) {
         let worker = &self.workers[name];
-        let leaving = worker.held.values().filter(|tenure| tenure.is_leaving).count();
-        let kept = worker.held.iter().filter(|(_, tenure)| !tenure.is_leaving);
+        let leaving = worker.held.values().filter(|ownership| ownership.is_leaving).count();
+        let kept = worker.held.iter().filter(|(_, ownership)| !ownership.is_leaving);
         let leave: Vec<usize> =
             kept.map(|(partition, _)| *partition).take(surplus.saturating_sub(leaving)).collect();
         self.given_up += leave.len();
@@ -313,9 +313,9 @@ impl Simulation {
     fn leave(&mut self, name: &str, partitions: &[usize]) {
         for partition in partitions {
             let at = self.now + self.random.u64(LEAVING_MS);
-            let Some(tenure) = self.worker(name).held.get_mut(partition) else { continue };
-            if !std::mem::replace(&mut tenure.is_leaving, true) {
-                let number = tenure.number;
+            let Some(ownership) = self.worker(name).held.get_mut(partition) else { continue };
+            if !std::mem::replace(&mut ownership.is_leaving, true) {
+                let number = ownership.number;
                 self.plan(at, name, Step::Left(*partition, number));
             }
         }
@@ -324,8 +324,10 @@ impl Simulation {
     /// The handlers of a partition that the worker leaves have ended.
     fn left(&mut self, name: &str, partition: usize, number: u64) {
         let held = &mut self.worker(name).held;
-        let Some(tenure) = held.get(&partition).filter(|tenure| tenure.number == number) else { return };
-        let is_lost = tenure.is_lost;
+        let Some(ownership) = held.get(&partition).filter(|ownership| ownership.number == number) else {
+            return;
+        };
+        let is_lost = ownership.is_lost;
         held.remove(&partition);
         let is_ours = self.store.leases[partition].as_ref().is_some_and(|lease| lease.owner == name);
         if !is_lost && is_ours && !self.loses_write() {
@@ -334,13 +336,13 @@ impl Simulation {
         self.moved_at = self.now;
         if self.workers[name].is_draining {
             if self.workers[name].held.is_empty() && self.workers[name].in_progress.is_empty() {
-                self.ring(name);
+                self.announce(name);
                 self.workers.remove(name);
             }
             return;
         }
         self.say(name);
-        self.ring(name);
+        self.announce(name);
         self.turn(name);
     }
 
@@ -355,7 +357,7 @@ impl Simulation {
         if !self.loses_write() {
             self.store.members.remove(name);
         }
-        self.ring(name);
+        self.announce(name);
         let held: Vec<usize> = self.workers[name].held.keys().copied().collect();
         self.leave(name, &held);
         if held.is_empty() && self.workers[name].in_progress.is_empty() {
@@ -387,12 +389,13 @@ impl Simulation {
 
     /// At most one worker may begin messages of a partition.
     fn check_owner(&self, partition: usize) {
-        let may_begin =
-            |tenure: &Tenure| !tenure.is_lost && !tenure.is_unsafe && tenure.valid_until > self.now;
+        let may_begin = |ownership: &Holding| {
+            !ownership.is_lost && !ownership.is_unsafe && ownership.valid_until > self.now
+        };
         let held =
             self.workers.iter().filter_map(|(name, worker)| Some((name, worker.held.get(&partition)?)));
         let owners: Vec<&String> =
-            held.filter(|(_, tenure)| may_begin(tenure)).map(|(name, _)| name).collect();
+            held.filter(|(_, ownership)| may_begin(ownership)).map(|(name, _)| name).collect();
         assert!(owners.len() <= 1, "{owners:?} own partition {partition}");
     }
 
@@ -405,7 +408,7 @@ impl Simulation {
     /// Lets the workers come to rest, and checks that they are balanced. Nothing has disturbed them since `since`. Returns the
     /// time from then until nothing moved any more, in milliseconds.
     fn rest(&mut self, since: u64) -> u64 {
-        let until = since + ms(LEASE) + ms(SETTLING) + LEAVING_MS.end + ROUNDS_MAX * ms(INTERVAL);
+        let until = since + ms(LEASE) + ms(STABLE_FOR) + LEAVING_MS.end + ROUNDS_MAX * ms(INTERVAL);
         self.run_until(until);
         let counts = self.counts();
         assert_eq!(counts.iter().sum::<usize>(), self.partitions, "every partition has one owner");

@@ -118,7 +118,7 @@ impl Line for LosesMessages {
 
 /// What the model knows about a message that has not ended.
 #[derive(Default)]
-struct Known {
+struct KnownLane {
     /// Messages that were out when this one was added. They may begin before it.
     out_before: BTreeSet<u64>,
     is_out: bool,
@@ -129,7 +129,7 @@ struct Model<L> {
     line: L,
     subscription: SubscriptionId,
     /// The messages of each key that have not ended.
-    open: BTreeMap<u64, BTreeMap<u64, Known>>,
+    open: BTreeMap<u64, BTreeMap<u64, KnownLane>>,
     /// Messages that can begin: ready, or their back-off is over.
     ready: Vec<Item>,
     at_work: Vec<Vec<Item>>,
@@ -161,7 +161,7 @@ impl<L: Line> Model<L> {
         self.next += 10;
         let of_key = self.open.entry(key).or_default();
         let out_before = of_key.iter().filter(|(_, known)| known.is_out).map(|(number, _)| *number).collect();
-        of_key.insert(number, Known { out_before, ..Known::default() });
+        of_key.insert(number, KnownLane { out_before, ..KnownLane::default() });
         let lane = self.lane(key);
         let head = self.line.add(lane, (key, number));
         self.came_out(head)

@@ -1,4 +1,4 @@
-//! A tenure: the time in which this worker owns a stream. It lasts as long as the worker renews its lease.
+//! An ownership: the time in which this worker owns a stream. It lasts as long as the worker renews its lease.
 //!
 //! The worker measures the lease with its own clock, from the moment at which it sent the last renewal that succeeded.
 //! It stops a little earlier than the store: after that moment no handler begins. So the clocks need not agree, and a lost
@@ -17,7 +17,7 @@ pub(crate) const MARGIN: Duration = Duration::from_millis(300);
 
 /// The time in which this worker owns a stream.
 #[derive(Debug)]
-pub(crate) struct Tenure {
+pub(crate) struct Ownership {
     /// The number of this owner: greater than that of every earlier one.
     pub(crate) fence: u64,
     /// The number of the partition. `None` if the stream is not partitioned.
@@ -29,18 +29,18 @@ pub(crate) struct Tenure {
     pub(crate) lost: CancellationToken,
 }
 
-impl Tenure {
-    /// Begins a tenure. The acquisition was sent at `sent_at`.
-    pub(crate) fn new(fence: u64, partition: Option<usize>, sent_at: Instant) -> Tenure {
-        let tenure = Tenure {
+impl Ownership {
+    /// Begins an ownership. The acquisition was sent at `sent_at`.
+    pub(crate) fn new(fence: u64, partition: Option<usize>, sent_at: Instant) -> Ownership {
+        let ownership = Ownership {
             fence,
             partition,
             began_at: sent_at,
             valid_for_us: AtomicU64::new(0),
             lost: CancellationToken::new(),
         };
-        tenure.extend(sent_at);
-        tenure
+        ownership.extend(sent_at);
+        ownership
     }
 
     /// Records a renewal that was sent at `sent_at` and has succeeded.
