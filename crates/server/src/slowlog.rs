@@ -26,11 +26,11 @@ pub(crate) struct SlowEntry {
 /// The last slow commands, newest first.
 #[derive(Default)]
 pub(crate) struct Slowlog {
-    inner: Mutex<Inner>,
+    inner: Mutex<SlowEntries>,
 }
 
 #[derive(Default)]
-struct Inner {
+struct SlowEntries {
     entries: VecDeque<SlowEntry>,
     next_id: u64,
 }

@@ -36,12 +36,12 @@ struct ScheduledTime {
     at_ms: u64,
     /// Since when it has something to do: `at_ms`, or earlier if it takes several turns.
     since_ms: u64,
-    progress: Progress,
+    progress: DutyProgress,
 }
 
 /// How far the searches of a stream's duties have come. A stream with many groups or consumers takes several turns.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Progress {
+pub(crate) struct DutyProgress {
     pub(crate) dead_letters: GroupSearch,
     pub(crate) idle_consumers: ConsumerSearch,
 }
@@ -70,7 +70,7 @@ pub(crate) struct DueStream {
     pub(crate) place: DbKey,
     pub(crate) since_ms: u64,
     /// How far the last turn of the stream has come.
-    pub(crate) progress: Progress,
+    pub(crate) progress: DutyProgress,
 }
 
 impl Schedule {
@@ -79,12 +79,12 @@ impl Schedule {
     pub(crate) fn set(&mut self, db: u32, key: &[u8], at_ms: Option<u64>) -> bool {
         self.put(
             DbKeyRef { db, key },
-            at_ms.map(|at_ms| ScheduledTime { at_ms, since_ms: at_ms, progress: Progress::default() }),
+            at_ms.map(|at_ms| ScheduledTime { at_ms, since_ms: at_ms, progress: DutyProgress::default() }),
         )
     }
 
     /// Lets a stream that has more to do take its next turn at this time, in Unix milliseconds.
-    pub(crate) fn set_next_turn(&mut self, db: u32, key: &[u8], at_ms: u64, progress: Progress) {
+    pub(crate) fn set_next_turn(&mut self, db: u32, key: &[u8], at_ms: u64, progress: DutyProgress) {
         let before = self.databases.get(&db).and_then(|streams| streams.times.get(key));
         if let Some(since_ms) = before.map(|before| before.since_ms) {
             self.put(DbKeyRef { db, key }, Some(ScheduledTime { at_ms, since_ms, progress }));
@@ -190,7 +190,7 @@ mod tests {
         let due = |schedule: &Schedule| schedule.due(20).map(|due| (due.since_ms, due.place.key.into_vec()));
         assert_eq!(due(&schedule), Some((10, b"a".to_vec())));
         let dead_letters = GroupSearch { after: Some(b"group"[..].into()), has_found: true };
-        let progress = Progress { dead_letters, ..Progress::default() };
+        let progress = DutyProgress { dead_letters, ..DutyProgress::default() };
         schedule.set_next_turn(0, b"a", 20, progress.clone());
         assert_eq!(due(&schedule), Some((12, b"b".to_vec())));
         schedule.set(0, b"b", None);

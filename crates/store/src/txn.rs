@@ -32,7 +32,7 @@ use crate::journal::Journal;
 use crate::log::LogError;
 use crate::ready::ReadyKeys;
 use crate::record::Record;
-use crate::schedule::{Progress, phase_of};
+use crate::schedule::{DutyProgress, phase_of};
 use crate::shard::Shard;
 use crate::store::{Settings, Store};
 use crate::watch::WatchFlag;
@@ -414,7 +414,7 @@ impl<'s> Txn<'s> {
 
     /// Lets the timekeeper look at a stream again after its turn, because there is more to do. The search for groups
     /// with dead letters then continues.
-    pub(crate) fn schedule_next_turn(&mut self, db: u32, key: &[u8], progress: Progress) {
+    pub(crate) fn schedule_next_turn(&mut self, db: u32, key: &[u8], progress: DutyProgress) {
         let now_ms = self.now_ms;
         self.locked.shard_mut(key).schedule.set_next_turn(db, key, now_ms, progress);
     }

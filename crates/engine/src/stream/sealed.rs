@@ -21,7 +21,7 @@ const CHUNK_BLOCKS: usize = if cfg!(test) { 4 } else { 256 };
 /// The sealed blocks of a stream. No chunk is empty.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SealedBlocks {
-    chunks: VecDeque<Arc<Chunk>>,
+    chunks: VecDeque<Arc<BlockChunk>>,
     /// Number of blocks that were removed from the front of the first chunk.
     missing_front: usize,
     len: usize,
@@ -29,16 +29,16 @@ pub(super) struct SealedBlocks {
 }
 
 #[derive(Clone, Debug, Default)]
-struct Chunk {
+struct BlockChunk {
     blocks: Vec<SealedBlock>,
     /// Memory of these blocks. So removing a whole chunk does not touch each of them.
     bytes: usize,
 }
 
-impl Chunk {
-    fn of(blocks: Vec<SealedBlock>) -> Chunk {
+impl BlockChunk {
+    fn of(blocks: Vec<SealedBlock>) -> BlockChunk {
         let bytes = blocks.iter().map(SealedBlock::memory_bytes).sum();
-        Chunk { blocks, bytes }
+        BlockChunk { blocks, bytes }
     }
 
     fn push(&mut self, sealed: SealedBlock) {
@@ -104,7 +104,8 @@ impl SealedBlocks {
     }
 
     pub(super) fn push_back(&mut self, sealed: SealedBlock) {
-        let has_room = |last: &Chunk, missing_front: usize| last.blocks.len() + missing_front < CHUNK_BLOCKS;
+        let has_room =
+            |last: &BlockChunk, missing_front: usize| last.blocks.len() + missing_front < CHUNK_BLOCKS;
         self.bytes += sealed.memory_bytes();
         let missing_front = if self.chunks.len() == 1 { self.missing_front } else { 0 };
         match self.chunks.back_mut() {
@@ -112,11 +113,11 @@ impl SealedBlocks {
             Some(_) => {
                 // The stream has filled a chunk before and will probably fill this one. Allocate all of it
                 // now: growing it in steps would fragment the memory between blocks.
-                let mut chunk = Chunk { blocks: Vec::with_capacity(CHUNK_BLOCKS), bytes: 0 };
+                let mut chunk = BlockChunk { blocks: Vec::with_capacity(CHUNK_BLOCKS), bytes: 0 };
                 chunk.push(sealed);
                 self.chunks.push_back(Arc::new(chunk));
             }
-            None => self.chunks.push_back(Arc::new(Chunk::of(vec![sealed]))),
+            None => self.chunks.push_back(Arc::new(BlockChunk::of(vec![sealed]))),
         }
         self.len += 1;
     }
@@ -148,7 +149,7 @@ impl SealedBlocks {
             } else {
                 self.missing_front += wanted;
                 let first = Arc::make_mut(first);
-                let part = Chunk::of(first.blocks.drain(..wanted).collect());
+                let part = BlockChunk::of(first.blocks.drain(..wanted).collect());
                 first.bytes -= part.bytes;
                 Arc::new(part)
             };
@@ -179,7 +180,7 @@ impl SealedBlocks {
     /// Returns the chunks that contain a range of ids. Shares the chunks instead of copying them.
     pub(super) fn around(&self, range: IdRange) -> SealedBlocks {
         let starts_at_or_before =
-            |id: StreamId| move |chunk: &Arc<Chunk>| chunk.base().is_some_and(|base| base <= id);
+            |id: StreamId| move |chunk: &Arc<BlockChunk>| chunk.base().is_some_and(|base| base <= id);
         let from = self.chunks.partition_point(starts_at_or_before(range.first)).saturating_sub(1);
         let to = self.chunks.partition_point(starts_at_or_before(range.last)).max(from);
         let chunks: VecDeque<_> = self.chunks.range(from..to).cloned().collect();
@@ -205,7 +206,7 @@ impl SealedBlocks {
         }
     }
 
-    fn uncount(&mut self, removed: Option<Arc<Chunk>>) {
+    fn uncount(&mut self, removed: Option<Arc<BlockChunk>>) {
         if let Some(chunk) = removed {
             self.len -= chunk.blocks.len();
             self.bytes -= chunk.bytes;
@@ -214,13 +215,13 @@ impl SealedBlocks {
 
     pub(super) fn list_memory_bytes(&self) -> usize {
         let chunks: usize = self.chunks.iter().map(|chunk| chunk.blocks.capacity()).sum();
-        chunks * size_of::<SealedBlock>() + self.chunks.capacity() * size_of::<Arc<Chunk>>()
+        chunks * size_of::<SealedBlock>() + self.chunks.capacity() * size_of::<Arc<BlockChunk>>()
     }
 
     pub(super) fn check(&self) -> Result<(), String> {
         let expected = |at: usize| CHUNK_BLOCKS - if at == 0 { self.missing_front } else { 0 };
         let last = self.chunks.len().saturating_sub(1);
-        let wrong = |(at, chunk): (usize, &Arc<Chunk>)| {
+        let wrong = |(at, chunk): (usize, &Arc<BlockChunk>)| {
             let len = chunk.blocks.len();
             len == 0 || len > expected(at) || (at < last && len < expected(at))
         };
@@ -231,7 +232,7 @@ impl SealedBlocks {
                 self.len
             ));
         }
-        let bytes_of = |chunk: &Chunk| chunk.blocks.iter().map(SealedBlock::memory_bytes).sum::<usize>();
+        let bytes_of = |chunk: &BlockChunk| chunk.blocks.iter().map(SealedBlock::memory_bytes).sum::<usize>();
         if self.chunks.iter().any(|chunk| chunk.bytes != bytes_of(chunk))
             || self.bytes != self.iter().map(SealedBlock::memory_bytes).sum::<usize>()
         {

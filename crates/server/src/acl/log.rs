@@ -72,11 +72,11 @@ pub(crate) struct LogEntry {
 /// The latest denials, newest first.
 #[derive(Default)]
 pub(crate) struct AclLog {
-    inner: Mutex<Inner>,
+    inner: Mutex<Denials>,
 }
 
 #[derive(Default)]
-struct Inner {
+struct Denials {
     entries: VecDeque<LogEntry>,
     next_id: u64,
 }

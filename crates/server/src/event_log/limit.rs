@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::EventKind;
-use super::line::{Line, Value};
+use super::line::{FieldValue, Line};
 
 /// Milliseconds for which events of one source are counted together.
 const INTERVAL_MS: u64 = 10_000;
@@ -29,13 +29,13 @@ impl ClientEvent<'_> {
     pub(super) fn line(&self, more: u64) -> Line {
         let mut fields = Vec::new();
         if let Some(name) = self.kind.audit_name() {
-            fields.push(("event", Value::Word(name)));
+            fields.push(("event", FieldValue::Word(name)));
         }
         let texts = [("address", self.address), ("user", self.user), (self.kind.detail_name(), self.what)];
         let texts = texts.into_iter().filter(|(_, text)| !text.is_empty());
-        fields.extend(texts.map(|(name, text)| (name, Value::Text(cut(text)))));
+        fields.extend(texts.map(|(name, text)| (name, FieldValue::Text(cut(text)))));
         if more > 0 {
-            fields.push(("more", Value::Number(more)));
+            fields.push(("more", FieldValue::Number(more)));
         }
         Line::new(self.kind.level(), self.kind.message().to_owned(), fields)
     }
@@ -44,13 +44,13 @@ impl ClientEvent<'_> {
 /// The events of the current intervals.
 #[derive(Default)]
 pub(super) struct RateLimit {
-    recent: BTreeMap<Source, Recent>,
+    recent: BTreeMap<LimitKey, Recent>,
 }
 
 /// What the limit on lines applies to. Events that differ in any of these have their own limit: many harmless events must
 /// not hide another one.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Source {
+struct LimitKey {
     kind: EventKind,
     /// The address without its port.
     host: String,
@@ -59,9 +59,9 @@ struct Source {
     what: String,
 }
 
-impl Source {
-    fn of(event: &ClientEvent<'_>) -> Source {
-        Source {
+impl LimitKey {
+    fn of(event: &ClientEvent<'_>) -> LimitKey {
+        LimitKey {
             kind: event.kind,
             host: host(event.address).to_owned(),
             user: event.user.to_owned(),
@@ -70,8 +70,8 @@ impl Source {
     }
 
     /// Returns the source that comes before all others of its kind.
-    fn first(kind: EventKind) -> Source {
-        Source { kind, host: String::new(), user: String::new(), what: String::new() }
+    fn first(kind: EventKind) -> LimitKey {
+        LimitKey { kind, host: String::new(), user: String::new(), what: String::new() }
     }
 }
 
@@ -84,9 +84,9 @@ struct Recent {
 impl RateLimit {
     /// Counts an event. Returns whether it gets a line of its own.
     pub(super) fn admit(&mut self, event: &ClientEvent<'_>, uptime_ms: u64) -> bool {
-        let (kind, mut source) = (event.kind, Source::of(event));
+        let (kind, mut source) = (event.kind, LimitKey::of(event));
         if !self.recent.contains_key(&source) && self.count_of(kind) >= SOURCES_MAX {
-            source = Source { host: "other addresses".into(), ..Source::first(kind) };
+            source = LimitKey { host: "other addresses".into(), ..LimitKey::first(kind) };
         }
         let new = Recent { began_ms: uptime_ms, lines: 0, unlogged: 0 };
         let recent = self.recent.entry(source).or_insert(new);
@@ -101,7 +101,7 @@ impl RateLimit {
     /// Removes the intervals that have ended. Returns a line for each that has unlogged events.
     pub(super) fn take_ended(&mut self, uptime_ms: u64) -> Vec<Line> {
         let mut lines = Vec::new();
-        self.recent.retain(|Source { kind, host, user, what }, recent| {
+        self.recent.retain(|LimitKey { kind, host, user, what }, recent| {
             let is_running = uptime_ms.saturating_sub(recent.began_ms) < INTERVAL_MS;
             if !is_running && recent.unlogged > 0 {
                 let event = ClientEvent { kind: *kind, address: host, user, what };
@@ -113,7 +113,7 @@ impl RateLimit {
     }
 
     fn count_of(&self, kind: EventKind) -> usize {
-        self.recent.range(Source::first(kind)..).take_while(|(source, _)| source.kind == kind).count()
+        self.recent.range(LimitKey::first(kind)..).take_while(|(source, _)| source.kind == kind).count()
     }
 }
 

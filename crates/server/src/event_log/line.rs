@@ -11,11 +11,11 @@ pub(super) struct Line {
     time: Duration,
     level: Level,
     message: String,
-    fields: Vec<(&'static str, Value)>,
+    fields: Vec<(&'static str, FieldValue)>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Value {
+pub(super) enum FieldValue {
     /// A word of the server's own.
     Word(&'static str),
     /// Any text. In a line of text it is quoted.
@@ -24,7 +24,7 @@ pub(super) enum Value {
 }
 
 impl Line {
-    pub(super) fn new(level: Level, message: String, fields: Vec<(&'static str, Value)>) -> Line {
+    pub(super) fn new(level: Level, message: String, fields: Vec<(&'static str, FieldValue)>) -> Line {
         let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Line { time, level, message, fields }
     }
@@ -34,9 +34,9 @@ impl Line {
         let mut line = format!("{} {:<7} {}", utc(self.time), self.level.name(), one_line(&self.message));
         for (name, value) in &self.fields {
             let _ = match value {
-                Value::Word(word) => write!(line, " {name}={word}"),
-                Value::Text(text) => write!(line, " {name}=\"{}\"", text.escape_default()),
-                Value::Number(number) => write!(line, " {name}={number}"),
+                FieldValue::Word(word) => write!(line, " {name}={word}"),
+                FieldValue::Text(text) => write!(line, " {name}=\"{}\"", text.escape_default()),
+                FieldValue::Number(number) => write!(line, " {name}={number}"),
             };
         }
         line + "\n"
@@ -48,9 +48,9 @@ impl Line {
         let _ = write!(line, ",\"message\":{}", json_string(&self.message));
         for (name, value) in &self.fields {
             let _ = match value {
-                Value::Word(word) => write!(line, ",\"{name}\":{}", json_string(word)),
-                Value::Text(text) => write!(line, ",\"{name}\":{}", json_string(text)),
-                Value::Number(number) => write!(line, ",\"{name}\":{number}"),
+                FieldValue::Word(word) => write!(line, ",\"{name}\":{}", json_string(word)),
+                FieldValue::Text(text) => write!(line, ",\"{name}\":{}", json_string(text)),
+                FieldValue::Number(number) => write!(line, ",\"{name}\":{number}"),
             };
         }
         line + "}\n"
@@ -120,9 +120,9 @@ mod tests {
 
     fn line() -> Line {
         let fields = vec![
-            ("event", Value::Word("command")),
-            ("user", Value::Text("a\"\r\n\u{1b}[31mé😀 x=\"".to_owned())),
-            ("more", Value::Number(3)),
+            ("event", FieldValue::Word("command")),
+            ("user", FieldValue::Text("a\"\r\n\u{1b}[31mé😀 x=\"".to_owned())),
+            ("more", FieldValue::Number(3)),
         ];
         let time = Duration::from_millis(1_794_980_760_783);
         Line { time, level: Level::Notice, message: "no\nspace \u{1b}".to_owned(), fields }

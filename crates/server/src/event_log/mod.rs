@@ -22,7 +22,7 @@ pub(crate) use kind::EventKind;
 
 use crate::settings::{Id, Settings};
 use limit::{ClientEvent, RateLimit};
-use line::{Line, Value};
+use line::{FieldValue, Line};
 
 /// Maximum number of lines about clients that wait to be written. Further lines are counted and dropped.
 const UNWRITTEN_LINES_MAX: usize = 1_000;
@@ -142,7 +142,7 @@ impl EventLog {
                 state.unwritten.push(Line::new(
                     Level::Warning,
                     message,
-                    vec![("dropped", Value::Number(dropped))],
+                    vec![("dropped", FieldValue::Number(dropped))],
                 ));
             }
             !state.unwritten.is_empty()
