@@ -164,7 +164,6 @@ fn equal_secrets(expected: &str, given: &str) -> bool {
 pub(crate) mod tests {
     use super::*;
 
-    /// Returns a visitor of an empty store who may do everything.
     pub(crate) async fn visitor(name: &str) -> Visitor {
         let backend = millstream_worker::connect("memory:").await.unwrap();
         Visitor { name: name.to_owned(), ..OneStore::open(backend.admin().unwrap()).visitor() }

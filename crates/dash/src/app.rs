@@ -31,7 +31,6 @@ use crate::session::{Cookie, Sessions};
 use crate::sse::MayReceive;
 use crate::throttle::Throttle;
 
-/// What all requests share.
 pub(crate) struct App {
     pub(crate) options: Options,
     pub(crate) access: Arc<dyn Access>,
@@ -115,7 +114,6 @@ impl<S: Send + Sync> FromRequestParts<S> for Caller {
     }
 }
 
-/// Returns the error of a request that needs a login.
 pub(crate) fn login_required() -> Problem {
     Problem::new(StatusCode::UNAUTHORIZED, "login_required", "this request needs a login")
         .way_out("log in on the page, or send the header Authorization: Bearer PASSWORD")

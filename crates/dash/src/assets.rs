@@ -17,7 +17,6 @@ const HASH: &str = env!("MILLSTREAM_DASH_ASSETS");
 const INDEX: &str = "index.html";
 const IMMUTABLE: &str = "public, max-age=31536000, immutable";
 
-/// An embedded file.
 struct Asset {
     name: &'static str,
     bytes: &'static [u8],
@@ -26,7 +25,6 @@ struct Asset {
 
 static EMBEDDED: &[Asset] = &include!(concat!(env!("OUT_DIR"), "/assets.rs"));
 
-/// The files of the pages.
 #[derive(Debug)]
 pub(crate) struct Assets {
     folder: Option<PathBuf>,
@@ -38,7 +36,6 @@ impl Assets {
         Assets { folder: folder.filter(|_| cfg!(debug_assertions)) }
     }
 
-    /// Returns the page, for any path of a page.
     pub(crate) fn index(&self, path: &str, request: &HeaderMap) -> Response {
         let depth = path.trim_start_matches('/').matches('/').count();
         let root = if depth == 0 { "./".to_owned() } else { "../".repeat(depth) };
@@ -58,7 +55,6 @@ impl Assets {
         (headers, html).into_response()
     }
 
-    /// Returns another file.
     pub(crate) fn file(&self, hash: &str, name: &str, request: &HeaderMap) -> Response {
         if hash != self.hash() || name == INDEX {
             return missing(name).into_response();
@@ -105,7 +101,6 @@ impl Assets {
     }
 }
 
-/// Whether the client accepts a compressed answer.
 pub(crate) fn accepts_gzip(request: &HeaderMap) -> bool {
     let accepted = request.get(header::ACCEPT_ENCODING).and_then(|value| value.to_str().ok()).unwrap_or("");
     accepted.split(',').any(|coding| {

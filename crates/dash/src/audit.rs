@@ -82,7 +82,6 @@ impl Audit {
         self.write(Value::Object(record), &mut self.last.lock());
     }
 
-    /// Records a login, or the end of a session.
     pub(crate) fn session(&self, address: IpAddr, user: &str, action: &str) {
         self.write(Value::Object(record(address, Some(user), action)), &mut self.last.lock());
     }
@@ -92,7 +91,6 @@ impl Audit {
         self.refused(address, "login_failed", None, problem);
     }
 
-    /// Records a refused request.
     pub(crate) fn refusal(&self, address: IpAddr, path: &str, problem: &Problem) {
         self.refused(address, "refused", Some(path), problem);
     }

@@ -22,7 +22,6 @@ pub(crate) const COMMAND_PREFIX: &str = "cmdstat_";
 /// Number of points of the history: an hour.
 const POINTS_MAX: usize = 360;
 
-/// What is known about the server.
 #[derive(Debug, Default)]
 pub(crate) struct Facts {
     known: RwLock<Known>,

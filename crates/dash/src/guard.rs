@@ -86,7 +86,6 @@ async fn answer(request: Request, next: Next) -> Response {
     }
 }
 
-/// Checks a request and finds out who sent it.
 async fn admit(app: &App, request: &Parts) -> Result<Caller, Problem> {
     let (headers, method, path) = (&request.headers, &request.method, request.uri.path());
     let host = check_host(&app.options, request)?;
@@ -285,7 +284,6 @@ fn address_of(request: &Parts) -> IpAddr {
     accepted.or(mounted).map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |address| address.ip())
 }
 
-/// Sets the headers of every answer.
 fn secure(headers: &mut HeaderMap, is_page: bool) {
     let fixed = [
         (header::CONTENT_SECURITY_POLICY, CONTENT_SECURITY_POLICY),

@@ -21,10 +21,8 @@ const ENDED_MAX: usize = 50;
 /// Time between two checks whether the visitor of a job may still log in.
 const VISITOR_INTERVAL: Duration = Duration::from_secs(1);
 
-/// All jobs.
 pub(crate) struct Jobs {
     all: Mutex<BTreeMap<u64, Arc<Job>>>,
-    /// Counts changes of any job.
     changes: watch::Sender<u64>,
 }
 
@@ -34,12 +32,10 @@ impl Default for Jobs {
     }
 }
 
-/// A job.
 pub(crate) struct Job {
     pub(crate) id: u64,
     kind: &'static str,
     pub(crate) stream: String,
-    /// Who started it.
     visitor: Visitor,
     started: Instant,
     started_ms: u64,
@@ -56,7 +52,6 @@ pub(crate) struct State {
     total: Option<u64>,
     ended: Option<(Instant, u64)>,
     error: Option<String>,
-    /// The number of the last change.
     changed: u64,
 }
 
@@ -120,7 +115,6 @@ impl Jobs {
         (changed, last.unwrap_or(change))
     }
 
-    /// Returns a receiver of the number of changes.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
     }
@@ -212,7 +206,6 @@ answers! {
     }
 }
 
-/// Ends a job that has not ended by itself.
 struct EndsWhenDropped<'a>(&'a Job);
 
 impl Drop for EndsWhenDropped<'_> {

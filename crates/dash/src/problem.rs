@@ -7,7 +7,6 @@ use millstream_worker::backend::ErrorKind;
 use millstream_worker::{Error, answers};
 use serde_json::{Map, Value, json};
 
-/// An error of the API.
 #[derive(Debug)]
 pub(crate) struct Problem {
     status: StatusCode,
@@ -43,7 +42,6 @@ impl Problem {
         self
     }
 
-    /// Adds a member.
     pub(crate) fn with(mut self, name: &'static str, value: Value) -> Problem {
         self.more.push((name, value));
         self

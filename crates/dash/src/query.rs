@@ -28,7 +28,6 @@ pub(crate) fn id(text: &str, seq: u64) -> Result<StreamId, Problem> {
     }
 }
 
-/// Parses ids.
 pub(crate) fn ids(texts: &[String]) -> Result<Vec<StreamId>, Problem> {
     texts.iter().map(|text| id(text, 0)).collect()
 }

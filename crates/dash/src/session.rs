@@ -18,7 +18,6 @@ const SESSIONS_MAX: usize = 1024;
 /// How long a checked `Authorization` header is remembered, so that scripts do not log in for each request.
 const BEARER_LIFETIME: Duration = Duration::from_secs(60);
 
-/// The visitors who have logged in.
 #[derive(Debug, Default)]
 pub(crate) struct Sessions {
     by_digest: Mutex<HashMap<[u8; 32], Session>>,
@@ -58,7 +57,6 @@ impl Sessions {
         is_running.then(|| session.visitor.clone())
     }
 
-    /// Ends a session.
     pub(crate) fn end(&self, token: &str) {
         self.by_digest.lock().remove(&key(token));
     }

@@ -47,7 +47,6 @@ impl Events {
         self.write(":\n\n".to_owned()).await
     }
 
-    /// Waits until the client closes the connection.
     pub(crate) async fn closed(&self) {
         self.sender.closed().await;
     }
@@ -83,7 +82,6 @@ where
     EventStream((headers, unbuffered, Body::from_stream(Received(receiver))).into_response())
 }
 
-/// The body of the answer.
 struct Received(mpsc::Receiver<Bytes>);
 
 impl Stream for Received {

@@ -40,7 +40,6 @@ type Digest = [u8; 32];
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Counted {
     Address(IpAddr),
-    /// A user at an address.
     User(IpAddr, Digest),
 }
 
@@ -151,7 +150,6 @@ impl Throttle {
     }
 }
 
-/// Counts a failure.
 fn count(failures: &mut HashMap<Counted, Vec<Instant>>, counted: [Counted; 2], now: Instant) {
     for key in counted {
         if failures.len() >= COUNTED_MAX && !failures.contains_key(&key) {

@@ -16,7 +16,6 @@ use std::ops::RangeInclusive;
 pub use crate::backoff::Backoff;
 use crate::pending::{PendingEntry, ReadyRule};
 
-/// Ten years of 365 days.
 const TEN_YEARS_MS: u64 = 10 * 365 * 24 * 60 * 60 * 1000;
 const WEEK_MS: u64 = 7 * 24 * 60 * 60 * 1000;
 

@@ -133,7 +133,6 @@ impl Banner<'_> {
         ]
     }
 
-    /// Returns the facts as one line.
     fn sentence(&self) -> String {
         let facts = self.facts().into_iter().filter(|(_, value)| !value.is_empty());
         let facts: Vec<String> = facts.map(|(label, value)| format!("{label}: {value}")).collect();

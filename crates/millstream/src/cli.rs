@@ -9,16 +9,12 @@ use millstream_server::settings::{Changeable, Id, SETTINGS, Setting};
 
 use crate::commands::Tool;
 
-/// A parsed command line.
 pub(crate) enum Invocation {
-    /// Run the server.
     Serve {
-        /// Path of the configuration file.
         config_path: Option<PathBuf>,
         /// Settings given as flags.
         flags: Vec<(Id, String)>,
     },
-    /// Run any other command.
     Tool(Box<Tool>),
 }
 
@@ -101,7 +97,6 @@ fn flag_value(matches: &ArgMatches, setting: &Setting) -> Option<(Id, String)> {
     matches.get_one::<String>(setting.name).map(|text| (setting.id, text.clone()))
 }
 
-/// Returns the definition of the whole command line.
 pub(crate) fn command() -> Command {
     let server = Command::new("millstream")
         .version(env!("CARGO_PKG_VERSION"))

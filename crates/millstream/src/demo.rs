@@ -62,7 +62,6 @@ pub(crate) struct Demo {
     json: bool,
 }
 
-/// The size and the pace of the demo.
 #[derive(Clone, Copy)]
 struct Plan {
     orders: u64,
@@ -75,7 +74,6 @@ struct Plan {
     slots_max: usize,
     /// Every n-th order is invalid: the handler rejects it.
     poison_every: u64,
-    /// Every n-th order triggers the bug.
     bug_every: u64,
 }
 
@@ -202,16 +200,13 @@ impl Demo {
     }
 }
 
-/// A running demo.
 struct DemoRun {
     plan: Plan,
     backend: Arc<dyn Admin>,
     orders: Arc<Mutex<Orders>>,
     is_fixed: Arc<AtomicBool>,
     bar: ProgressBar,
-    /// Number of steps printed so far.
     steps: u32,
-    /// The largest size of the pool so far.
     slots_most: usize,
 }
 
@@ -278,13 +273,11 @@ impl DemoRun {
         Ok(Outcome { ledger, report, left_behind, redriven })
     }
 
-    /// Prints the title of the next step.
     fn step(&mut self, text: &str) {
         self.steps += 1;
         self.bar.suspend(|| note_styled(&format!("{GOOD}{}{GOOD:#}  {text}", self.steps)));
     }
 
-    /// Prints a detail of the current step.
     fn detail(&self, text: &str) {
         self.bar.suspend(|| note_styled(&format!("   {DIM}{text}{DIM:#}")));
     }
@@ -324,7 +317,6 @@ impl DemoRun {
             .retry(Backoff::exponential(self.plan.autoscale_interval..self.plan.autoscale_interval * 4))
     }
 
-    /// Starts the producers.
     fn produce(&self) -> JoinSet<Result<(), Error>> {
         let mut producers = JoinSet::new();
         for number in 0..PRODUCERS {
@@ -353,7 +345,6 @@ impl DemoRun {
         Ok(summary.consumers.iter().find(|(name, _)| name == SECOND_WORKER).map_or(0, |(_, rows)| *rows))
     }
 
-    /// Prints the errors of the dead letters.
     async fn show_dead_letters(&self) -> Result<(), Failure> {
         let entries = self.backend.all_entries(&dead_letters_of(STREAM)).await?;
         let mut errors: BTreeMap<(String, u64), u64> = BTreeMap::new();

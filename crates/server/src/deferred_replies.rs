@@ -122,7 +122,6 @@ impl DeferredReplies {
         Poll::Pending
     }
 
-    /// Returns the highest position that a connection waits for.
     fn last_position(&self) -> Option<u64> {
         self.waiters.back().map(|(position, _)| *position)
     }

@@ -73,7 +73,6 @@ pub(crate) struct IoThread {
     handle: IoThreadHandle,
 }
 
-/// Starts connections on an I/O thread.
 #[derive(Clone)]
 pub(crate) struct IoThreadHandle {
     runtime: Handle,

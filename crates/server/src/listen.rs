@@ -40,30 +40,12 @@ impl Drop for UnixSocket {
 
 /// Why the server cannot listen.
 #[derive(Debug)]
+#[expect(missing_docs, reason = "the texts below say what each means")]
 pub enum ListenError {
-    /// The setting `bind` contains a word that is neither an IP address nor `localhost` nor `*`.
-    NotAnAddress {
-        /// The word.
-        text: String,
-    },
-    /// The setting `http` is no address with a port.
-    NotHttpAddress {
-        /// The setting.
-        text: String,
-    },
-    /// Another process listens on the address or socket file, or the path is a file that is not a socket.
-    InUse {
-        /// The address or path.
-        at: String,
-    },
-    /// The operating system refused to listen.
-    System {
-        /// The address or path.
-        at: String,
-        /// The system's error.
-        source: io::Error,
-    },
-    /// No address is set, or the server cannot listen on any of the optional addresses.
+    NotAnAddress { text: String },
+    NotHttpAddress { text: String },
+    InUse { at: String },
+    System { at: String, source: io::Error },
     NoAddress,
 }
 

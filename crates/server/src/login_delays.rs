@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use crate::registry::Client;
 
-/// Time between a failed login and its reply.
 const FAILED_LOGIN_DELAY: Duration = Duration::from_millis(100);
 /// Maximum number of connections of a thread that wait after a failed login.
 const DELAYED_MAX: usize = 256;

@@ -51,7 +51,6 @@ pub(crate) struct Client {
     /// The user it has authenticated as; `None` before that.
     user: Mutex<Option<Arc<User>>>,
     pub(crate) db: AtomicU32,
-    /// Its RESP version: 2 or 3.
     pub(crate) resp: AtomicU8,
     /// Bits of [`flags`].
     pub(crate) flags: AtomicU32,
@@ -340,7 +339,6 @@ impl Client {
         self.last_command.store(index, Ordering::Relaxed);
     }
 
-    /// Records that the client is logged in, or need not be.
     pub(crate) fn set_logged_in(&self) {
         let since_ms = self.login_due_since_ms.swap(LOGGED_IN, Ordering::Relaxed);
         if since_ms != LOGGED_IN {

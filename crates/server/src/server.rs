@@ -43,23 +43,13 @@ pub struct Running {
 
 /// Why a server did not start.
 #[derive(Debug)]
+#[expect(missing_docs, reason = "the texts below say what each means")]
 pub enum StartError {
-    /// The server cannot listen on an address or a socket file.
     Listen(ListenError),
-    /// A TLS setting or one of its files cannot be used.
     Tls(TlsError),
-    /// The users cannot be loaded from the ACL file.
     Users(String),
-    /// Other machines could use the dashboard without a login.
     OpenDashboard(SocketAddr),
-    /// The data folder cannot be opened.
-    Folder {
-        /// The folder.
-        path: PathBuf,
-        /// Why it cannot be opened.
-        source: FolderError,
-    },
-    /// The operating system refused to start a thread or a tokio runtime.
+    Folder { path: PathBuf, source: FolderError },
     Threads(io::Error),
 }
 
@@ -331,7 +321,6 @@ fn files_in_settings(settings: &Settings) -> Vec<PathBuf> {
     paths.map(PathBuf::from).collect()
 }
 
-/// Logs how far a long recovery is.
 fn show_progress(event_log: &EventLog, progress: RecoveryProgress) {
     let message = match progress {
         RecoveryProgress::Snapshot { keys } => format!("recovery has loaded {keys} keys from the snapshot"),

@@ -20,7 +20,6 @@ pub(crate) struct Session {
     pub(crate) authenticated: bool,
     /// The user it has authenticated as. Before that, a user that may do nothing.
     pub(crate) user: Arc<User>,
-    /// Which commands get a reply, as set by CLIENT REPLY.
     pub(crate) reply: ReplyMode,
     pub(crate) transaction: Option<Transaction>,
     pub(crate) watch: Option<Watch>,
@@ -47,7 +46,6 @@ pub(crate) enum ReplyMode {
     SkipNext,
 }
 
-/// Commands queued since MULTI.
 #[derive(Default)]
 pub(crate) struct Transaction {
     pub(crate) commands: Vec<Queued>,

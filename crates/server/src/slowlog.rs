@@ -18,7 +18,6 @@ pub(crate) struct SlowEntry {
     pub(crate) micros: u64,
     /// Its arguments, shortened by [`shorten`].
     pub(crate) args: Vec<Vec<u8>>,
-    /// The client's address, as CLIENT LIST shows it.
     pub(crate) addr: String,
     pub(crate) name: String,
 }

@@ -64,7 +64,6 @@ impl ThreadStats {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CommandTotals {
     pub(crate) calls: u64,
-    /// Nanoseconds of all calls together.
     pub(crate) nanos: u64,
     /// Number of calls rejected before the command ran, for example for a wrong number of arguments.
     pub(crate) rejected: u64,
@@ -79,9 +78,7 @@ pub(crate) struct Totals {
     pub(crate) processed: u64,
     pub(crate) input_bytes: u64,
     pub(crate) output_bytes: u64,
-    /// Number of reads from sockets.
     pub(crate) reads: u64,
-    /// Number of writes to sockets.
     pub(crate) writes: u64,
     events: [u64; Event::COUNT],
     pub(crate) expired_keys: u64,

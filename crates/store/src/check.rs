@@ -132,30 +132,12 @@ pub struct Finding {
 
 /// Why a folder could not be checked or salvaged.
 #[derive(Debug)]
+#[expect(missing_docs, reason = "the texts below say what each means")]
 pub enum CheckError {
-    /// An operation of the disk failed.
     Disk(DiskError),
-    /// The folder contains no store.
-    NoStore {
-        /// Path of the folder.
-        path: String,
-        /// What is there instead.
-        what: &'static str,
-    },
-    /// Salvage cannot write to the given output folder.
-    Out {
-        /// Path of the output folder.
-        path: String,
-        /// Why not.
-        what: &'static str,
-    },
-    /// The salvaged data could not be written, or not be read back.
-    Write {
-        /// Path of the output folder.
-        path: String,
-        /// What went wrong.
-        what: String,
-    },
+    NoStore { path: String, what: &'static str },
+    Out { path: String, what: &'static str },
+    Write { path: String, what: String },
 }
 
 impl fmt::Display for CheckError {

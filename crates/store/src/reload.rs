@@ -14,12 +14,10 @@ use crate::txn::{Origin, Txn};
 
 /// Why the data was not reloaded. The data in memory is unchanged.
 #[derive(Debug)]
+#[expect(missing_docs, reason = "the texts below say what each means")]
 pub enum ReloadFailed {
-    /// The log could not be made durable first.
     Log(LogError),
-    /// The folder could not be read.
     Folder(FolderError),
-    /// A value could not be decoded from its encoding.
     Value(String),
 }
 

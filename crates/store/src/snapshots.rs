@@ -43,10 +43,9 @@ struct Captured {
 /// Why a snapshot was not taken. The previous snapshot, if any, and the log after it stay current, unless replacing the
 /// manifest ended the log: then the new snapshot may be current.
 #[derive(Debug)]
+#[expect(missing_docs, reason = "the texts below say what each means")]
 pub enum SnapshotFailed {
-    /// The file could not be written.
     File(io::Error),
-    /// The log could not make the snapshot current.
     Log(LogError),
 }
 

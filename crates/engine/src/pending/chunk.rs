@@ -61,7 +61,6 @@ pub(super) struct Chunk {
     len: u16,
     /// Slots per column: at least `head + len`, at most [`ROWS_MAX`].
     capacity: u16,
-    /// Number of rows without an owner.
     unowned: u16,
     widths: [Width; COLUMNS],
     /// Replacements and removals since the chunk was last re-fitted. Saturates.
@@ -518,7 +517,6 @@ impl Chunk {
         std::array::from_fn(|k| self.encoding(k))
     }
 
-    /// Verifies the invariants stated in the module and on the fields.
     pub(super) fn check(&self) -> Result<(), String> {
         let (len, capacity) = (self.len(), usize::from(self.capacity));
         let end = usize::from(self.head) + len;

@@ -329,7 +329,6 @@ impl Page {
         self.merge_around(i);
     }
 
-    /// Returns false if this consumer cannot have a row here.
     pub(super) fn may_have(&self, consumer: ConsumerHandle) -> bool {
         self.mask & owner_bit(Some(consumer)) != 0
     }
@@ -366,7 +365,6 @@ impl Page {
         *self = Page::of(merged(chunks));
     }
 
-    /// Updates the summaries after a row was added to chunk `i`.
     fn add_to_summary(&mut self, i: usize, entry: &PendingEntry) {
         let bit = owner_bit(entry.consumer);
         self.masks[i] |= bit;
@@ -391,14 +389,12 @@ impl Page {
         }
     }
 
-    /// Makes the summary of chunk `i` exact.
     fn refresh_summary(&mut self, i: usize) {
         self.firsts[i] = self.chunks[i].first_id();
         self.oldest[i] = self.chunks[i].oldest_ms();
         self.masks[i] = self.chunks[i].consumer_mask();
     }
 
-    /// Computes the totals of the page from the summaries of its chunks.
     fn refresh_totals(&mut self) {
         self.oldest_ms = self.oldest.iter().copied().fold(u64::MAX, u64::min);
         self.mask = self.masks.iter().fold(0, |all, mask| all | mask);
@@ -469,7 +465,6 @@ impl Page {
             + self.ready.allocated_bytes(allocation)
     }
 
-    /// Verifies the invariants stated in the comments on this module and its fields.
     pub(super) fn check(&self) -> Result<(), String> {
         let count = self.chunks.len();
         if count == 0 || count > CHUNKS_MAX {

@@ -175,7 +175,6 @@ impl Pages {
         page
     }
 
-    /// Verifies the invariants stated in the module and on the fields.
     pub(super) fn check(&self) -> Result<(), String> {
         self.iter().try_for_each(Page::check)?;
         for pair in self.pages.windows(2) {

@@ -78,7 +78,6 @@ struct Minima {
 }
 
 impl ReadyMinima {
-    /// Returns a lower bound for all chunks under this rule.
     pub(super) fn least_ms(&self, rule: &ReadyRule) -> u64 {
         self.with(|minima| match minima {
             Some(minima) if minima.rule == *rule => minima.least_ms,

@@ -361,7 +361,6 @@ impl Block {
         allocation_bytes(self.bytes.capacity())
     }
 
-    /// Verifies the invariants stated in this file.
     pub(super) fn check(&self) -> Result<(), String> {
         let (mut live, mut stored, mut last) = (0, 0, None);
         let mut position = EntryPosition { offset: self.names_end, previous_id: self.base };

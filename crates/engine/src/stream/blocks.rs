@@ -137,7 +137,6 @@ impl Blocks {
         Ok(())
     }
 
-    /// Returns the number of live entries with an id of at most `id`.
     pub(super) fn live_through(&self, id: StreamId) -> u64 {
         let Some(number) = self.number_of(id) else { return 0 };
         let before = self.counts.before((number - self.first_number) as usize + self.dropped);
@@ -169,7 +168,6 @@ impl Blocks {
         self.open.take_if(|open| open.base() > id);
     }
 
-    /// Returns a cursor at the first entry with this id or a greater one.
     pub(super) fn seek(&self, id: StreamId) -> Cursor {
         let number = self.number_of(id).unwrap_or(self.first_number);
         let position = self.view(number).map_or(NO_POSITION, |block| block.seek(block.start(), id));
@@ -250,7 +248,6 @@ impl Blocks {
         }
     }
 
-    /// Deletes the live entry `id`. Returns false if it does not exist.
     pub(super) fn delete(&mut self, id: StreamId) -> bool {
         let Some(number) = self.number_of(id) else { return false };
         self.remove(number, |block| u64::from(block.delete(id))) > 0
@@ -443,7 +440,6 @@ impl Blocks {
         self.bytes() + self.sealed.list_memory_bytes() + self.counts.len() * size_of::<u64>()
     }
 
-    /// Returns the memory of the entries.
     pub(super) fn bytes(&self) -> usize {
         self.sealed.bytes() + self.open.as_ref().map_or(0, Block::heap_bytes)
     }

@@ -148,7 +148,6 @@ impl ClaimOptions {
         self.deliveries.is_none() && !self.just_ids
     }
 
-    /// Returns the delivery count of a claimed row that had `before` deliveries.
     fn count(&self, before: u64) -> u64 {
         match self.deliveries {
             Some(count) => count,

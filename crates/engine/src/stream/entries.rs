@@ -6,7 +6,6 @@ use super::group::Group;
 use super::visit::IdRange;
 use crate::{BlockLimits, StreamId};
 
-/// Entries in order.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Entries {
     pub(super) blocks: Blocks,
@@ -21,7 +20,6 @@ pub(super) struct Entries {
     pub(super) max_deleted_id: StreamId,
     /// No entry with a greater id was ever deleted or trimmed.
     pub(super) gone_through: StreamId,
-    /// Number of entries ever added.
     pub(super) entries_added: u64,
 }
 

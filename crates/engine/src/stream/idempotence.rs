@@ -34,7 +34,6 @@ impl Default for IdempotenceLimits {
 }
 
 impl IdempotenceLimits {
-    /// Returns whether an item recorded at `since_ms` has expired at `now_ms`.
     fn has_expired(self, since_ms: u64, now_ms: u64) -> bool {
         since_ms.saturating_add(self.duration_s.saturating_mul(1000)) <= now_ms
     }
@@ -324,7 +323,6 @@ impl Stream {
         self.history = Some(Box::new(history));
     }
 
-    /// Adds the next stored item.
     pub(super) fn load_history_item(&mut self, item: &HistoryItem<'_>) -> Result<(), InvalidPart> {
         let Some(history) = &mut self.history else {
             return Err(InvalidPart("an item of the producer history comes before its limits"));

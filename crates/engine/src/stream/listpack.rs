@@ -21,7 +21,6 @@ pub(super) fn head_bytes(fields: &[&[u8]]) -> u64 {
     EMPTY_LISTPACK_BYTES + integer_bytes(fields.len() as i64 / 2) + names + integer_bytes(0)
 }
 
-/// Returns the bytes of the two counters of a node.
 pub(super) fn counter_bytes(live: u64, deleted: u64) -> u64 {
     integer_bytes(live as i64) + integer_bytes(deleted as i64)
 }

@@ -40,7 +40,6 @@ impl TrimmedEntries {
         self.missed.add(count, last);
     }
 
-    /// Notes the position of a group that is not behind.
     pub(super) fn note_position(&mut self, group: &Group) {
         debug_assert!(group.behind_since.is_none());
         self.ahead_from = self.ahead_from.min(group.last_id);

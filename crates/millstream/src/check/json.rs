@@ -4,7 +4,6 @@
 use millstream_store::check::{DamagedKey, Finding, LostPositions, Report, SalvageReport, Verdict};
 use serde_json::{Value, json};
 
-/// Returns the report of a check.
 pub(super) fn of_report(report: &Report) -> Value {
     let (contents, log) = (report.contents, &report.log);
     let snapshot = report.snapshot.as_ref().map(|found| {
@@ -43,7 +42,6 @@ pub(super) fn of_report(report: &Report) -> Value {
     })
 }
 
-/// Returns the report of a salvage.
 pub(super) fn of_salvage(report: &SalvageReport) -> Value {
     json!({
         "verdict": verdict(report.verdict),

@@ -9,7 +9,6 @@ use millstream_store::check::{DamagedKey, Finding, LostPositions, Report, Salvag
 /// Losses are always listed in full.
 const SHOWN_MAX: usize = 50;
 
-/// Returns the report of a check.
 pub(super) fn of_report(report: &Report) -> String {
     let mut out = String::new();
     write_row(&mut out, "folder", &report.folder);
@@ -28,7 +27,6 @@ pub(super) fn of_report(report: &Report) -> String {
     out
 }
 
-/// Returns the report of a salvage.
 pub(super) fn of_salvage(report: &SalvageReport) -> String {
     let mut out = String::new();
     write_row(&mut out, "from", &report.found.folder);

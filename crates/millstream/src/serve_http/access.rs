@@ -22,7 +22,6 @@ pub(super) struct UserAccess {
     server: InProcess,
     /// Whether only visitors on this machine reach the dashboard.
     is_local: bool,
-    /// The URL of the server.
     location: String,
     /// The backends of visitors. Those with the same login share one, because connections are limited.
     backends: Mutex<Vec<(Login, Arc<Redis>)>>,
@@ -34,7 +33,6 @@ impl UserAccess {
         UserAccess { server, is_local, location, backends: Mutex::default() }
     }
 
-    /// Returns the backend for a login.
     fn backend(&self, login: &Login) -> Arc<dyn Admin> {
         let mut backends = self.backends.lock();
         if let Some((_, ready)) = backends.iter().find(|(known, _)| known == login) {

@@ -2,10 +2,8 @@
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
-/// A user action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
-    /// Quit.
     Quit,
     /// Quit with the exit code for Ctrl-C.
     Interrupt,
@@ -13,46 +11,30 @@ pub(super) enum Action {
     Suspend,
     /// Move down by this number of rows, or up if negative.
     Move(isize),
-    /// Move to the first row.
     First,
-    /// Move to the last row.
     Last,
-    /// Open the selected row.
     Open,
     /// Go back to the overview, or clear the filter.
     Back,
-    /// Start typing a filter.
     Filter,
     /// Append this character to the filter.
     Type(char),
     /// Remove the last character of the filter.
     Erase,
-    /// Clear the filter.
     EraseAll,
-    /// Stop typing and keep the filter.
     KeepFilter,
-    /// Sort by the next column.
     Sort,
-    /// Reverse the sort order.
     Reverse,
-    /// Pause or resume polling.
     Pause,
-    /// Poll less often.
     Slower,
-    /// Poll more often.
     Faster,
-    /// Poll now.
     PollNow,
-    /// Show or hide the help.
     Help,
 }
 
-/// How keys are interpreted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
-    /// Keys are commands.
     Browse,
-    /// Keys are text for the filter.
     Typing,
 }
 
@@ -73,10 +55,8 @@ pub(super) const HELP: [(&str, &str); 13] = [
     ("q Ctrl-C", "quit"),
 ];
 
-/// Rows per page.
 const PAGE: isize = 10;
 
-/// Returns the action for a key, or `None` if the key has no action.
 pub(super) fn action(key: KeyEvent, mode: Mode) -> Option<Action> {
     if key.kind == KeyEventKind::Release {
         return None;

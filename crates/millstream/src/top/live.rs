@@ -20,7 +20,6 @@ use crate::ops::partitions_args::PartitionsArgs;
 /// Interval at which a frame is drawn without events, to update how long the store has not replied.
 const TICK: Duration = Duration::from_secs(1);
 
-/// Shows the live view until the user quits.
 pub(super) async fn run(
     poller: Poller,
     interval: Duration,

@@ -15,7 +15,6 @@ use crate::ops::connection::CommonOptions;
 /// The glob pattern that matches all streams.
 pub(super) const ALL_STREAMS: &str = "*";
 
-/// The state of the store at one poll.
 #[derive(Clone, Debug)]
 pub(super) struct StoreSnapshot {
     /// URL of the store, without its password.
@@ -34,13 +33,11 @@ pub(super) type PollResult = Result<StoreSnapshot, String>;
 pub(super) struct PollSchedule {
     /// Time from the end of a poll to the start of the next.
     pub(super) interval: Duration,
-    /// Whether polling is paused.
     pub(super) paused: bool,
     /// Number of polls that the user requested. An increment causes a poll now.
     pub(super) requests: u64,
 }
 
-/// Polls a store.
 pub(super) struct Poller {
     common: CommonOptions,
     pattern: String,
@@ -54,7 +51,6 @@ impl Poller {
         Poller { common, pattern, backend: None, ever_connected: false }
     }
 
-    /// Polls the store once. Connects first if there is no connection.
     pub(super) async fn poll(&mut self) -> Result<StoreSnapshot, Failure> {
         let backend = match &self.backend {
             Some(backend) => Arc::clone(backend),

@@ -18,7 +18,6 @@ pub(super) struct Screen {
 }
 
 impl Screen {
-    /// Enters the full-screen mode.
     pub(super) fn open() -> io::Result<Screen> {
         match ratatui::try_init() {
             Ok(terminal) => Ok(Screen { terminal }),
@@ -29,7 +28,6 @@ impl Screen {
         }
     }
 
-    /// Draws a frame.
     pub(super) fn draw(&mut self, frame: impl FnOnce(&mut Frame<'_>)) -> io::Result<()> {
         self.terminal.draw(frame).map(drop)
     }

@@ -21,7 +21,6 @@ pub(super) fn next(sort: Sort) -> Sort {
     SORTS[at % SORTS.len()].0
 }
 
-/// Returns the name of a sort order.
 pub(super) fn name(sort: Sort) -> &'static str {
     SORTS.iter().find(|(known, _)| *known == sort).map_or("", |(_, name)| name)
 }

@@ -21,14 +21,12 @@ const INTERVALS_MS: [u64; 9] = [100, 250, 500, 1000, 2000, 5000, 10_000, 30_000,
 /// A missing reply is reported after the interval plus this time.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The state of the view.
 pub(super) struct State {
     /// The last snapshot. `None` before the first reply of the store.
     pub(super) snapshot: Option<StoreSnapshot>,
     tracker: Tracker,
     look: Arc<Look>,
     history: History,
-    /// The error of the last poll, if it failed.
     error: Option<String>,
     /// Time of the last successful poll. Before the first one, the time at which the command started.
     last_reply: Instant,
@@ -38,9 +36,7 @@ pub(super) struct State {
     pub(super) view: View,
     /// Whether the partitions of logical streams have rows of their own.
     pub(super) partitions: bool,
-    /// Whether the help is shown.
     pub(super) help: bool,
-    /// Whether the user is typing the filter.
     typing: bool,
     pub(super) filter: String,
     pub(super) sort: Sort,
@@ -48,12 +44,9 @@ pub(super) struct State {
     pub(super) schedule: PollSchedule,
 }
 
-/// The current page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum View {
-    /// The table of all groups.
     Overview,
-    /// The details of the selected group.
     Group {
         /// Number of lines scrolled down.
         scroll: usize,
@@ -61,7 +54,6 @@ pub(super) enum View {
 }
 
 impl State {
-    /// Creates the state before the first poll.
     pub(super) fn new(interval: Duration, now: Instant) -> State {
         State {
             snapshot: None,
@@ -103,7 +95,6 @@ impl State {
         self.update_selection();
     }
 
-    /// Applies an action.
     pub(super) fn act(&mut self, action: Action) {
         match action {
             // The event loop handles these.
@@ -211,7 +202,6 @@ impl State {
         }
     }
 
-    /// Returns the row with this key.
     pub(super) fn row(&self, key: &RowKey) -> Option<&Row> {
         self.look.row(key).map(|row| &**row)
     }
@@ -221,7 +211,6 @@ impl State {
         self.look.rows_behind(key).into_iter().map(|row| &**row).collect()
     }
 
-    /// Returns a stream of the last snapshot.
     pub(super) fn stream(&self, name: &str) -> Option<&StreamSnapshot> {
         self.look.stream(name).map(|stream| &**stream)
     }
@@ -247,7 +236,6 @@ impl State {
         }
     }
 
-    /// Returns the totals of the last snapshot.
     pub(super) fn totals(&self) -> Totals {
         self.look.totals
     }

@@ -47,7 +47,6 @@ impl Backlog {
         }
     }
 
-    /// Returns the streams that exist now.
     async fn streams(&self) -> Result<Vec<String>, Error> {
         let mut streams = self.streams.get_or_try_init(|| self.with_partitions()).await?.clone();
         if let Some(pattern) = &self.pattern {

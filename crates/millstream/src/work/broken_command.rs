@@ -76,12 +76,10 @@ impl CommandCheck {
         not_ready(error_of(&outcome))
     }
 
-    /// Completes when the command is broken.
     pub(super) async fn broken(&self) {
         self.broken.cancelled().await;
     }
 
-    /// Returns the error of a broken command.
     pub(super) fn error(&self) -> Option<String> {
         match &*self.state.lock() {
             CommandState::Broken(error) => Some(error.clone()),

@@ -66,7 +66,6 @@ impl ChildPool {
         &self.shell.check
     }
 
-    /// Handles one message.
     pub(super) async fn run(&self, message: &Message) -> Outcome {
         let check = &self.shell.check;
         let (id, line) = (message.id.to_string(), format!("{}\n", payload(message)));

@@ -56,17 +56,14 @@ impl Console {
         Console { status, format }
     }
 
-    /// Whether there is a status line.
     pub(super) fn has_status(&self) -> bool {
         !self.status.is_hidden()
     }
 
-    /// Changes the status line.
     pub(super) fn set_status(&self, text: String) {
         self.status.set_message(text);
     }
 
-    /// Removes the status line.
     pub(super) fn end_status(&self) {
         self.status.finish_and_clear();
     }

@@ -45,7 +45,6 @@ pub(super) struct Exec {
     pub(super) blocks_keys: bool,
 }
 
-/// How a run of the command ended.
 enum RunEnd {
     Exited(io::Result<ExitStatus>),
     TimedOut(Duration),
@@ -53,7 +52,6 @@ enum RunEnd {
 }
 
 impl Exec {
-    /// Handles one message.
     pub(super) async fn run(&self, message: &Message) -> Outcome {
         self.run_process(std::slice::from_ref(message), &Variables::of_message(message)).await
     }

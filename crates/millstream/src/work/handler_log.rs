@@ -9,14 +9,11 @@ pub(super) const STDERR_BYTES_MAX: usize = 64 * 1024;
 
 type WriteLine = Box<dyn FnMut(&LineOrigin, HandlerLine<'_>) + Send>;
 
-/// What one process writes.
 pub(super) struct HandlerLog {
-    /// Writes a line.
     write: WriteLine,
     quota: Quota,
 }
 
-/// How much was passed on for the current message.
 #[derive(Debug, Default)]
 struct Quota {
     origin: LineOrigin,
@@ -25,7 +22,6 @@ struct Quota {
 }
 
 impl HandlerLog {
-    /// Passes lines on to the console.
     pub(super) fn to(console: Console) -> HandlerLog {
         HandlerLog::new(move |origin, line| console.write_handler_line(origin, line))
     }

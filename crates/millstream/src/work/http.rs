@@ -45,7 +45,6 @@ const BODY_BYTES_MAX: usize = 64 * 1024;
 /// Maximum length of the response body in the error message.
 const QUOTED_CHARS: usize = 200;
 
-/// An HTTP endpoint that handles messages.
 pub(super) struct Endpoint {
     url: Uri,
     headers: HeaderMap,

@@ -77,7 +77,6 @@ const REFUSAL_MAX: Duration = Duration::from_secs(30);
 /// Time to drain, in addition to `--drain`, after `--until-empty` has given up: the store may not answer.
 const GIVE_UP_GRACE: Duration = Duration::from_secs(10);
 
-/// Heading of the handler options in the help.
 const HANDLER_HEADING: &str = "Handler";
 
 const EXAMPLES: &str = "\
@@ -461,7 +460,6 @@ impl Work {
     }
 }
 
-/// How a worker ended.
 struct Ended {
     consumer: String,
     report: Report,
@@ -538,7 +536,6 @@ impl Runner {
         }
     }
 
-    /// Completes when the command turns out to be broken.
     async fn broken(&self) {
         match self.check() {
             Some(check) => check.broken().await,
@@ -546,7 +543,6 @@ impl Runner {
         }
     }
 
-    /// Returns the error of a broken command.
     fn broken_command(&self) -> Option<String> {
         self.check().and_then(CommandCheck::error)
     }

@@ -61,12 +61,10 @@ pub(super) fn payload(message: &Message) -> Value {
 pub(super) struct Variables {
     /// What identifies the message or the batch.
     pub(super) message: Vec<Variable>,
-    /// The fields of the message.
     pub(super) fields: Vec<Variable>,
 }
 
 impl Variables {
-    /// Returns the variables for one message.
     pub(super) fn of_message(message: &Message) -> Variables {
         let about = [
             ("MILLSTREAM_ID", message.id.to_string()),

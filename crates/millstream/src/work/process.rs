@@ -43,7 +43,6 @@ pub(super) struct Shell {
     pub(super) timeout: Option<Duration>,
     pub(super) console: Console,
     pub(super) watchdog: Arc<Watchdog>,
-    /// Whether the command can run.
     pub(super) check: Arc<CommandCheck>,
 }
 
@@ -112,12 +111,10 @@ impl Process {
         self.child.stdout.take()
     }
 
-    /// Forwards its standard output, if it is piped.
     pub(super) fn forward_stdout(&mut self, console: &Console, origin: LineOrigin) {
         self.stdout = self.take_stdout().map(|out| OutputForwarder::new(out, console.clone(), origin));
     }
 
-    /// Waits until the process ends.
     pub(super) async fn wait(&mut self) -> io::Result<ExitStatus> {
         let status = self.child.wait().await;
         self.ended = true;
@@ -268,7 +265,6 @@ impl OutputForwarder {
     }
 }
 
-/// Splits bytes into lines.
 #[derive(Debug, Default)]
 struct Lines {
     /// The bytes after the last newline.

@@ -12,14 +12,12 @@ use super::backlog::Backlog;
 use super::console::Console;
 use crate::ops::value::count;
 
-/// Update interval of the status line.
 const STATUS_INTERVAL: Duration = Duration::from_millis(500);
 /// Interval of progress lines in the log.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
 /// Maximum time to query the lag.
 const LAG_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Reports the progress until the future is dropped.
 pub(super) async fn report_progress(handle: &WorkerHandle, backlog: &Backlog, console: &Console) {
     let interval = if console.has_status() { STATUS_INTERVAL } else { LOG_INTERVAL };
     loop {

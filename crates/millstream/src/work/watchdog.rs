@@ -24,7 +24,6 @@ done
 for group in $groups; do kill -s KILL -- "-$group"; done
 "#;
 
-/// The watchdog process of a worker.
 #[derive(Debug)]
 pub(super) struct Watchdog {
     /// `None` if the shell could not be started. The system closes its standard input when this process ends.
@@ -45,7 +44,6 @@ impl Watchdog {
         self.send('+', group);
     }
 
-    /// Removes a process group that has ended.
     pub(super) fn remove(&self, group: Pid) {
         self.send('-', group);
     }

@@ -17,20 +17,15 @@ use crate::number;
 /// An attribute that a client library sets with CLIENT SETINFO.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientAttribute {
-    /// LIB-NAME
     LibName,
-    /// LIB-VER
     LibVer,
 }
 
 /// Which clients CLIENT LIST lists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClientSelection {
-    /// All clients.
     All,
-    /// The clients of one type.
     OfType(ClientType),
-    /// The clients with these ids.
     Ids(SmallVec<[i64; 4]>),
 }
 
@@ -80,25 +75,20 @@ pub struct KillFilter<'a> {
 pub enum UnblockReason {
     /// The reply after a timeout.
     Timeout,
-    /// An error.
     Error,
 }
 
 /// Which commands CLIENT PAUSE delays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PauseMode {
-    /// All commands.
     All,
-    /// Commands that write.
     Write,
 }
 
 /// Whether the server sends replies to this client, set by CLIENT REPLY.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplyMode {
-    /// It sends all replies.
     On,
-    /// It sends no replies.
     Off,
     /// It does not send the reply of the next command.
     Skip,

@@ -8,7 +8,6 @@ use crate::glob;
 /// Which commands COMMAND LIST returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommandFilter<'a> {
-    /// All commands.
     All,
     /// The commands of a module.
     Module(Arg<'a>),
@@ -19,7 +18,6 @@ pub enum CommandFilter<'a> {
 }
 
 impl<'a> CommandFilter<'a> {
-    /// Parses the arguments of a request.
     pub fn parse(argv: ArgList<'a>) -> Result<CommandFilter<'a>, CommandError> {
         let mut args = Args::of_subcommand(argv);
         let mut filter = CommandFilter::All;

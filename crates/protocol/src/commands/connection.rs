@@ -37,9 +37,7 @@ pub struct Hello<'a> {
 /// A version of the wire protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
-    /// RESP2
     Resp2,
-    /// RESP3
     Resp3,
 }
 

@@ -20,18 +20,14 @@ pub struct Deadline {
 /// The starting point of an expiry time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimeBase {
-    /// The current time.
     Now,
-    /// The Unix epoch.
     Epoch,
 }
 
 /// The unit of an expiry time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimeUnit {
-    /// Seconds.
     Seconds,
-    /// Milliseconds.
     Milliseconds,
 }
 
@@ -80,7 +76,6 @@ impl Deadline {
 /// [`Deadline::at_ms`], which can fail, before it looks up the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Expire<'a> {
-    /// The key.
     pub key: Arg<'a>,
     /// When the key expires. If this time has passed, the key is removed immediately.
     pub deadline: Deadline,
@@ -91,7 +86,6 @@ pub struct Expire<'a> {
 /// Under which condition EXPIRE changes the expiry. GT and LT treat a missing expiry as later than any time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExpireCondition {
-    /// Always.
     Always,
     /// NX: only if the key has no expiry.
     IfNone,

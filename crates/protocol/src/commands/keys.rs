@@ -21,7 +21,6 @@ pub struct CopyKey<'a> {
 }
 
 impl<'a> CopyKey<'a> {
-    /// Parses the arguments of a request.
     pub fn parse(argv: ArgList<'a>) -> Result<CopyKey<'a>, CommandError> {
         let mut args = Args::of_command(argv);
         let (from, to) = (args.next()?, args.next()?);

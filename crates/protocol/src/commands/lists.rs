@@ -45,7 +45,6 @@ fn parse_count(text: &[u8]) -> Result<u64, CommandError> {
 }
 
 impl<'a> BlockingPop<'a> {
-    /// Parses the arguments of a request.
     pub fn parse(argv: ArgList<'a>) -> Result<BlockingPop<'a>, CommandError> {
         let mut args = Args::of_command(argv);
         let keys = args.take(args.len().saturating_sub(1))?;

@@ -22,7 +22,6 @@ pub struct Scan<'a> {
 }
 
 impl<'a> Scan<'a> {
-    /// Parses the arguments of a request.
     pub fn parse(argv: ArgList<'a>) -> Result<Scan<'a>, CommandError> {
         let mut args = Args::of_command(argv);
         let cursor = parse_cursor(args.next()?)?;

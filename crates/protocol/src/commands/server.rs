@@ -57,7 +57,6 @@ pub struct WaitAof {
 }
 
 impl DebugCommand {
-    /// Parses the arguments of a request.
     pub fn parse(argv: ArgList<'_>) -> Result<DebugCommand, CommandError> {
         let mut args = Args::of_command(argv);
         let command = if args.keyword_before("SLEEP", 1) {
@@ -74,7 +73,6 @@ impl DebugCommand {
 }
 
 impl ShutdownCommand {
-    /// Parses the arguments of a request.
     pub fn parse(argv: ArgList<'_>) -> Result<ShutdownCommand, CommandError> {
         let mut args = Args::of_command(argv);
         if args.len() == 1 && args.keyword("ABORT") {
@@ -98,7 +96,6 @@ impl ShutdownCommand {
 }
 
 impl WaitAof {
-    /// Parses the arguments of a request.
     pub fn parse(argv: ArgList<'_>) -> Result<WaitAof, CommandError> {
         let mut args = Args::of_command(argv);
         let local = match args.next_i64()? {

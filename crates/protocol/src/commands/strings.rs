@@ -12,9 +12,7 @@ use crate::errors::{self, CommandError};
 /// [`Deadline::at_ms`], which can fail, before it looks up the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Set<'a> {
-    /// The key.
     pub key: Arg<'a>,
-    /// Its new value.
     pub value: Arg<'a>,
     /// Under which condition to set it.
     pub condition: SetCondition,
@@ -27,7 +25,6 @@ pub struct Set<'a> {
 /// Under which condition SET sets the value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetCondition {
-    /// Always.
     Always,
     /// NX: if the key does not exist.
     IfMissing,
@@ -38,7 +35,6 @@ pub enum SetCondition {
 /// The new expiry of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetExpiry {
-    /// The key never expires.
     Never,
     /// KEEPTTL: the expiry does not change.
     Keep,
@@ -51,7 +47,6 @@ pub enum SetExpiry {
 /// Redis parses the time ([`new_expiry`](GetEx::new_expiry)) only after it has checked that the key is a string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GetEx<'a> {
-    /// The key.
     pub key: Arg<'a>,
     expiry: Option<ExpiryOption<'a>>,
 }
@@ -106,7 +101,6 @@ impl<'a> Set<'a> {
 }
 
 impl<'a> GetEx<'a> {
-    /// Parses the arguments of a request.
     pub fn parse(argv: ArgList<'a>) -> Result<GetEx<'a>, CommandError> {
         let mut args = Args::of_command(argv);
         let key = args.next()?;

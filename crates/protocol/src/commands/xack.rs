@@ -11,16 +11,12 @@ use crate::ids::{self, Ids};
 /// not exist, the reply is 0 even if an id is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Xack<'a> {
-    /// The stream.
     pub key: &'a [u8],
-    /// The group.
     pub group: &'a [u8],
-    /// The ids as sent.
     pub ids: &'a [&'a [u8]],
 }
 
 impl<'a> Xack<'a> {
-    /// Parses the arguments of a request.
     pub fn parse(argv: ArgList<'a>) -> Result<Xack<'a>, CommandError> {
         let mut args = Args::of_command(argv);
         let (key, group) = (args.next()?, args.next()?);

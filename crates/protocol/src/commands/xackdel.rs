@@ -12,16 +12,13 @@ use crate::errors::CommandError;
 /// valid or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Xackdel<'a> {
-    /// The stream.
     pub key: &'a [u8],
-    /// The group.
     pub group: &'a [u8],
     /// Everything after the group, as sent.
     rest: &'a [&'a [u8]],
 }
 
 impl<'a> Xackdel<'a> {
-    /// Parses the arguments of a request.
     pub fn parse(argv: ArgList<'a>) -> Result<Xackdel<'a>, CommandError> {
         let mut args = Args::of_command(argv);
         let (key, group) = (args.next()?, args.next()?);

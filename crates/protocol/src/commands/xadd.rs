@@ -18,14 +18,12 @@ use crate::ids;
 /// producer has sent the entry before, and whether the id is greater than the last id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Xadd<'a> {
-    /// The stream.
     pub key: &'a [u8],
     /// The entry and the options. An explicit id is never `0-0`, and there is at least one field.
     pub entry: Addition<'a>,
 }
 
 impl<'a> Xadd<'a> {
-    /// Parses the arguments of a request.
     pub fn parse(argv: ArgList<'a>) -> Result<Xadd<'a>, CommandError> {
         let mut args = Args::of_command(argv);
         let key = args.next()?;

@@ -9,9 +9,7 @@ use crate::errors::{self, CommandError};
 /// All arguments are checked before the key is looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Xadopt<'a> {
-    /// The stream.
     pub key: &'a [u8],
-    /// The group.
     pub group: &'a [u8],
     /// The consumer to remove.
     pub from: &'a [u8],
@@ -20,7 +18,6 @@ pub struct Xadopt<'a> {
 }
 
 impl<'a> Xadopt<'a> {
-    /// Parses the arguments of a request.
     pub fn parse(argv: ArgList<'a>) -> Result<Xadopt<'a>, CommandError> {
         let [key, group, from, to] = Args::of_command(argv).exactly()?;
         if from == to {

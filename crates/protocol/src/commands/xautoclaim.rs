@@ -19,11 +19,8 @@ const GREATEST_COUNT: u64 = i64::MAX as u64 / size_of::<StreamId>() as u64;
 /// Redis checks all arguments before it looks up the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Xautoclaim<'a> {
-    /// The stream.
     pub key: &'a [u8],
-    /// The group.
     pub group: &'a [u8],
-    /// The consumer that claims the entries.
     pub consumer: &'a [u8],
     /// Minimum idle time of claimed entries, in milliseconds.
     pub idle_ms_min: u64,
@@ -36,7 +33,6 @@ pub struct Xautoclaim<'a> {
 }
 
 impl<'a> Xautoclaim<'a> {
-    /// Parses the arguments of a request.
     pub fn parse(argv: ArgList<'a>) -> Result<Xautoclaim<'a>, CommandError> {
         let mut args = Args::of_command(argv);
         let (key, group, consumer) = (args.next()?, args.next()?, args.next()?);

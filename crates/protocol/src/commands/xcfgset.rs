@@ -14,7 +14,6 @@ const MAX_SIZE: RangeInclusive<u64> = 1..=10_000;
 /// Redis parses the parameters ([`request`](Xcfgset::request)) only after it has checked that the key is a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Xcfgset<'a> {
-    /// The stream.
     pub key: &'a [u8],
     /// Everything after the key, as sent.
     rest: &'a [&'a [u8]],
@@ -30,7 +29,6 @@ pub struct StreamSettings {
 }
 
 impl<'a> Xcfgset<'a> {
-    /// Parses the arguments of a request.
     pub fn parse(argv: ArgList<'a>) -> Result<Xcfgset<'a>, CommandError> {
         let mut args = Args::of_command(argv);
         let key = args.next()?;

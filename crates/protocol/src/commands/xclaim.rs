@@ -15,11 +15,8 @@ use crate::ids::{self, Ids};
 /// Redis first checks that the key is a stream and has the group, then the rest ([`request`](Xclaim::request)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Xclaim<'a> {
-    /// The stream.
     pub key: &'a [u8],
-    /// The group.
     pub group: &'a [u8],
-    /// The consumer that claims the entries.
     pub consumer: &'a [u8],
     /// Everything from `min-idle` on, as sent.
     rest: &'a [&'a [u8]],
@@ -30,7 +27,6 @@ pub struct Xclaim<'a> {
 pub struct ClaimRequest {
     /// Minimum idle time of claimed entries, in milliseconds.
     pub idle_ms_min: u64,
-    /// The entries to claim.
     pub ids: Ids,
     /// Their new delivery time.
     pub delivered: DeliveryTime,
@@ -47,16 +43,13 @@ pub struct ClaimRequest {
 /// The delivery time that claimed entries get.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeliveryTime {
-    /// The current time.
     Now,
     /// IDLE: this long before the current time.
     IdleFor {
-        /// Idle time in milliseconds.
         ms: u64,
     },
     /// TIME: an absolute time.
     At {
-        /// Unix time in milliseconds.
         unix_ms: u64,
     },
 }
@@ -73,7 +66,6 @@ impl DeliveryTime {
 }
 
 impl<'a> Xclaim<'a> {
-    /// Parses the arguments of a request.
     pub fn parse(argv: ArgList<'a>) -> Result<Xclaim<'a>, CommandError> {
         let mut args = Args::of_command(argv);
         let (key, group, consumer) = (args.next()?, args.next()?, args.next()?);

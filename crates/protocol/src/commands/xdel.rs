@@ -11,14 +11,11 @@ use crate::ids::{self, Ids};
 /// exist, the reply is 0 even if an id is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Xdel<'a> {
-    /// The stream.
     pub key: &'a [u8],
-    /// The ids as sent.
     pub ids: &'a [&'a [u8]],
 }
 
 impl<'a> Xdel<'a> {
-    /// Parses the arguments of a request.
     pub fn parse(argv: ArgList<'a>) -> Result<Xdel<'a>, CommandError> {
         let mut args = Args::of_command(argv);
         let key = args.next()?;

@@ -11,7 +11,6 @@ use crate::ids::{self, Ids};
 /// The arguments of XDELAY RANGE, which returns delayed entries. The bounds have the forms of XRANGE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct XdelayRange<'a> {
-    /// The stream.
     pub key: &'a [u8],
     /// The tickets to return. For the exclusive bound `(ticket`, the ticket next to it.
     pub tickets: IdRange,
@@ -20,7 +19,6 @@ pub struct XdelayRange<'a> {
 }
 
 impl<'a> XdelayRange<'a> {
-    /// Parses the arguments of a request.
     pub fn parse(argv: ArgList<'a>) -> Result<XdelayRange<'a>, CommandError> {
         let mut args = Args::of_subcommand(argv);
         let (key, first, last) = (args.next()?, args.next()?, args.next()?);
@@ -37,7 +35,6 @@ impl<'a> XdelayRange<'a> {
 /// The arguments of XDELAY DEL and XDELAY NOW: delayed entries to cancel, or to add now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct XdelayTickets<'a> {
-    /// The stream.
     pub key: &'a [u8],
     /// The tickets of the entries.
     pub tickets: Ids,

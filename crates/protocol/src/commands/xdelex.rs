@@ -11,14 +11,12 @@ use crate::errors::CommandError;
 /// the ids ([`DeleteRequest::parse_ids`]). If the key does not exist, the reply is -1 for every id, valid or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Xdelex<'a> {
-    /// The stream.
     pub key: &'a [u8],
     /// Everything after the key, as sent.
     rest: &'a [&'a [u8]],
 }
 
 impl<'a> Xdelex<'a> {
-    /// Parses the arguments of a request.
     pub fn parse(argv: ArgList<'a>) -> Result<Xdelex<'a>, CommandError> {
         let mut args = Args::of_command(argv);
         let key = args.next()?;

@@ -12,9 +12,7 @@ use crate::ids::{self, Ids};
 /// ([`parse_ids`](Xextend::parse_ids)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Xextend<'a> {
-    /// The stream.
     pub key: &'a [u8],
-    /// The group.
     pub group: &'a [u8],
     /// The consumer that still processes the entries.
     pub consumer: &'a [u8],
@@ -23,7 +21,6 @@ pub struct Xextend<'a> {
 }
 
 impl<'a> Xextend<'a> {
-    /// Parses the arguments of a request.
     pub fn parse(argv: ArgList<'a>) -> Result<Xextend<'a>, CommandError> {
         let mut args = Args::of_command(argv);
         let (key, group, consumer) = (args.next()?, args.next()?, args.next()?);

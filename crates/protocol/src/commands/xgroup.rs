@@ -14,9 +14,7 @@ use crate::ids;
 /// The arguments of XGROUP CREATE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct XgroupCreate<'a> {
-    /// The stream.
     pub key: &'a [u8],
-    /// The group.
     pub group: &'a [u8],
     /// The id after which the group reads, or `$`; as sent.
     pub start: &'a [u8],
@@ -29,9 +27,7 @@ pub struct XgroupCreate<'a> {
 /// The arguments of XGROUP SETID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct XgroupSetId<'a> {
-    /// The stream.
     pub key: &'a [u8],
-    /// The group.
     pub group: &'a [u8],
     /// The id after which the group reads, or `$`; as sent.
     pub start: &'a [u8],
@@ -40,7 +36,6 @@ pub struct XgroupSetId<'a> {
 }
 
 impl<'a> XgroupCreate<'a> {
-    /// Parses the arguments of a request.
     pub fn parse(argv: ArgList<'a>) -> Result<XgroupCreate<'a>, CommandError> {
         let mut args = Args::of_subcommand(argv);
         let (key, group, start) = (args.next()?, args.next()?, args.next()?);
@@ -59,7 +54,6 @@ impl<'a> XgroupCreate<'a> {
 }
 
 impl<'a> XgroupSetId<'a> {
-    /// Parses the arguments of a request.
     pub fn parse(argv: ArgList<'a>) -> Result<XgroupSetId<'a>, CommandError> {
         let mut args = Args::of_subcommand(argv);
         let (key, group, start) = (args.next()?, args.next()?, args.next()?);

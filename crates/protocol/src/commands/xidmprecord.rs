@@ -12,7 +12,6 @@ use crate::ids;
 /// Redis checks all arguments before it looks up the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Xidmprecord<'a> {
-    /// The stream.
     pub key: &'a [u8],
     /// The producer of the entry; never empty.
     pub producer: &'a [u8],
@@ -23,7 +22,6 @@ pub struct Xidmprecord<'a> {
 }
 
 impl<'a> Xidmprecord<'a> {
-    /// Parses the arguments of a request.
     pub fn parse(argv: ArgList<'a>) -> Result<Xidmprecord<'a>, CommandError> {
         let [key, producer, iid, id] = Args::of_command(argv).exactly()?;
         if producer.is_empty() {

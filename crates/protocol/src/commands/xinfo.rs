@@ -12,7 +12,6 @@ const DEFAULT_COUNT: u64 = 10;
 /// Redis parses the options ([`detail`](XinfoStream::detail)) only after it has checked that the key is a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct XinfoStream<'a> {
-    /// The stream.
     pub key: &'a [u8],
     /// The subcommand as the client spelled it, for an error text.
     subcommand: &'a [u8],
@@ -33,7 +32,6 @@ pub enum StreamDetail {
 }
 
 impl<'a> XinfoStream<'a> {
-    /// Parses the arguments of a request.
     pub fn parse(argv: ArgList<'a>) -> Result<XinfoStream<'a>, CommandError> {
         let mut args = Args::of_subcommand(argv);
         Ok(XinfoStream { key: args.next()?, subcommand: subcommand(argv), options: args.rest() })

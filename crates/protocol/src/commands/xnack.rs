@@ -18,9 +18,7 @@ use crate::ids::{self, Ids};
 /// can find out whether a server knows DELAY without a group, and without changing anything: it sends `DELAY -1`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Xnack<'a> {
-    /// The stream.
     pub key: &'a [u8],
-    /// The group.
     pub group: &'a [u8],
     /// Everything from the mode on, as sent.
     rest: &'a [&'a [u8]],
@@ -42,7 +40,6 @@ pub struct NackRequest {
 }
 
 impl<'a> Xnack<'a> {
-    /// Parses the arguments of a request.
     pub fn parse(argv: ArgList<'a>) -> Result<Xnack<'a>, CommandError> {
         let mut args = Args::of_command(argv);
         let (key, group) = (args.next()?, args.next()?);

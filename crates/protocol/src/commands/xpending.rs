@@ -12,9 +12,7 @@ use crate::ids;
 /// Redis checks all arguments before it looks up the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Xpending<'a> {
-    /// The stream.
     pub key: &'a [u8],
-    /// The group.
     pub group: &'a [u8],
     /// Which pending entries to list; `None` asks for the summary.
     pub range: Option<PendingRange<'a>>,
@@ -36,7 +34,6 @@ pub struct PendingRange<'a> {
 }
 
 impl<'a> Xpending<'a> {
-    /// Parses the arguments of a request.
     pub fn parse(argv: ArgList<'a>) -> Result<Xpending<'a>, CommandError> {
         let mut args = Args::of_command(argv);
         let (key, group) = (args.next()?, args.next()?);

@@ -16,7 +16,6 @@ const OPTIONS_AT: usize = 3;
 /// The arguments of XPOLICY GET and RESET, and the first ones of SET: whose policy it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PolicyOwner<'a> {
-    /// The stream.
     pub key: &'a [u8],
     /// The group; `None`: the policy of the stream.
     pub group: Option<&'a [u8]>,
@@ -50,7 +49,6 @@ pub struct XpolicySet<'a> {
 }
 
 impl<'a> XpolicySet<'a> {
-    /// Parses the arguments of a request.
     pub fn parse(argv: ArgList<'a>) -> Result<XpolicySet<'a>, CommandError> {
         let mut args = Args::of_subcommand(argv);
         let owner = PolicyOwner::read(&mut args)?;

@@ -12,7 +12,6 @@ use crate::ids;
 /// Redis checks all arguments before it looks up the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Xrange<'a> {
-    /// The stream.
     pub key: &'a [u8],
     /// The smallest id to return. For the exclusive bound `(id`, this is the id after it.
     pub start: StreamId,

@@ -19,11 +19,9 @@ use crate::ids;
 /// For each stream in order, the caller checks the key's type, then calls [`position`](Xread::position).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Xread<'a> {
-    /// Maximum size of the reply.
     pub bounds: ReplyBounds,
     /// How long to block if there are no entries, in milliseconds; 0 means no limit. `None` means not to block.
     pub block_ms: Option<u64>,
-    /// The streams to read.
     pub streams: StreamList<'a>,
 }
 
@@ -37,7 +35,6 @@ pub struct Xreadgroup<'a> {
     pub group: &'a [u8],
     /// The consumer that reads.
     pub consumer: &'a [u8],
-    /// Maximum size of the reply.
     pub bounds: ReplyBounds,
     /// How long to block if there are no entries, in milliseconds; 0 means no limit. `None` means not to block.
     pub block_ms: Option<u64>,
@@ -46,7 +43,6 @@ pub struct Xreadgroup<'a> {
     pub claim_idle_ms_min: Option<u64>,
     /// Whether new entries are acknowledged on delivery instead of becoming pending.
     pub noack: bool,
-    /// The streams to read.
     pub streams: StreamList<'a>,
 }
 
@@ -80,7 +76,6 @@ pub enum GroupReadFrom {
 }
 
 impl<'a> Xread<'a> {
-    /// Parses the arguments of a request.
     pub fn parse(argv: ArgList<'a>) -> Result<Xread<'a>, CommandError> {
         let options = ReadOptions::parse(argv, ReadCommand::Xread)?;
         options.check()?;
@@ -90,7 +85,6 @@ impl<'a> Xread<'a> {
 }
 
 impl<'a> Xreadgroup<'a> {
-    /// Parses the arguments of a request.
     pub fn parse(argv: ArgList<'a>) -> Result<Xreadgroup<'a>, CommandError> {
         let options = ReadOptions::parse(argv, ReadCommand::Xreadgroup)?;
         let (group, consumer) = options.group.ok_or(errors::GROUP_MISSING)?;

@@ -13,7 +13,6 @@ use crate::ids;
 /// the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Xsetid<'a> {
-    /// The stream.
     pub key: &'a [u8],
     /// The new last id: the next entry must have a greater id.
     pub last_id: StreamId,
@@ -24,7 +23,6 @@ pub struct Xsetid<'a> {
 }
 
 impl<'a> Xsetid<'a> {
-    /// Parses the arguments of a request.
     pub fn parse(argv: ArgList<'a>) -> Result<Xsetid<'a>, CommandError> {
         let mut args = Args::of_command(argv);
         let key = args.next()?;

@@ -12,7 +12,6 @@ use crate::errors::{self, CommandError};
 /// Redis checks all arguments before it looks up the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Xtrim<'a> {
-    /// The stream.
     pub key: &'a [u8],
     /// Which entries to keep.
     pub trim: Trim,
@@ -21,7 +20,6 @@ pub struct Xtrim<'a> {
 }
 
 impl<'a> Xtrim<'a> {
-    /// Parses the arguments of a request.
     pub fn parse(argv: ArgList<'a>) -> Result<Xtrim<'a>, CommandError> {
         let mut args = Args::of_command(argv);
         let key = args.next()?;

@@ -15,7 +15,6 @@ use crate::event_log::EventKind;
 use crate::registry::Client;
 use crate::tls::{HandshakeError, TlsStream};
 
-/// Maximum time for a TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A client's socket. Trying to write is cheaper than asking the runtime first whether the socket is writable.
@@ -70,7 +69,6 @@ impl Socket for TlsStream {
 }
 
 impl Connection {
-    /// Does the TLS handshake, then serves the client.
     pub(crate) async fn serve_tls(self, socket: TcpStream) {
         let server = Arc::clone(&self.server);
         let client = Arc::clone(&self.session.client);

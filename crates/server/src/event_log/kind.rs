@@ -5,7 +5,6 @@ use super::Level;
 /// Maximum number of lines per interval and source for administrative commands. Other events get one line.
 const COMMAND_LINES_MAX: u32 = 20;
 
-/// A kind of event that clients cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum EventKind {
     Connected,

@@ -41,7 +41,6 @@ impl ClientEvent<'_> {
     }
 }
 
-/// The events of the current intervals.
 #[derive(Default)]
 pub(super) struct RateLimit {
     recent: BTreeMap<LimitKey, Recent>,
@@ -52,7 +51,6 @@ pub(super) struct RateLimit {
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct LimitKey {
     kind: EventKind,
-    /// The address without its port.
     host: String,
     user: String,
     /// The first words of the details: of an administrative command, its name.

@@ -93,7 +93,6 @@ fn utc(since_1970: Duration) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{:02}.{millis:03}Z", second % 60)
 }
 
-/// Returns year, month and day of a number of days since 1970.
 fn civil_date(days: u64) -> (u64, u64, u64) {
     let (mut year, mut left) = (1970, days);
     let is_leap =

@@ -253,7 +253,6 @@ pub(crate) fn scan(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Re
     DONE
 }
 
-/// Returns the name of a type, as TYPE replies it.
 fn type_name(kind: Option<Kind>) -> &'static str {
     match kind {
         None => "none",

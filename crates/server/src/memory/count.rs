@@ -70,7 +70,6 @@ pub(super) fn subtract(bytes: usize) {
     change(bytes, 0);
 }
 
-/// Counts that `before` bytes have become `after` bytes.
 #[inline]
 pub(super) fn change(before: usize, after: usize) {
     let index = CELL.get();

@@ -62,48 +62,30 @@ pub enum Value {
 
 /// Why a setting does not accept a value. The texts are those of Redis' CONFIG SET, except the text of `Fixed`.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the texts below say what each means")]
 pub enum SettingError {
-    /// The value is neither `yes` nor `no`.
     NotYesNo,
-    /// The value is not an integer.
     NotANumber,
-    /// The value is not a number of bytes.
     NotBytes,
-    /// The value is neither a number of bytes nor a percentage.
     NotBytesOrPercent,
-    /// The percentage is more than 100.
     PercentTooLarge,
-    /// The value is neither a number of bytes nor a percentage nor `auto`.
     NotMemoryLimit,
     /// The system does not report how much memory the process may use, so the server cannot compute a percentage.
     UnknownMemory,
-    /// The value is not an octal number.
     NotOctal,
-    /// The octal number is greater than 777.
     NotPermissions,
-    /// The number is outside the range.
     OutOfRange {
-        /// The smallest accepted value.
         min: i64,
-        /// The greatest accepted value.
         max: i64,
     },
-    /// The value is not one of these words.
     NotOneOf(&'static [&'static str]),
-    /// The value is not a list of client classes with three numbers each.
     NotClasses,
-    /// One CONFIG SET contains the setting twice.
     Repeated,
-    /// The setting cannot change while the server runs.
     Immutable,
-    /// The operating system allows too few file descriptors for this number of clients.
     TooManyClients {
-        /// The number of clients for which there are descriptors.
         possible: u64,
     },
-    /// The setting has only one possible value.
     Fixed {
-        /// The possible value.
         value: String,
     },
 }

@@ -9,7 +9,6 @@
 
 use crate::command::CommandSpec;
 
-/// One argument, or a group of arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Argument {
     pub(crate) name: String,
@@ -20,7 +19,6 @@ pub(crate) struct Argument {
     pub(crate) multiple: bool,
 }
 
-/// Redis' types of arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ArgumentType {
     PureToken,
@@ -72,9 +70,7 @@ pub(crate) fn arguments(spec: &CommandSpec) -> Vec<Argument> {
 
 struct SyntaxParser {
     command: &'static str,
-    /// Number of key specifications of the command.
     keys: usize,
-    /// Number of key arguments parsed so far.
     keys_seen: usize,
 }
 
@@ -166,7 +162,6 @@ fn one_of(mut arguments: Vec<Argument>) -> Argument {
     }
 }
 
-/// Returns a token with its values.
 fn after_token(word: &'static str, values: Vec<Argument>) -> Argument {
     let name = match word {
         "=" => "equal".to_owned(),

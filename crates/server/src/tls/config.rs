@@ -55,7 +55,6 @@ impl TlsError {
         self.setting.setting()
     }
 
-    /// An error about a file that the setting names.
     fn file(setting: Id, path: &Path, problem: impl fmt::Display) -> TlsError {
         TlsError::new(setting, format!("cannot use {}: {problem}", path.display()))
     }

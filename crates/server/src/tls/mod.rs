@@ -84,7 +84,6 @@ impl Tls {
         }
     }
 
-    /// Puts a configuration in force for new connections.
     pub(crate) fn replace(&self, new: NewConfig) {
         *self.config.write() = new.config;
         *self.files.lock() = new.files;

@@ -43,7 +43,6 @@ impl TlsStream {
         }
     }
 
-    /// Bytes of records that the socket did not take.
     pub(crate) fn unsent_bytes(&self) -> usize {
         self.unsent
     }
@@ -53,7 +52,6 @@ impl TlsStream {
         self.received
     }
 
-    /// Approximate memory of the session and its buffers.
     pub(crate) fn memory_bytes(&self) -> usize {
         SESSION_BYTES + self.kept + self.unsent
     }

@@ -21,23 +21,15 @@ pub(crate) struct SnapshotError {
 
 #[derive(Debug)]
 pub(crate) enum SnapshotFault {
-    /// The file could not be read.
     Io(io::Error),
-    /// The file does not begin like a snapshot.
     NotASnapshot,
-    /// The format version is unknown.
     Version(u32),
-    /// The snapshot belongs to another store.
     ForeignStore,
-    /// The file ends too early.
     Short,
-    /// A checksum does not match.
     Checksum,
     /// The checksum of a record is correct, but its content is invalid.
     Content(CodecError),
-    /// Records are missing, duplicated or out of order.
     Records,
-    /// Bytes follow the footer.
     Excess,
 }
 

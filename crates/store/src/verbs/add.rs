@@ -17,7 +17,6 @@ use crate::txn::Txn;
 /// Adds an entry to a stream and then trims the stream. Returns the id of the entry, or its ticket if it is delayed.
 #[derive(Clone, Debug)]
 pub struct Add<B = Vec<u8>> {
-    /// The stream.
     pub key: B,
     /// The fields: name, value, name, value…
     pub fields: Vec<B>,

@@ -13,9 +13,7 @@ use crate::txn::Txn;
 /// from the stream are removed from the pending list.
 #[derive(Clone, Copy, Debug)]
 pub struct Claim<B = Vec<u8>, I = Vec<StreamId>> {
-    /// The consumer that claims.
     pub consumer: ConsumerPath<B>,
-    /// The ids of the entries.
     pub ids: I,
     /// Which of the entries to claim, and their new state.
     pub options: ClaimOptions,
@@ -61,7 +59,6 @@ impl<B: AsRef<[u8]>, I: AsRef<[StreamId]>> EntryVerb for Claim<B, I> {
 /// Claims pending entries that have been idle for long enough, in ascending order from an id on, and returns them.
 #[derive(Clone, Copy, Debug)]
 pub struct AutoClaim<B = Vec<u8>> {
-    /// The consumer that claims.
     pub consumer: ConsumerPath<B>,
     /// The first id to check.
     pub start: StreamId,
@@ -103,7 +100,6 @@ impl<B: AsRef<[u8]>> EntryVerb for AutoClaim<B> {
 /// unchanged. So the caller can dead-letter them.
 #[derive(Clone, Copy, Debug)]
 pub struct WalkIdle<B = Vec<u8>> {
-    /// The consumer that claims.
     pub consumer: ConsumerPath<B>,
     /// The first id to check.
     pub start: StreamId,

@@ -134,7 +134,6 @@ pub type ClaimingBatch = ReadBatch<Delivered>;
 /// The result of a read of one stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamBatch<T = Entry> {
-    /// The stream.
     pub key: Vec<u8>,
     /// The entries, in order.
     pub entries: Vec<T>,
@@ -146,7 +145,6 @@ pub struct StreamBatch<T = Entry> {
 /// A delivered entry, and its state before this delivery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delivered {
-    /// The entry.
     pub entry: Entry,
     /// Whether the entry was pending. If not, it is new.
     pub was_pending: bool,

@@ -12,7 +12,6 @@ use crate::txn::Txn;
 /// Returns the delayed entries in a range of tickets. The id of each is its ticket.
 #[derive(Clone, Copy, Debug)]
 pub struct DelayedRange<B = Vec<u8>> {
-    /// The stream.
     pub key: B,
     /// The range of tickets; `None` is an empty range.
     pub tickets: Option<IdRange>,
@@ -79,7 +78,6 @@ impl DelayedSelection<'_> {
 /// Cancels delayed entries. Returns how many were cancelled.
 #[derive(Clone, Copy, Debug)]
 pub struct CancelDelayed<B = Vec<u8>, I = Vec<StreamId>> {
-    /// The stream.
     pub key: B,
     /// The tickets of the entries.
     pub tickets: I,
@@ -105,7 +103,6 @@ impl<B: AsRef<[u8]>, I: AsRef<[StreamId]>> Verb for CancelDelayed<B, I> {
 /// Promotes delayed entries now, before they are due, in the order of their tickets. Returns how many were promoted.
 #[derive(Clone, Copy, Debug)]
 pub struct PromoteDelayed<B = Vec<u8>, I = Vec<StreamId>> {
-    /// The stream.
     pub key: B,
     /// The tickets of the entries.
     pub tickets: I,

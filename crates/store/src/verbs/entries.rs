@@ -12,7 +12,6 @@ use crate::txn::Txn;
 /// Trims the oldest entries of a stream. Returns the number of removed entries.
 #[derive(Clone, Copy, Debug)]
 pub struct TrimStream<B = Vec<u8>> {
-    /// The stream.
     pub key: B,
     /// How to trim.
     pub trim: Trim,
@@ -75,9 +74,7 @@ fn apply_trim(txn: &mut Txn<'_>, key: &[u8], found: &ReferencedTrim) -> u64 {
 /// Deletes entries. Returns the number of deleted entries.
 #[derive(Clone, Copy, Debug)]
 pub struct Delete<B = Vec<u8>, I = Vec<StreamId>> {
-    /// The stream.
     pub key: B,
-    /// The ids of the entries.
     pub ids: I,
 }
 
@@ -102,9 +99,7 @@ impl<B: AsRef<[u8]>, I: AsRef<[StreamId]>> Verb for Delete<B, I> {
 /// Deletes entries. Returns the outcome for each id.
 #[derive(Clone, Copy, Debug)]
 pub struct DeleteEx<B = Vec<u8>, I = Vec<StreamId>> {
-    /// The stream.
     pub key: B,
-    /// The ids of the entries.
     pub ids: I,
     /// What happens if deleted entries are pending.
     pub references: References,
@@ -172,7 +167,6 @@ pub struct StreamCounters {
 /// Sets the counters of a stream (XSETID).
 #[derive(Clone, Copy, Debug)]
 pub struct SetCounters<B = Vec<u8>> {
-    /// The stream.
     pub key: B,
     /// The new values.
     pub counters: StreamCounters,
@@ -200,7 +194,6 @@ impl<B: AsRef<[u8]>> Verb for SetCounters<B> {
 /// Returns the number of entries of a stream; 0 if it does not exist.
 #[derive(Clone, Copy, Debug)]
 pub struct Length<B = Vec<u8>> {
-    /// The stream.
     pub key: B,
 }
 
@@ -220,7 +213,6 @@ impl<B: AsRef<[u8]>> Verb for Length<B> {
 /// Removes a key with a value of any type. Returns false if it does not exist.
 #[derive(Clone, Copy, Debug)]
 pub struct Remove<B = Vec<u8>> {
-    /// The key.
     pub key: B,
 }
 
@@ -239,7 +231,6 @@ impl<B: AsRef<[u8]>> Verb for Remove<B> {
 /// Removes a stream with its groups. Returns false if it does not exist. Refuses a key that is not a stream.
 #[derive(Clone, Copy, Debug)]
 pub struct RemoveStream<B = Vec<u8>> {
-    /// The stream.
     pub key: B,
 }
 
@@ -259,7 +250,6 @@ impl<B: AsRef<[u8]>> Verb for RemoveStream<B> {
 /// Returns the entries in a range of ids.
 #[derive(Clone, Copy, Debug)]
 pub struct Range<B = Vec<u8>> {
-    /// The stream.
     pub key: B,
     /// The range of ids; `None` is an empty range.
     pub ids: Option<IdRange>,

@@ -13,9 +13,7 @@ use crate::txn::Txn;
 /// Creates a group.
 #[derive(Clone, Copy, Debug)]
 pub struct GroupCreate<B = Vec<u8>> {
-    /// The stream.
     pub key: B,
-    /// The group.
     pub group: B,
     /// Where the group starts to read.
     pub start: GroupStart,
@@ -55,9 +53,7 @@ impl<B: AsRef<[u8]>> Verb for GroupCreate<B> {
 /// Moves a group to another position in its stream.
 #[derive(Clone, Copy, Debug)]
 pub struct GroupSetId<B = Vec<u8>> {
-    /// The stream.
     pub key: B,
-    /// The group.
     pub group: B,
     /// Where the group continues to read.
     pub start: GroupStart,
@@ -110,9 +106,7 @@ impl<B: AsRef<[u8]>> Verb for MoveGroup<B> {
 /// Removes a group and its pending list. Returns false if the group does not exist.
 #[derive(Clone, Copy, Debug)]
 pub struct GroupDestroy<B = Vec<u8>> {
-    /// The stream.
     pub key: B,
-    /// The group.
     pub group: B,
 }
 

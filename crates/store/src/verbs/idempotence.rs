@@ -21,7 +21,6 @@ pub struct IdempotenceChange {
 /// Changes the limits of a stream's producer history. If a limit differs from the current one, the history is cleared.
 #[derive(Clone, Copy, Debug)]
 pub struct ConfigureIdempotence<B = Vec<u8>> {
-    /// The stream.
     pub key: B,
     /// The new limits.
     pub change: IdempotenceChange,
@@ -52,13 +51,11 @@ impl<B: AsRef<[u8]>> Verb for ConfigureIdempotence<B> {
 /// Records an existing entry in the producer history.
 #[derive(Clone, Copy, Debug)]
 pub struct RecordIdempotence<B = Vec<u8>> {
-    /// The stream.
     pub key: B,
     /// The name of the producer.
     pub producer: B,
     /// The producer's id for the entry.
     pub iid: B,
-    /// The id of the entry.
     pub id: StreamId,
 }
 

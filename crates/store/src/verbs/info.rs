@@ -61,7 +61,6 @@ pub struct StreamInfo {
 /// The description of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupInfo {
-    /// The name.
     pub name: Vec<u8>,
     /// The id of the last delivered entry.
     pub last_id: StreamId,
@@ -83,7 +82,6 @@ pub struct GroupInfo {
 /// The description of a consumer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConsumerInfo {
-    /// The name.
     pub name: Vec<u8>,
     /// Number of its pending entries.
     pub pending: u64,
@@ -96,7 +94,6 @@ pub struct ConsumerInfo {
 /// Describes a stream, its groups and their consumers.
 #[derive(Clone, Copy, Debug)]
 pub struct DescribeStream<B = Vec<u8>> {
-    /// The stream.
     pub key: B,
 }
 
@@ -130,7 +127,6 @@ impl<B: AsRef<[u8]>> Verb for DescribeStream<B> {
 /// Copies little, so it holds the lock only briefly, whatever the stream contains.
 #[derive(Clone, Copy, Debug)]
 pub struct LookAtStream<B = Vec<u8>> {
-    /// The stream.
     pub key: B,
     /// Only groups whose names follow this one. `None` begins with the first.
     pub after: Option<B>,
@@ -160,7 +156,6 @@ pub struct StreamLook {
 /// A short description of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupLook {
-    /// The name.
     pub name: Vec<u8>,
     /// The id of the last delivered entry.
     pub last_id: StreamId,
@@ -203,9 +198,7 @@ impl<B: AsRef<[u8]>> Verb for LookAtStream<B> {
 /// Describes a group and its consumers.
 #[derive(Clone, Copy, Debug)]
 pub struct DescribeGroup<B = Vec<u8>> {
-    /// The stream.
     pub key: B,
-    /// The group.
     pub group: B,
 }
 
@@ -233,7 +226,6 @@ impl<B: AsRef<[u8]>> DescribeStream<B> {
 
 /// A view of a stream, for a description without copies.
 pub struct StreamView<'t> {
-    /// The stream.
     pub stream: &'t Stream,
     /// The producer history.
     pub idempotence: IdempotenceInfo,
@@ -254,9 +246,7 @@ impl<'t> StreamView<'t> {
 
 /// A view of a group, for a description without copies.
 pub struct GroupView<'t> {
-    /// The name.
     pub name: &'t [u8],
-    /// The group.
     pub group: &'t Group,
     /// See [`GroupInfo::lag`].
     pub lag: Option<u64>,

@@ -51,9 +51,7 @@ pub struct Owner {
 /// The fence grows even if this owner owns the stream already: it has begun anew, and reads that it sent before are refused.
 #[derive(Clone, Debug)]
 pub struct Acquire<B = Vec<u8>> {
-    /// The lease.
     pub lease: B,
-    /// The fence.
     pub fence: B,
     /// The name of the new owner.
     pub owner: B,
@@ -88,9 +86,7 @@ impl<B: AsRef<[u8]>> Verb for Acquire<B> {
 /// Renews a lease. Returns false if it has expired or has another owner.
 #[derive(Clone, Debug)]
 pub struct Renew<B = Vec<u8>> {
-    /// The lease.
     pub lease: B,
-    /// The owner.
     pub mark: OwnerMark,
     /// Time until the lease expires, in milliseconds.
     pub lease_ms: u64,
@@ -115,9 +111,7 @@ impl<B: AsRef<[u8]>> Verb for Renew<B> {
 /// Gives ownership up. Returns false if the lease has expired or has another owner.
 #[derive(Clone, Debug)]
 pub struct GiveUp<B = Vec<u8>> {
-    /// The lease.
     pub lease: B,
-    /// The owner.
     pub mark: OwnerMark,
 }
 
@@ -137,9 +131,7 @@ impl<B: AsRef<[u8]>> Verb for GiveUp<B> {
 /// Returns who owns a stream, or owned it last. `None` if nobody ever did.
 #[derive(Clone, Debug)]
 pub struct FindOwner<B = Vec<u8>> {
-    /// The lease.
     pub lease: B,
-    /// The fence.
     pub fence: B,
 }
 
@@ -163,9 +155,7 @@ impl<B: AsRef<[u8]>> Verb for FindOwner<B> {
 /// Runs a verb if the fence has this owner, in the same transaction. Otherwise returns `None`.
 #[derive(Clone, Debug)]
 pub struct Fenced<V, B = Vec<u8>> {
-    /// The fence.
     pub fence: B,
-    /// The owner.
     pub mark: OwnerMark,
     /// What the owner does.
     pub verb: V,

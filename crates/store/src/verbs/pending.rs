@@ -14,11 +14,8 @@ use crate::txn::Txn;
 /// Acknowledges entries. Returns how many of them were pending; 0 if the key or the group does not exist.
 #[derive(Clone, Copy, Debug)]
 pub struct Acknowledge<B = Vec<u8>, I = Vec<StreamId>> {
-    /// The stream.
     pub key: B,
-    /// The group.
     pub group: B,
-    /// The ids of the entries.
     pub ids: I,
 }
 
@@ -53,11 +50,8 @@ fn count_late(txn: &Txn<'_>, key: &[u8], group: &[u8], late: u64) -> Result<(), 
 /// was not pending, even if it exists.
 #[derive(Clone, Copy, Debug)]
 pub struct AckDelete<B = Vec<u8>, I = Vec<StreamId>> {
-    /// The stream.
     pub key: B,
-    /// The group.
     pub group: B,
-    /// The ids of the entries.
     pub ids: I,
     /// What happens if the entries are pending in other groups.
     pub references: References,
@@ -100,9 +94,7 @@ pub struct PendingSummary {
 /// Returns a summary of the pending entries of a group.
 #[derive(Clone, Copy, Debug)]
 pub struct Pending<B = Vec<u8>> {
-    /// The stream.
     pub key: B,
-    /// The group.
     pub group: B,
 }
 
@@ -129,7 +121,6 @@ impl<B: AsRef<[u8]>> Verb for Pending<B> {
 /// A pending entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PendingRow {
-    /// The id of the entry.
     pub id: StreamId,
     /// The consumer of the last delivery; `None` if the entry was released.
     pub consumer: Option<Vec<u8>>,
@@ -142,9 +133,7 @@ pub struct PendingRow {
 /// Returns pending entries of a group, in ascending order of their ids.
 #[derive(Clone, Copy, Debug)]
 pub struct PendingRows<B = Vec<u8>> {
-    /// The stream.
     pub key: B,
-    /// The group.
     pub group: B,
     /// The range of ids; `None` is an empty range.
     pub ids: Option<IdRange>,
@@ -197,7 +186,6 @@ impl<B: AsRef<[u8]>> Verb for PendingRows<B> {
 /// not count as a delivery.
 #[derive(Clone, Copy, Debug)]
 pub struct OwnPending<B = Vec<u8>> {
-    /// The consumer.
     pub consumer: ConsumerPath<B>,
     /// Only entries with greater ids.
     pub after: StreamId,

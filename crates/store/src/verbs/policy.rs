@@ -15,7 +15,6 @@ use crate::txn::Txn;
 /// Changes the policy of a stream, or of a group.
 #[derive(Clone, Debug)]
 pub struct SetPolicy<B = Vec<u8>> {
-    /// The stream.
     pub key: B,
     /// The group; `None`: the stream, whose policy is the default of its groups.
     pub group: Option<B>,
@@ -91,7 +90,6 @@ impl<B: AsRef<[u8]>> Verb for SetPolicy<B> {
 /// Forgets the policy of a stream, or of a group.
 #[derive(Clone, Copy, Debug)]
 pub struct ResetPolicy<B = Vec<u8>> {
-    /// The stream.
     pub key: B,
     /// The group; `None`: the stream.
     pub group: Option<B>,
@@ -181,7 +179,6 @@ impl GroupWork {
 /// Describes the policy of a stream or of a group.
 #[derive(Clone, Copy, Debug)]
 pub struct DescribePolicy<B = Vec<u8>> {
-    /// The stream.
     pub key: B,
     /// The group; `None`: the stream.
     pub group: Option<B>,

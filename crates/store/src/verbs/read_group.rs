@@ -18,7 +18,6 @@ use crate::txn::Txn;
 pub struct ReadGroup<B = Vec<u8>> {
     /// The streams. Each must have a group of this name.
     pub keys: Vec<B>,
-    /// The group.
     pub group: B,
     /// The consumer. It is created if it does not exist.
     pub consumer: B,

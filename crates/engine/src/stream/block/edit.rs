@@ -23,7 +23,6 @@ impl Block {
         Some(block)
     }
 
-    /// Inserts an entry with an id that the block does not have.
     pub(in crate::stream) fn insert(&mut self, id: StreamId, fields: &[&[u8]]) {
         let view = self.view();
         let at = view.seek(view.start(), id);
@@ -112,7 +111,6 @@ impl Block {
         self.node_bytes = 0;
     }
 
-    /// Returns the number of bytes of the names and entries.
     pub(in crate::stream) fn stored_bytes(&self) -> usize {
         self.bytes.len()
     }

@@ -73,7 +73,6 @@ struct EntrySummary {
     live: u32,
     stored: u32,
     last_id: StreamId,
-    /// The position of the first live entry.
     start: EntryPosition,
 }
 

@@ -126,7 +126,6 @@ impl<'a> BlockView<'a> {
         positions
     }
 
-    /// Returns the number of live entries with an id of at most `id`.
     pub(in crate::stream) fn live_through(&self, id: StreamId) -> u64 {
         self.live_ids().take_while(|live| *live <= id).count() as u64
     }

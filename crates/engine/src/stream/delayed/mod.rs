@@ -390,7 +390,6 @@ impl DelayedSet {
         self.shelves.block_count() + usize::from(self.open.is_some())
     }
 
-    /// Builds an empty set from a stored number.
     pub(super) fn load(last_number: u64) -> Result<DelayedSet, InvalidPart> {
         if last_number > TICKET_NUMBER_MAX {
             return Err(InvalidPart("the number of the last ticket is greater than the maximum"));
@@ -398,7 +397,6 @@ impl DelayedSet {
         Ok(DelayedSet { last_number, ..DelayedSet::default() })
     }
 
-    /// Appends a stored block, which becomes the open block.
     pub(super) fn load_block(&mut self, parts: &BlockParts<'_>) -> Result<(), InvalidPart> {
         let block = Block::from_parts(&BlockParts { node_bytes: 0, ..*parts })?;
         if self.open.as_ref().is_some_and(|last| parts.base <= last.last_id()) {
@@ -459,7 +457,6 @@ impl DelayedSet {
     }
 }
 
-/// Returns whether another entry fits into a block.
 fn has_room(bytes: usize, entries: u64, fields: &[&[u8]]) -> bool {
     bytes as u64 + text_bytes(fields) <= BLOCK_BYTES as u64 && entries < BLOCK_ENTRIES
 }

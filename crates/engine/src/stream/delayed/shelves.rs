@@ -22,7 +22,6 @@ const SHELF_BLOCKS: usize = if cfg!(test) { 8 } else { 512 };
 /// A full shelf grows by this part of its length.
 const GROWTH_PART: usize = 8;
 
-/// The place of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     shelf: usize,

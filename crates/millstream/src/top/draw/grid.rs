@@ -8,40 +8,32 @@ const GAP: usize = 2;
 /// Names are not clipped below this width. If the columns still do not fit, one is dropped.
 const NAME_MIN: usize = 16;
 
-/// A column of a grid.
 pub(super) struct Column {
-    /// Heading.
     pub(super) heading: String,
-    /// Kind of the cells.
     pub(super) kind: CellKind,
     /// The column with the highest number is dropped first. Columns with 0 are never dropped.
     pub(super) drop_priority: u8,
 }
 
-/// The kind of the cells of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CellKind {
     /// Names, which can be clipped.
     Name,
-    /// Words.
     Word,
     /// Numbers, aligned to the right.
     Number,
 }
 
-/// A table of styled text.
 pub(super) struct Grid {
     columns: Vec<Column>,
     rows: Vec<Vec<Span<'static>>>,
 }
 
 impl Grid {
-    /// Creates a grid without rows.
     pub(super) fn new(columns: Vec<Column>) -> Grid {
         Grid { columns, rows: Vec::new() }
     }
 
-    /// Adds a row with a cell for each column.
     pub(super) fn push(&mut self, row: Vec<Span<'static>>) {
         debug_assert_eq!(row.len(), self.columns.len());
         self.rows.push(row);

@@ -15,7 +15,6 @@ use crate::ops::value::{ABSENT, age, age_of, age_or_absent, count, counted, form
 use crate::ops::workers;
 use crate::top::state::State;
 
-/// Returns the lines of the page.
 pub(super) fn lines(state: &State, key: &RowKey, palette: &Palette, width: usize) -> Vec<Line<'static>> {
     let mut lines = vec![title(state, key, palette)];
     let Some((row, group_row)) = state.row(key).and_then(|row| Some((row, row.group.as_ref()?))) else {
@@ -39,7 +38,6 @@ pub(super) fn lines(state: &State, key: &RowKey, palette: &Palette, width: usize
     lines
 }
 
-/// Formats the names of a stream and its group.
 pub(super) fn name(key: &RowKey) -> String {
     let stream = printable(&key.stream);
     match &key.group {
@@ -161,7 +159,6 @@ fn dead_letters(group: &GroupSnapshot) -> String {
     format!("{location}; list them with: {}", suggest("dlq ls", &[&group.stream], ""))
 }
 
-/// Returns a line for each partition of the group.
 fn partitions(state: &State, key: &RowKey, palette: &Palette, width: usize) -> Vec<Line<'static>> {
     let mut grid = Grid::new(vec![
         column("PARTITION", CellKind::Number, 0),

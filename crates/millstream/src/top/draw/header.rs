@@ -13,10 +13,8 @@ use crate::top::keys::Mode;
 use crate::top::sort;
 use crate::top::state::{State, View};
 
-/// Number of lines at the top.
 pub(super) const HEIGHT: u16 = 3;
 
-/// Returns the lines at the top.
 pub(super) fn lines(state: &State, palette: &Palette, now: Instant) -> [Line<'static>; HEIGHT as usize] {
     [store(state, palette), totals(state, palette), status(state, palette, now)]
 }

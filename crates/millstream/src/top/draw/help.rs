@@ -9,7 +9,6 @@ use super::draw_lines;
 use super::palette::Palette;
 use crate::top::keys::HELP;
 
-/// Draws the box over the middle of the area.
 pub(super) fn draw(palette: &Palette, area: Rect, frame: &mut Frame<'_>) {
     let keys_width = HELP.iter().map(|(keys, _)| Span::raw(*keys).width()).max().unwrap_or_default();
     let line = |(keys, description): (&'static str, &'static str)| {

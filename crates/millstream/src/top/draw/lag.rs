@@ -17,7 +17,6 @@ use crate::top::state::State;
 pub(super) const HEIGHT: u16 = 6;
 const TEXT_HEIGHT: u16 = 2;
 
-/// Draws the panel.
 pub(super) fn draw(state: &State, key: &RowKey, palette: &Palette, area: Rect, frame: &mut Frame<'_>) {
     let Some(group) = state.row(key).and_then(|row| row.group.as_ref()) else { return };
     let lags = state.lags(key, usize::from(area.width));

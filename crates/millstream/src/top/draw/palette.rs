@@ -3,21 +3,15 @@
 use millstream_worker::monitor::Health;
 use ratatui::style::{Color, Modifier, Style};
 
-/// The styles of the view.
 pub(in crate::top) struct Palette {
-    /// Titles.
     pub(super) title: Style,
     /// Secondary text.
     pub(super) dim: Style,
-    /// Healthy groups.
     pub(super) good: Style,
-    /// Warnings.
     pub(super) warn: Style,
     /// Errors and critical groups.
     pub(super) bad: Style,
-    /// The selected row.
     pub(super) selected: Style,
-    /// The graph of the lag.
     pub(super) graph: Style,
 }
 
@@ -34,7 +28,6 @@ impl Palette {
         }
     }
 
-    /// Returns styles without colours.
     pub(in crate::top) fn plain() -> Palette {
         let bold = Style::new().add_modifier(Modifier::BOLD);
         Palette {
@@ -48,7 +41,6 @@ impl Palette {
         }
     }
 
-    /// Returns the style for a health status.
     pub(super) fn health(&self, health: Health) -> Style {
         match health {
             Health::Ok => self.good,

@@ -20,13 +20,11 @@ pub(super) struct LogLine {
     /// The message that it is about, if the program says so.
     pub(super) id: Option<String>,
     pub(super) level: &'static str,
-    /// One or more lines.
     pub(super) text: String,
     /// The error of the messages in the program if it ends now.
     pub(super) error: Option<String>,
 }
 
-/// An answer of a program.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Answer {
     /// The message that it answers. `None` if the program did not say.

@@ -49,7 +49,6 @@ const QUOTED_CHARS: usize = 80;
 #[derive(Debug)]
 pub(super) enum Reply {
     Answered(Outcome),
-    /// The program ended, or broke the protocol and was stopped.
     Ended(Ending),
     /// The program ended, or was stopped, after it had read another message, but not this one: no handler has begun with it.
     Unread,
@@ -88,14 +87,12 @@ enum Request {
     Kill,
 }
 
-/// A running program.
 pub(super) struct Program {
     /// Maximum number of messages that the program gets at a time.
     capacity: usize,
     /// Whether answers need an id, and the program is told which messages are cancelled.
     pipelined: bool,
     messages: Mutex<Messages>,
-    /// Lines for its standard input.
     input: mpsc::UnboundedSender<String>,
     /// Its standard input. `None` when the worker has closed it.
     stdin: Mutex<Option<Arc<pipe::Sender>>>,
@@ -106,7 +103,6 @@ pub(super) struct Program {
     log: Mutex<HandlerLog>,
 }
 
-/// The messages in a program.
 #[derive(Debug)]
 struct Messages {
     in_flight: HashMap<String, InFlight>,
@@ -184,7 +180,6 @@ impl Program {
         Ok(program)
     }
 
-    /// Returns the maximum number of messages that the program gets at a time.
     pub(super) fn capacity(&self) -> usize {
         self.capacity
     }
@@ -252,12 +247,10 @@ impl Program {
         self.ask(Request::Close);
     }
 
-    /// Whether the process has ended.
     pub(super) fn has_ended(&self) -> bool {
         self.ended.is_cancelled()
     }
 
-    /// Waits until the process has ended.
     pub(super) async fn ended(&self) {
         self.ended.cancelled().await;
     }
@@ -458,7 +451,6 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Waits for the reply.
     pub(super) async fn reply(&mut self) -> Reply {
         match (&mut self.reply).await {
             Ok(reply) => reply,
