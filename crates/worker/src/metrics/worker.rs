@@ -48,142 +48,102 @@ impl Processed {
     }
 }
 
-/// The metrics of one worker for one stream and group. All series exist from the start, except those of scaling events.
-#[derive(Debug)]
-pub struct WorkerMetrics {
-    registry: Registry,
-    stream: String,
-    group: String,
-    /// Messages read or claimed.
-    pub received: Arc<Counter>,
-    processed: [Arc<Counter>; Processed::ALL.len()],
-    dead: [Arc<Counter>; Reason::ALL.len()],
-    /// Duration of handler runs.
-    pub process_duration: Arc<Histogram>,
-    /// Time from adding a message to the start of its first handler run.
-    pub delivery_latency: Arc<Histogram>,
-    /// Delivery count of the message, observed after each handler run.
-    pub deliveries: Arc<Histogram>,
-    /// Handler runs that panicked.
-    pub panics: Arc<Counter>,
-    /// Handler runs that exceeded the timeout.
-    pub timeouts: Arc<Counter>,
-    /// Handler calls that are running, each for one message or one batch.
-    pub inflight: Arc<Gauge>,
-    /// Messages that the worker has read but no handler has started.
-    pub prefetched: Arc<Gauge>,
-    /// Messages of the group that have failed and are not done yet.
-    pub retrying: Arc<Gauge>,
-    /// Handler slots that run a handler.
-    pub workers_busy: Arc<Gauge>,
-    /// Handler slots that wait for a message.
-    pub workers_idle: Arc<Gauge>,
-    /// Streams that the worker reads: one, or those that match its pattern.
-    pub streams: Arc<Gauge>,
-    /// Target number of handler slots.
-    pub pool_target: Arc<Gauge>,
-    /// Entries that the group has not read yet.
-    pub group_lag: Arc<Gauge>,
-    /// Whether the lag is exact: 1 or 0.
-    pub group_lag_exact: Arc<Gauge>,
-    /// Entries that were removed before the group read them.
-    pub group_missed: Arc<Gauge>,
-    /// Whether the number of missed entries is exact: 1 or 0.
-    pub group_missed_exact: Arc<Gauge>,
-    /// Age of the oldest unread entry, in seconds.
-    pub group_oldest_unread_age: Arc<Gauge>,
-    /// Age of the oldest pending entry, in seconds.
-    pub group_oldest_pending_age: Arc<Gauge>,
-    /// Entries in the dead-letter stream.
-    pub dlq_length: Arc<Gauge>,
-    /// Messages claimed because they were idle or released.
-    pub reclaimed: Arc<Counter>,
-    /// Idle consumers removed.
-    pub reaped_consumers: Arc<Counter>,
-    /// Leases extended.
-    pub lease_extensions: Arc<Counter>,
-    /// Leases lost.
-    pub lease_lost: Arc<Counter>,
-    /// Messages acknowledged per call.
-    pub ack_batch_size: Arc<Histogram>,
-    /// Failed calls to acknowledge, release or dead-letter messages.
-    pub ack_errors: Arc<Counter>,
-    /// Duplicates acknowledged without running the handler.
-    pub dedupe_hits: Arc<Counter>,
-    /// Whether the store is reachable: 1 or 0.
-    pub backend_up: Arc<Gauge>,
-    /// Times that the store became reachable again.
-    pub backend_reconnects: Arc<Counter>,
-    /// Whether the circuit breaker is open: 1 or 0.
-    pub breaker_open: Arc<Gauge>,
-    /// Times that the circuit breaker opened.
-    pub breaker_openings: Arc<Counter>,
-    /// Keys with messages that wait for earlier ones.
-    pub blocked_keys: Arc<Gauge>,
-    /// Keys whose first message has failed and is retried.
-    pub failing_keys: Arc<Gauge>,
-    /// How long the longest-running handler call has been running, in seconds.
-    pub longest_running: Arc<Gauge>,
-    /// Whether the window is full: 1 or 0.
-    pub window_full: Arc<Gauge>,
+/// Declares [`WorkerMetrics`]: the series with the labels `stream` and `group`, then those that have `handler` too.
+macro_rules! worker_metrics {
+    (
+        group { $($field:ident: $kind:ident($create:ident) = $definition:ident;)+ }
+        handler { $($of_handler:ident: $handler_kind:ident($create_of_handler:ident) = $handler_definition:ident;)+ }
+    ) => {
+        /// The metrics of one worker for one stream and group. All series exist from the start, except those of scaling events.
+        #[derive(Debug)]
+        pub struct WorkerMetrics {
+            registry: Registry,
+            stream: String,
+            group: String,
+            processed: [Arc<Counter>; Processed::ALL.len()],
+            dead: [Arc<Counter>; Reason::ALL.len()],
+            /// Handler slots that run a handler.
+            pub workers_busy: Arc<Gauge>,
+            /// Handler slots that wait for a message.
+            pub workers_idle: Arc<Gauge>,
+            $(
+                #[doc = concat!("[`", stringify!($definition), "`](super::definitions::", stringify!($definition), ")")]
+                pub $field: Arc<$kind>,
+            )+
+            $(
+                #[doc = concat!("[`", stringify!($handler_definition), "`](super::definitions::", stringify!($handler_definition), ")")]
+                pub $of_handler: Arc<$handler_kind>,
+            )+
+        }
+
+        impl WorkerMetrics {
+            /// Creates the series for a stream, a group and the name of the handler.
+            pub fn new(registry: &Registry, stream: &str, group: &str, handler: &str) -> WorkerMetrics {
+                let labels = [("stream", stream), ("group", group)];
+                let handler_labels = [("stream", stream), ("group", group), ("handler", handler)];
+                let with = |name, value| [("stream", stream), ("group", group), (name, value)];
+                registry.gauge(&BUILD_INFO, &[("version", env!("CARGO_PKG_VERSION"))]).set(1.0);
+                WorkerMetrics {
+                    registry: registry.clone(),
+                    stream: stream.to_owned(),
+                    group: group.to_owned(),
+                    processed: Processed::ALL.map(|outcome| {
+                        let [stream, group, handler] = handler_labels;
+                        registry.counter(&PROCESSED, &[stream, group, handler, ("outcome", outcome.as_str())])
+                    }),
+                    dead: Reason::ALL
+                        .map(|reason| registry.counter(&DLQ_MESSAGES, &with("reason", reason.as_str()))),
+                    workers_busy: registry.gauge(&WORKERS, &with("state", "busy")),
+                    workers_idle: registry.gauge(&WORKERS, &with("state", "idle")),
+                    $($field: registry.$create(&$definition, &labels),)+
+                    $($of_handler: registry.$create_of_handler(&$handler_definition, &handler_labels),)+
+                }
+            }
+        }
+    };
+}
+
+worker_metrics! {
+    group {
+        received: Counter(counter) = RECEIVED;
+        inflight: Gauge(gauge) = INFLIGHT;
+        prefetched: Gauge(gauge) = PREFETCHED;
+        retrying: Gauge(gauge) = RETRYING;
+        streams: Gauge(gauge) = STREAMS;
+        pool_target: Gauge(gauge) = POOL_TARGET;
+        group_lag: Gauge(gauge) = GROUP_LAG;
+        group_lag_exact: Gauge(gauge) = GROUP_LAG_EXACT;
+        group_missed: Gauge(gauge) = GROUP_MISSED;
+        group_missed_exact: Gauge(gauge) = GROUP_MISSED_EXACT;
+        group_oldest_unread_age: Gauge(gauge) = GROUP_OLDEST_UNREAD_AGE;
+        group_oldest_pending_age: Gauge(gauge) = GROUP_OLDEST_PENDING_AGE;
+        dlq_length: Gauge(gauge) = DLQ_LENGTH;
+        reclaimed: Counter(counter) = RECLAIMED;
+        reaped_consumers: Counter(counter) = REAPED_CONSUMERS;
+        lease_extensions: Counter(counter) = LEASE_EXTENSIONS;
+        lease_lost: Counter(counter) = LEASE_LOST;
+        ack_errors: Counter(counter) = ACK_ERRORS;
+        dedupe_hits: Counter(counter) = DEDUPE_HITS;
+        backend_up: Gauge(gauge) = BACKEND_UP;
+        backend_reconnects: Counter(counter) = BACKEND_RECONNECTS;
+        breaker_open: Gauge(gauge) = BREAKER_OPEN;
+        breaker_openings: Counter(counter) = BREAKER_OPENINGS;
+        blocked_keys: Gauge(gauge) = BLOCKED_KEYS;
+        failing_keys: Gauge(gauge) = FAILING_KEYS;
+        longest_running: Gauge(gauge) = LONGEST_RUNNING;
+        window_full: Gauge(gauge) = WINDOW_FULL;
+        delivery_latency: Histogram(histogram) = DELIVERY_LATENCY;
+        deliveries: Histogram(histogram) = DELIVERIES;
+        ack_batch_size: Histogram(histogram) = ACK_BATCH_SIZE;
+    }
+    handler {
+        process_duration: Histogram(histogram) = PROCESS_DURATION;
+        panics: Counter(counter) = PANICS;
+        timeouts: Counter(counter) = TIMEOUTS;
+    }
 }
 
 impl WorkerMetrics {
-    /// Creates the series for a stream, a group and the name of the handler.
-    pub fn new(registry: &Registry, stream: &str, group: &str, handler: &str) -> WorkerMetrics {
-        let labels = &[("stream", stream), ("group", group)];
-        let handler_labels = &[("stream", stream), ("group", group), ("handler", handler)];
-        let with = |name, value| [("stream", stream), ("group", group), (name, value)];
-        let counter = |definition| registry.counter(definition, labels);
-        let gauge = |definition| registry.gauge(definition, labels);
-        registry.gauge(&BUILD_INFO, &[("version", env!("CARGO_PKG_VERSION"))]).set(1.0);
-        WorkerMetrics {
-            registry: registry.clone(),
-            stream: stream.to_owned(),
-            group: group.to_owned(),
-            received: counter(&RECEIVED),
-            processed: Processed::ALL.map(|outcome| {
-                let [stream, group, handler] = *handler_labels;
-                registry.counter(&PROCESSED, &[stream, group, handler, ("outcome", outcome.as_str())])
-            }),
-            dead: Reason::ALL.map(|reason| registry.counter(&DLQ_MESSAGES, &with("reason", reason.as_str()))),
-            process_duration: registry.histogram(&PROCESS_DURATION, handler_labels),
-            delivery_latency: registry.histogram(&DELIVERY_LATENCY, labels),
-            deliveries: registry.histogram(&DELIVERIES, labels),
-            panics: registry.counter(&PANICS, handler_labels),
-            timeouts: registry.counter(&TIMEOUTS, handler_labels),
-            inflight: gauge(&INFLIGHT),
-            prefetched: gauge(&PREFETCHED),
-            retrying: gauge(&RETRYING),
-            workers_busy: registry.gauge(&WORKERS, &with("state", "busy")),
-            workers_idle: registry.gauge(&WORKERS, &with("state", "idle")),
-            streams: gauge(&STREAMS),
-            pool_target: gauge(&POOL_TARGET),
-            group_lag: gauge(&GROUP_LAG),
-            group_lag_exact: gauge(&GROUP_LAG_EXACT),
-            group_missed: gauge(&GROUP_MISSED),
-            group_missed_exact: gauge(&GROUP_MISSED_EXACT),
-            group_oldest_unread_age: gauge(&GROUP_OLDEST_UNREAD_AGE),
-            group_oldest_pending_age: gauge(&GROUP_OLDEST_PENDING_AGE),
-            dlq_length: gauge(&DLQ_LENGTH),
-            reclaimed: counter(&RECLAIMED),
-            reaped_consumers: counter(&REAPED_CONSUMERS),
-            lease_extensions: counter(&LEASE_EXTENSIONS),
-            lease_lost: counter(&LEASE_LOST),
-            ack_batch_size: registry.histogram(&ACK_BATCH_SIZE, labels),
-            ack_errors: counter(&ACK_ERRORS),
-            dedupe_hits: counter(&DEDUPE_HITS),
-            backend_up: gauge(&BACKEND_UP),
-            backend_reconnects: counter(&BACKEND_RECONNECTS),
-            breaker_open: gauge(&BREAKER_OPEN),
-            breaker_openings: counter(&BREAKER_OPENINGS),
-            blocked_keys: gauge(&BLOCKED_KEYS),
-            failing_keys: gauge(&FAILING_KEYS),
-            longest_running: gauge(&LONGEST_RUNNING),
-            window_full: gauge(&WINDOW_FULL),
-        }
-    }
-
     /// Returns the counter of messages with this outcome.
     pub fn processed(&self, outcome: Processed) -> &Counter {
         &self.processed[outcome as usize]
