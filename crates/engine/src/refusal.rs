@@ -66,10 +66,6 @@ pub enum Refusal {
     OutOfMemory,
     /// The name of a new group or consumer is longer than [`NAME_BYTES_MAX`](crate::stream::NAME_BYTES_MAX).
     NameTooLong,
-    /// Not for clients: the consumer does not exist, and the caller must create it first.
-    NoConsumer,
-    /// Not for clients: the group has a lease, so a read must also look for pending entries.
-    GroupHasLease,
     /// The due time of a delayed entry is more than ten years away.
     DueOutOfRange,
     /// XADOPT with the same consumer as source and destination.
@@ -88,8 +84,6 @@ impl fmt::Display for Refusal {
             Refusal::DeadLettersToItself => "the dead letters of a stream cannot go to the stream itself",
             Refusal::OutOfMemory => "memory is full: this would exceed maxmemory and its reserve",
             Refusal::NameTooLong => "the name of a group or a consumer can have at most 1024 bytes",
-            Refusal::NoConsumer => "the consumer does not exist",
-            Refusal::GroupHasLease => "the group has a lease",
             Refusal::WrongType => "the key holds another type of value",
             Refusal::NoSuchKey => "the key does not exist",
             Refusal::NoGroup => "the key or the group does not exist",

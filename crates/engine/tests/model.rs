@@ -10,8 +10,8 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 use millstream_engine::stream::{
-    ClaimOptions, Delivery, EntryRef, IdRange, IdempotenceInfo, IdempotenceLimits, IdleClaim, NackOptions,
-    PriorDelivery, Recipient,
+    ClaimOptions, Delivered, Delivery, EntryRef, IdRange, IdempotenceInfo, IdempotenceLimits, IdleClaim,
+    NackOptions, PriorDelivery, Recipient,
 };
 use millstream_engine::{
     BlockLimits, ClaimedRow, Exactness, GroupStart, IdSpec, NackMode, References, Stream, StreamEffect,
@@ -258,13 +258,13 @@ impl Run {
         let at_ms = self.now_ms;
         let to = Recipient { consumer, at_ms, pending };
         if self.stream.group(group).unwrap().consumer(consumer).is_none() {
-            let refused = self.stream.deliver(group, &to, count, &mut collect(&mut Vec::new()));
-            assert_eq!(refused, Err(millstream_engine::Refusal::NoConsumer));
+            let undelivered = self.stream.deliver(group, &to, count, &mut collect(&mut Vec::new()));
+            assert_eq!(undelivered, Ok(Delivered::NeedsConsumer));
             self.apply(StreamEffect::ConsumerCreate { group, consumer, at_ms });
             self.naive.create_consumer(group, consumer);
         }
         let (mut shown, mut replayed) = (Vec::new(), self.stream.clone());
-        let delivery = self.stream.deliver(group, &to, count, &mut collect(&mut shown)).unwrap();
+        let delivery = self.stream.deliver(group, &to, count, &mut collect(&mut shown)).unwrap().entries();
         assert_eq!(shown, self.naive.deliver(group, consumer, count, pending, at_ms));
         assert_eq!(delivery.map(|delivery| delivery.last), shown.last().map(|entry| entry.0));
         if let Some(Delivery { last, count }) = delivery {

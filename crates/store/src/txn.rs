@@ -22,7 +22,7 @@ mod rearrange;
 use std::sync::atomic::Ordering;
 
 use millstream_engine::keyspace::{SlotRef, ValueWithExpiry};
-use millstream_engine::{Effect, KeyPlace, Refusal, Stream, Value};
+use millstream_engine::{Effect, KeyPlace, Keyspace, Refusal, Stream, StreamEffect, Value};
 
 use change::{Change, Consequences, Scheduled, Touched};
 use locked::LockedShards;
@@ -204,6 +204,27 @@ impl<'s> Txn<'s> {
             Touched::One(at) => self.notify(at, consequences),
             Touched::Two(places) => places.into_iter().for_each(|at| self.notify(at, consequences)),
             Touched::Databases { dbs, watched } => self.notify_of_databases(dbs, &watched, consequences),
+        }
+        outcome
+    }
+
+    /// Like [`Txn::change`], for the most frequent changes of a stream, which concern only the log. Describes a change only
+    /// if there is a log.
+    #[inline(always)]
+    fn change_for_log<T>(
+        &mut self,
+        at: KeyPlace<'_>,
+        make: impl FnOnce(&mut Keyspace) -> T,
+        describe: impl FnOnce(&T) -> Option<StreamEffect<'_>>,
+    ) -> T {
+        let outcome = make(self.locked.shard_mut(at.key).keys.for_change());
+        if self.journal.is_some()
+            && let Some(effect) = describe(&outcome)
+        {
+            debug_assert!(Consequences::of_stream_effect(&effect).are_only_for_log());
+            debug_assert!(self.origin.may_change(self.store()));
+            let record = self.record.get_or_insert_with(Record::begin);
+            record.put(at.db, at.key, &Effect::Stream(effect));
         }
         outcome
     }

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use millstream_engine::stream::{ClaimSink, DELAY_MS_MAX, EntryRef, EntrySink, IdRange, PriorDelivery};
+use millstream_engine::stream::{
+    ClaimSink, DELAY_MS_MAX, Delivered, EntryRef, EntrySink, IdRange, PriorDelivery,
+};
 use millstream_store::embedded::{
     ClaimingBatch, ConfigureIdempotence, Deletion, Exactness, GroupStart, IdSpec, Millstream, NackMode,
     RecordIdempotence, References, Refusal, StreamId, Trim, TrimBy, TrimLimit, Verb, read_claiming,
@@ -448,10 +450,10 @@ fn entries_that_the_sink_refuses_are_not_delivered() {
             (group.last_id().ms, group.pending().len(), group.pending().first().map(|row| row.deliveries))
         };
         let mut none = Few(0, Vec::new());
-        assert_eq!(read_new(txn, reader, None, true, &mut none)?, None);
+        assert_eq!(read_new(txn, reader, None, true, &mut none)?, Delivered::Nothing);
         assert_eq!(counts(txn), (0, 0, None));
         let mut two = Few(2, Vec::new());
-        assert_eq!(read_new(txn, reader, None, true, &mut two)?.map(|read| read.count), Some(2));
+        assert_eq!(read_new(txn, reader, None, true, &mut two)?.entries().map(|read| read.count), Some(2));
         assert_eq!((two.1, counts(txn)), (vec![1, 2], (2, 2, Some(1))));
         // The sink accepts one pending entry and no new entry.
         let mut one = Few(1, Vec::new());

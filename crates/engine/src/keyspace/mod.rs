@@ -19,7 +19,7 @@ mod tests;
 use std::cell::Cell;
 
 use crate::bytes::short;
-use crate::stream::{Acknowledged, Delivery, EncodedValues, EntrySink, Recipient};
+use crate::stream::{Acknowledged, Delivered, EncodedValues, EntrySink, Recipient};
 use crate::value::Hashing;
 use crate::{BlockLimits, Effect, Refusal, Stream, StreamEffect, StreamId, Value};
 
@@ -286,7 +286,7 @@ impl Keyspace {
         to: &Recipient<'_>,
         count: Option<u64>,
         sink: &mut impl EntrySink,
-    ) -> Result<Option<Delivery>, Refusal> {
+    ) -> Result<Delivered, Refusal> {
         self.stream_at(at).ok_or(Refusal::WrongType)?.deliver(group, to, count, sink)
     }
 

@@ -300,7 +300,7 @@ impl PendingList {
     }
 
     /// Removes the row with this id and returns it.
-    #[inline]
+    #[inline(always)]
     pub fn remove(&mut self, id: StreamId) -> Option<PendingEntry> {
         let removed =
             if self.tail_covers(id) { self.remove_from_tail(id)? } else { self.pages.remove(id)? };

@@ -149,45 +149,40 @@ impl Block {
     /// listpack would take for the values.
     #[inline(always)]
     fn put_values(&mut self, id: StreamId, pairs: &[[&[u8]; 2]]) -> (usize, u64) {
-        self.put_entry(id, SAME_NAMES, |appender| {
-            let mut node_bytes = 0;
-            for [_, value] in pairs {
-                node_bytes += value::put(appender, value);
-            }
-            node_bytes
-        })
+        let (mut appender, body) = self.begin_entry(id, SAME_NAMES);
+        let mut node_bytes = 0;
+        for [_, value] in pairs {
+            node_bytes += value::put(&mut appender, value);
+        }
+        appender.finish();
+        self.put_length_at(body);
+        (body, node_bytes)
     }
 
     /// Appends an entry with its field names. Returns the same as [`put_values`](Block::put_values).
     #[inline(never)]
     fn put_pairs(&mut self, id: StreamId, pairs: &[[&[u8]; 2]]) -> (usize, u64) {
-        self.put_entry(id, 0, |appender| {
-            appender.number(pairs.len() as u64);
-            let mut node_bytes = 0;
-            for [name, value] in pairs {
-                appender.text(name);
-                node_bytes += listpack::text_bytes(name) + value::put(appender, value);
-            }
-            node_bytes
-        })
+        let (mut appender, body) = self.begin_entry(id, 0);
+        appender.number(pairs.len() as u64);
+        let mut node_bytes = 0;
+        for [name, value] in pairs {
+            appender.text(name);
+            node_bytes += listpack::text_bytes(name) + value::put(&mut appender, value);
+        }
+        appender.finish();
+        self.put_length_at(body);
+        (body, node_bytes)
     }
 
+    /// Begins an entry. Returns the offset of its length, which the caller writes when it is known.
     #[inline(always)]
-    fn put_entry(
-        &mut self,
-        id: StreamId,
-        flags: u8,
-        put_fields: impl FnOnce(&mut Appender<'_>) -> u64,
-    ) -> (usize, u64) {
+    fn begin_entry(&mut self, id: StreamId, flags: u8) -> (Appender<'_>, usize) {
         let mut appender = Appender::new(&mut self.bytes);
         put_head(&mut appender, self.stored_last_id, id, flags);
         let body = appender.position();
         // Most lengths fit into this byte. A longer one is inserted when it is known.
         appender.byte(0);
-        let node_bytes = put_fields(&mut appender);
-        appender.finish();
-        self.put_length_at(body);
-        (body, node_bytes)
+        (appender, body)
     }
 
     /// Writes the number of bytes that follow the byte at `at` into that byte, which was reserved for it.

@@ -25,18 +25,36 @@ pub struct Recipient<'a> {
     pub pending: bool,
 }
 
+/// What [`Stream::deliver`] did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Delivered {
+    /// The consumer got these entries.
+    Entries(Delivery),
+    /// There was nothing to deliver, or the group has reached its MAXPENDING. Nothing has changed.
+    Nothing,
+    /// The consumer does not exist. Nothing has changed, and the caller must create it.
+    NeedsConsumer,
+    /// The entries would become pending in a group with a lease. Nothing has changed, and the caller must look for pending
+    /// entries that are [ready](Stream::visit_ready) first.
+    NeedsReady,
+}
+
+impl Delivered {
+    /// Returns the entries that the consumer got.
+    pub fn entries(self) -> Option<Delivery> {
+        match self {
+            Delivered::Entries(delivery) => Some(delivery),
+            Delivered::Nothing | Delivered::NeedsConsumer | Delivered::NeedsReady => None,
+        }
+    }
+}
+
 impl Stream {
     /// Delivers the next entries of the group to a consumer, at most `count`, and passes each to `sink`. An
     /// entry at which the sink breaks counts as delivered.
     ///
     /// Decides and applies in one step: the change is that of a
-    /// [`StreamEffect::Deliver`](crate::StreamEffect::Deliver) with the returned values. Returns `None` if
-    /// nothing was delivered; then nothing has changed.
-    ///
-    /// If the group has a lease and the entries would become pending, the caller must look for pending entries that are
-    /// [ready](Stream::visit_ready) first. Then it gets [`Refusal::GroupHasLease`], and nothing has changed.
-    /// A group that has reached its MAXPENDING delivers nothing. If the consumer does not exist, the caller gets
-    /// [`Refusal::NoConsumer`], and nothing has changed.
+    /// [`StreamEffect::Deliver`](crate::StreamEffect::Deliver) with the returned values.
     #[inline]
     pub fn deliver(
         &mut self,
@@ -44,19 +62,20 @@ impl Stream {
         to: &Recipient<'_>,
         count: Option<u64>,
         sink: &mut impl EntrySink,
-    ) -> Result<Option<Delivery>, Refusal> {
+    ) -> Result<Delivered, Refusal> {
         let group = self.groups.get_mut(group).ok_or(Refusal::NoGroup)?;
         if group.rules.is_some() {
             if to.pending {
-                return Err(Refusal::GroupHasLease);
+                return Ok(Delivered::NeedsReady);
             }
             if group.room() == 0 {
-                return Ok(None);
+                return Ok(Delivered::Nothing);
             }
         }
-        let consumer = group.consumers.find(to.consumer).ok_or(Refusal::NoConsumer)?;
+        let Some(consumer) = group.consumers.find(to.consumer) else { return Ok(Delivered::NeedsConsumer) };
         let (to, count) = ((consumer, to), count.unwrap_or(u64::MAX));
-        Ok(group.deliver(&self.entries, to, count, sink, &mut self.trimmed_entries))
+        let delivery = group.deliver(&self.entries, to, count, sink, &mut self.trimmed_entries);
+        Ok(delivery.map_or(Delivered::Nothing, Delivered::Entries))
     }
 }
 
@@ -194,7 +213,8 @@ mod tests {
                 let mut next = 1;
                 while next <= ENTRIES {
                     sink.seen.clear();
-                    let delivery = stream.deliver(b"g", &to, Some(count), &mut sink).unwrap().unwrap();
+                    let delivery =
+                        stream.deliver(b"g", &to, Some(count), &mut sink).unwrap().entries().unwrap();
                     let last = ENTRIES.min(next + max_count - 1);
                     assert_eq!(delivery, Delivery { last: StreamId::new(last, 0), count: last + 1 - next });
                     assert!(sink.seen.iter().copied().eq(next..=last), "{max_count}: {:?}", sink.seen);
@@ -205,7 +225,7 @@ mod tests {
                     assert_eq!((consumer.seen_at_ms, consumer.active_at_ms), (7, Some(7)));
                     next = last + 1;
                 }
-                assert_eq!(stream.deliver(b"g", &to, None, &mut sink), Ok(None));
+                assert_eq!(stream.deliver(b"g", &to, None, &mut sink), Ok(Delivered::Nothing));
             }
         }
     }
@@ -216,12 +236,13 @@ mod tests {
         let before = format!("{stream:?}");
         let to = Recipient { consumer: b"c", at_ms: 7, pending: true };
         let mut full = LimitedSink { capacity: 0, stop_after: 1, seen: Vec::new() };
-        assert_eq!(stream.deliver(b"g", &to, None, &mut full), Ok(None));
-        assert_eq!(stream.deliver(b"g", &to, Some(0), &mut AcceptThrough(StreamId::MAX)), Ok(None));
+        assert_eq!(stream.deliver(b"g", &to, None, &mut full), Ok(Delivered::Nothing));
+        let none = stream.deliver(b"g", &to, Some(0), &mut AcceptThrough(StreamId::MAX));
+        assert_eq!(none, Ok(Delivered::Nothing));
         assert_eq!(stream.deliver(b"h", &to, None, &mut AcceptThrough(StreamId::MAX)), Err(Refusal::NoGroup));
         let new = Recipient { consumer: b"new", ..to };
-        let refused = stream.deliver(b"g", &new, None, &mut AcceptThrough(StreamId::MAX));
-        assert_eq!(refused, Err(Refusal::NoConsumer));
+        let undelivered = stream.deliver(b"g", &new, None, &mut AcceptThrough(StreamId::MAX));
+        assert_eq!(undelivered, Ok(Delivered::NeedsConsumer));
         assert_eq!(format!("{stream:?}"), before);
     }
 }

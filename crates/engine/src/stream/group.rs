@@ -184,7 +184,7 @@ impl Group {
     }
 
     /// Removes a row of a group without rules, which has no final rows, and returns whether the row existed.
-    #[inline]
+    #[inline(never)]
     pub(super) fn remove_without_rules(&mut self, id: StreamId) -> bool {
         debug_assert!(self.rules.is_none());
         let removed = self.pending.remove(id);

@@ -27,6 +27,7 @@ pub(super) fn counter_bytes(live: u64, deleted: u64) -> u64 {
 
 /// Returns the bytes of an entry without its names and values. Its id differs by `ms_delta` and `seq_delta`
 /// from the first id of the node.
+#[inline(always)]
 pub(super) fn entry_overhead_bytes(ms_delta: i64, seq_delta: i64, pairs: usize, same_names: bool) -> u64 {
     let pairs = pairs as i64;
     let counts = match same_names {

@@ -65,7 +65,7 @@ pub use claim::{AutoClaimDecision, ClaimDecision, ClaimOptions};
 pub use decide::TrimDecision;
 pub use delayed::DelayedSet;
 pub use delete::{DeleteDecision, Deletion, ReferencedTrim};
-pub use deliver::Recipient;
+pub use deliver::{Delivered, Recipient};
 pub use entry::{EntryRef, EntrySink, Fields, StoredValues, Values};
 pub use finals::PolicyCounters;
 pub use fingerprint::fingerprint;

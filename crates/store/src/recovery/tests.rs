@@ -75,7 +75,7 @@ fn long_names_are_recovered_and_can_be_used() {
     let path = ConsumerPath { key: &b"s"[..], group: &long, consumer: &long };
     let mut txn = store.lock_all(0, 2_000);
     let delivery = read_new(&mut txn, path, None, true, &mut |_: &EntryRef<'_>| ControlFlow::Continue(()));
-    assert_eq!(delivery.unwrap().map(|delivery| delivery.count), Some(1));
+    assert_eq!(delivery.unwrap().entries().map(|delivery| delivery.count), Some(1));
     assert_eq!(ConsumerCreate(path).run(&mut txn), Ok(false));
     let longer = [b'n'; 5001];
     let other = ConsumerPath { consumer: &longer[..], ..path };

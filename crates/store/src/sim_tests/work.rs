@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use millstream_engine::policy::{Backoff, Policy};
-use millstream_engine::stream::{ClaimOptions, EntryRef, IdRange, NackOptions, PriorDelivery};
+use millstream_engine::stream::{ClaimOptions, Delivered, EntryRef, IdRange, NackOptions, PriorDelivery};
 use millstream_engine::value::Kind;
 use millstream_engine::{
     Due, Exactness, GroupStart, IdSpec, Idempotence, ListEnd, NackMode, References, Refusal, Stream,
@@ -185,7 +185,7 @@ fn on_stream(
             // Consecutive deliveries are merged into one change of the record.
             let (count, becomes_pending) = (Some(1 + random.below(4)), !random.one_in(4));
             for _ in 0..=random.below(2) {
-                if read_new(txn, reader, count, becomes_pending, &mut ignore) == Err(Refusal::GroupHasLease) {
+                if read_new(txn, reader, count, becomes_pending, &mut ignore) == Ok(Delivered::NeedsReady) {
                     let mut ignore = |_: &EntryRef<'_>, _: Option<PriorDelivery>| {};
                     let _ = read_ready(txn, reader, count, &mut ignore);
                 }
@@ -400,7 +400,7 @@ fn wait(
         let read = match claims {
             true => read_claiming(txn, reader, MIN_IDLE_MS, true),
             false => read_new(txn, reader, Some(2), true, &mut ignore)
-                .map(|read| read.map_or(0, |delivery| delivery.count)),
+                .map(|read| read.entries().map_or(0, |delivery| delivery.count)),
         };
         if read == Ok(0) { ServeResult::StillBlocked } else { ServeResult::Served }
     });

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 
 use millstream_engine::keyspace::SlotRef;
 use millstream_engine::stream::{
-    Acknowledged, Delivery, EXAMINATION_BYTES, EncodedValues, EntrySink, Recipient,
+    Acknowledged, Delivered, Delivery, EXAMINATION_BYTES, EncodedValues, EntrySink, Recipient,
 };
 use millstream_engine::{Effect, KeyPlace, Rearrangement, Refusal, StreamEffect, StreamId};
 
@@ -150,7 +150,7 @@ impl<'a> Consequences<'a> {
     }
 
     #[inline(always)]
-    fn of_stream_effect(effect: &StreamEffect<'a>) -> Self {
+    pub(super) fn of_stream_effect(effect: &StreamEffect<'a>) -> Self {
         match effect {
             StreamEffect::Append { .. }
             | StreamEffect::Promote { .. }
@@ -203,6 +203,14 @@ impl<'a> Consequences<'a> {
             | StreamEffect::Remember { .. }
             | StreamEffect::Repeat => Self::NOT_ENTRIES,
         }
+    }
+
+    /// Returns whether nothing has to happen except that the log gets the change.
+    pub(super) fn are_only_for_log(&self) -> bool {
+        let Consequences { is_logged, touches_watchers, wakes_readers, may_free_large_value, schedules } =
+            self;
+        let schedules_nothing = matches!(schedules, Scheduled::Nothing);
+        *is_logged && !touches_watchers && !wakes_readers && !may_free_large_value && schedules_nothing
     }
 
     fn of_rearrangement(change: &Rearrangement<'_>) -> Self {
@@ -264,25 +272,18 @@ impl Txn<'_> {
         ids: &[StreamId],
     ) -> Result<Acknowledged, Refusal> {
         let (db, now_ms) = (self.db, self.now_ms);
-        let mut has_room_now = false;
-        let acknowledged = self.change(|locked| {
-            let keys = locked.shard_mut(key).keys.for_change();
-            let acknowledged = keys.acknowledge((db, key), group, ids, now_ms);
-            let acknowledged = match acknowledged {
-                Ok(acknowledged) => acknowledged,
-                Err(refusal) => return (Err(refusal), None),
-            };
-            let effect = Effect::Stream(StreamEffect::Ack { group, ids });
-            has_room_now = acknowledged.makes_room;
-            (
-                Ok(acknowledged),
-                (acknowledged.count > 0).then_some(Change::Effect(KeyPlace { db, key }, effect)),
-            )
-        });
-        if has_room_now {
+        let acknowledged = self.change_for_log(
+            KeyPlace { db, key },
+            |keys| keys.acknowledge((db, key), group, ids, now_ms),
+            |acknowledged| match acknowledged {
+                Ok(Acknowledged { count: 1.., .. }) => Some(StreamEffect::Ack { group, ids }),
+                _ => None,
+            },
+        )?;
+        if acknowledged.makes_room {
             self.mark_ready(db, key);
         }
-        acknowledged
+        Ok(acknowledged)
     }
 
     /// Delivers new entries of the stream in slot `at` to a consumer of the group.
@@ -296,16 +297,17 @@ impl Txn<'_> {
         to: Recipient<'_>,
         count: Option<u64>,
         sink: &mut impl EntrySink,
-    ) -> Result<Option<Delivery>, Refusal> {
-        let db = self.db;
-        self.change(|locked| {
-            let delivered = locked.shard_mut(key).keys.for_change().deliver_at(at, group, &to, count, sink);
-            let change = delivered.ok().flatten().map(|Delivery { last, count }| {
-                let Recipient { consumer, at_ms, pending } = to;
-                let effect = StreamEffect::Deliver { group, consumer, last, count, at_ms, pending };
-                Change::Effect(KeyPlace { db, key }, Effect::Stream(effect))
-            });
-            (delivered, change)
-        })
+    ) -> Result<Delivered, Refusal> {
+        let Recipient { consumer, at_ms, pending } = to;
+        self.change_for_log(
+            KeyPlace { db: self.db, key },
+            |keys| keys.deliver_at(at, group, &to, count, sink),
+            |delivered| match *delivered {
+                Ok(Delivered::Entries(Delivery { last, count })) => {
+                    Some(StreamEffect::Deliver { group, consumer, last, count, at_ms, pending })
+                }
+                _ => None,
+            },
+        )
     }
 }

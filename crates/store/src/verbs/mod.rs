@@ -350,9 +350,15 @@ impl Txn<'_> {
         if found.consumer(path.consumer).is_some() {
             return Ok(false);
         }
+        self.add_consumer(path)?;
+        Ok(true)
+    }
+
+    /// Creates a consumer that does not exist. Refuses if its name is too long or memory is full.
+    fn add_consumer(&mut self, path: ConsumerPath<&[u8]>) -> Result<(), Refusal> {
         self.check_new_consumers(path.consumer, 1)?;
         self.create_consumer(path);
-        Ok(true)
+        Ok(())
     }
 
     /// Returns an error if no consumer may be created with this name, or memory has no room for `count` of them.

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use millstream_engine::stream::{
-    ClaimSink, Delivery, EntryRef, EntrySink, Group, IdleClaim, PriorDelivery, Recipient,
+    ClaimSink, Delivered, Delivery, EntryRef, EntrySink, Group, IdleClaim, PriorDelivery, Recipient,
 };
 use millstream_engine::{Refusal, StreamEffect, StreamId};
 
@@ -189,15 +189,15 @@ fn read_new_or_ready(
         sink.receive(&ReturnedEntry::entry(entry, 1));
         ControlFlow::Continue(())
     };
-    match read_new(txn, reader, count, becomes_pending, &mut pass_on) {
-        Err(Refusal::GroupHasLease) => {
+    match read_new(txn, reader, count, becomes_pending, &mut pass_on)? {
+        Delivered::NeedsReady => {
             let mut pass_on = |entry: &EntryRef<'_>, before: Option<PriorDelivery>| {
                 let deliveries = before.map_or(1, PriorDelivery::next_delivery);
                 sink.receive(&ReturnedEntry { id: entry.id(), entry: Some(entry), before, deliveries });
             };
             read_ready(txn, reader, count, &mut pass_on).map(|_| ())
         }
-        read => read.map(|_| ()),
+        _ => Ok(()),
     }
 }
 
@@ -205,23 +205,23 @@ fn read_new_or_ready(
 /// consumer if it does not exist.
 ///
 /// If the group has a lease and the entries would become pending, it does nothing and returns
-/// [`Refusal::GroupHasLease`]: the caller must use [`read_ready`].
+/// [`Delivered::NeedsReady`]: the caller must use [`read_ready`].
 pub fn read_new(
     txn: &mut Txn<'_>,
     reader: ConsumerPath<&[u8]>,
     count: Option<u64>,
     becomes_pending: bool,
     sink: &mut impl EntrySink,
-) -> Result<Option<Delivery>, Refusal> {
+) -> Result<Delivered, Refusal> {
     let (at, _) = txn.stream_with_slot(reader.key)?.ok_or(Refusal::NoGroup)?;
     let to = Recipient { consumer: reader.consumer, at_ms: txn.now_ms(), pending: becomes_pending };
     let delivered = loop {
-        match txn.deliver_at((reader.key, at), reader.group, to, count, sink) {
-            Err(Refusal::NoConsumer) => _ = txn.ensure_consumer(reader)?,
-            delivered => break delivered?,
+        match txn.deliver_at((reader.key, at), reader.group, to, count, sink)? {
+            Delivered::NeedsConsumer => txn.add_consumer(reader)?,
+            delivered => break delivered,
         }
     };
-    if delivered.is_none() {
+    if delivered == Delivered::Nothing {
         txn.mark_consumer_seen(reader)?;
     }
     Ok(delivered)

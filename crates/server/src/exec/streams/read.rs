@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use millstream_engine::stream::{ClaimSink, EntryRef, EntrySink, FrozenRange, PriorDelivery};
+use millstream_engine::stream::{ClaimSink, Delivered, EntryRef, EntrySink, FrozenRange, PriorDelivery};
 use millstream_engine::{ReadFrom, Refusal, StreamId};
 use millstream_protocol::commands::{ArgList, GroupReadFrom, ReplyBounds, Xread, Xreadgroup};
 use millstream_protocol::errors::{self, CommandError};
@@ -152,20 +152,25 @@ fn read_new(
             count_max
         }
     };
-    let mut delivered = Ok(None);
+    let mut delivered = Ok(Delivered::Nothing);
     reply.write_stream(reader.key, count_max, |sink| {
         delivered = verbs::read_new(txn, reader, count, !noack, sink);
-        delivered.ok().flatten().map_or(0, |delivery| delivery.count)
+        match delivered {
+            Ok(Delivered::Entries(delivery)) => delivery.count,
+            _ => 0,
+        }
     });
-    if delivered == Err(Refusal::GroupHasLease) {
-        reply.remove_stream(before);
-        return read_ready_and_new(txn, reply, reader, count);
-    }
-    // If the stream has new entries but none was delivered, the reply was full. The stream then stays in the reply,
-    // without entries. This cannot happen before the first entry, for which a reply always has space.
-    let is_empty = delivered?.is_none() && !reply.out.is_full();
-    if is_empty && (is_first || verbs::find_new(txn, reader, None)?.is_none()) {
-        reply.remove_stream(before);
+    match delivered? {
+        Delivered::Entries(_) => {}
+        Delivered::NeedsReady => {
+            reply.remove_stream(before);
+            return read_ready_and_new(txn, reply, reader, count);
+        }
+        // If the stream has new entries but none was delivered, the reply was full. The stream then stays in the reply,
+        // without entries. This cannot happen before the first entry, for which a reply always has space.
+        _ if reply.out.is_full() => {}
+        _ if is_first || verbs::find_new(txn, reader, None)?.is_none() => reply.remove_stream(before),
+        _ => {}
     }
     Ok(())
 }
