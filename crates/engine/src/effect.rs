@@ -21,24 +21,56 @@ pub enum Effect<'a> {
     ExpireAt { at_ms: u64 },
     /// Removes the expiry of the key.
     Persist,
-    /// Sets the key to this string, whatever it held before, and its expiry to `expires_at_ms`.
-    StringSet { value: &'a [u8], expires_at_ms: Option<u64> },
-    /// Appends to the string. A missing key counts as an empty string.
-    StringAppend { tail: &'a [u8] },
-    /// Sets fields of a hash. `pairs`: field, value, field, value…
-    HashSet { pairs: &'a [&'a [u8]] },
-    /// Removes fields of a hash. The key is deleted if no field is left.
-    HashDelete { fields: &'a [&'a [u8]] },
-    /// Pushes values at one end of a list, one after the other.
-    ListPush { end: ListEnd, values: &'a [&'a [u8]] },
-    /// Removes `count` values from one end of a list. The key is deleted if no value is left.
-    ListPop { end: ListEnd, count: u64 },
-    /// Adds members to a set.
-    SetAdd { members: &'a [&'a [u8]] },
-    /// Removes members of a set. The key is deleted if no member is left.
-    SetRemove { members: &'a [&'a [u8]] },
+    /// Changes a string.
+    String(StringEffect<'a>),
+    /// Changes a hash.
+    Hash(HashEffect<'a>),
+    /// Changes a list.
+    List(ListEffect<'a>),
+    /// Changes a set.
+    Set(SetEffect<'a>),
     /// Changes a stream. A missing key becomes an empty stream first.
     Stream(StreamEffect<'a>),
+}
+
+/// A change to one string.
+#[expect(missing_docs, reason = "the comment on a variant describes its fields")]
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum StringEffect<'a> {
+    /// Sets the key to this string, whatever it held before, and its expiry to `expires_at_ms`.
+    Set { value: &'a [u8], expires_at_ms: Option<u64> },
+    /// Appends to the string. A missing key counts as an empty string.
+    Append { tail: &'a [u8] },
+}
+
+/// A change to one hash.
+#[expect(missing_docs, reason = "the comment on a variant describes its fields")]
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum HashEffect<'a> {
+    /// Sets fields. `pairs`: field, value, field, value…
+    Set { pairs: &'a [&'a [u8]] },
+    /// Removes fields. The key is deleted if no field is left.
+    Delete { fields: &'a [&'a [u8]] },
+}
+
+/// A change to one list.
+#[expect(missing_docs, reason = "the comment on a variant describes its fields")]
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum ListEffect<'a> {
+    /// Pushes values at one end, one after the other.
+    Push { end: ListEnd, values: &'a [&'a [u8]] },
+    /// Removes `count` values from one end. The key is deleted if no value is left.
+    Pop { end: ListEnd, count: u64 },
+}
+
+/// A change to one set.
+#[expect(missing_docs, reason = "the comment on a variant describes its fields")]
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum SetEffect<'a> {
+    /// Adds members.
+    Add { members: &'a [&'a [u8]] },
+    /// Removes members. The key is deleted if no member is left.
+    Remove { members: &'a [&'a [u8]] },
 }
 
 /// An end of a list.

@@ -23,7 +23,10 @@ mod request;
 pub mod stream;
 pub mod value;
 
-pub use effect::{ClaimedRow, Effect, KeyPlace, ListEnd, Rearrangement, ReleasedRow, StreamEffect};
+pub use effect::{
+    ClaimedRow, Effect, HashEffect, KeyPlace, ListEffect, ListEnd, Rearrangement, ReleasedRow, SetEffect,
+    StreamEffect, StringEffect,
+};
 pub use id::StreamId;
 pub use keyspace::Keyspace;
 pub use memory::allocation_bytes;

@@ -143,7 +143,7 @@ mod tests {
     use super::*;
     use crate::settings::Setting;
     use crate::{Running, Settings};
-    use millstream_engine::Effect;
+    use millstream_engine::{Effect, StringEffect};
     use std::io::{Read, Write};
     use std::net::TcpStream;
     use std::path::PathBuf;
@@ -173,7 +173,8 @@ mod tests {
                 .map(|n| {
                     let server = Arc::clone(&server);
                     tokio::spawn(async move {
-                        let effect = Effect::StringSet { value: b"value", expires_at_ms: None };
+                        let effect =
+                            Effect::String(StringEffect::Set { value: b"value", expires_at_ms: None });
                         let key: &[u8] = &[n];
                         server.store.lock(0, [key], server.store.now_ms()).apply(key, &effect);
                         wait_durable(&server, server.store.appended_position()).await
@@ -271,7 +272,7 @@ mod tests {
         let server = Arc::clone(running.server());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let finished = runtime.block_on(async {
-            let effect = Effect::StringSet { value: b"value", expires_at_ms: None };
+            let effect = Effect::String(StringEffect::Set { value: b"value", expires_at_ms: None });
             server.store.lock(0, [&b"k"[..]], server.store.now_ms()).apply(b"k", &effect);
             let position = server.store.appended_position();
             let waiter = {

@@ -26,18 +26,9 @@ use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use crate::dbkey::DbKeyRef;
-use crate::queues::{BlockedReader, Interest, Queue, QueueId, QueueName};
+use crate::queues::{BlockedReader, Interest, Queue, QueueId, QueueName, ServeResult};
 use crate::store::Store;
 use crate::txn::{Origin, Txn};
-
-/// The result of running a blocked reader's command again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ServeResult {
-    /// The reader has its result, which may be an error. It is not blocked any more.
-    Served,
-    /// There is nothing for the reader. It keeps its place in the queues.
-    StillBlocked,
-}
 
 /// The handle of a blocked reader, for [`Store::cancel_blocked`] and [`Store::retry_blocked`].
 pub struct BlockedToken {
@@ -52,9 +43,6 @@ impl BlockedToken {
         self.retry_at_ms
     }
 }
-
-/// A closure that runs the whole command of a blocked reader again.
-type BlockedCommand = Mutex<Box<dyn FnMut(&mut Txn<'_>) -> ServeResult + Send>>;
 
 /// The next reader of a queue that would get a result.
 enum NextReader<'t> {
@@ -78,9 +66,9 @@ impl Txn<'_> {
         // All queues of the reader are locked here, so numbers ascend in every queue.
         let number = self.store().reader_numbers.fetch_add(1, Ordering::Relaxed);
         let queues = interests.iter().map(|(key, interest)| self.queue_for(key, interest)).collect();
-        let command: BlockedCommand = Mutex::new(Box::new(command));
         let consumer = interests.first().and_then(|(_, interest)| interest.consumer().cloned());
-        let reader: Arc<BlockedReader> = Arc::new(BlockedReader { number, consumer, queues, command });
+        let command = Mutex::new(Box::new(command) as _);
+        let reader = Arc::new(BlockedReader { number, consumer, queues, command });
         for (id, (_, interest)) in reader.queues.iter().zip(interests) {
             self.shard_at_mut(id.shard).blocked.join(id.queue, interest, &reader);
         }
@@ -176,9 +164,7 @@ impl Txn<'_> {
             }
             last_tried = Some(reader.number);
             self.select(db);
-            let command: &BlockedCommand =
-                reader.command.downcast_ref().expect("`Txn::block` creates every blocked reader");
-            if (command.lock())(self) == ServeResult::Served {
+            if (reader.command.lock())(self) == ServeResult::Served {
                 for id in &reader.queues {
                     self.shard_at_mut(id.shard).blocked.leave(id.queue, reader.number);
                 }

@@ -6,7 +6,10 @@
 use millstream_engine::pending::NOT_BEFORE_MS_MAX;
 use millstream_engine::stream::{COUNT_MAX, DelayedSet, Promotion, TICKET_NUMBER_MAX};
 use millstream_engine::value::Kind;
-use millstream_engine::{Effect, KeyPlace, Rearrangement, Stream, StreamEffect, StreamId, Value};
+use millstream_engine::{
+    Effect, HashEffect, KeyPlace, ListEffect, Rearrangement, SetEffect, Stream, StreamEffect, StreamId,
+    StringEffect, Value,
+};
 
 use crate::codec::RecordedChange;
 use crate::txn::Txn;
@@ -50,16 +53,19 @@ pub(super) fn check_database(txn: &Txn<'_>, db: u32) -> Result<(), String> {
 
 fn effect_fits(value: Option<&Value>, effect: &Effect<'_>) -> Result<(), String> {
     let (wanted, may_begin) = match effect {
-        Effect::Delete | Effect::ExpireAt { .. } | Effect::Persist | Effect::StringSet { .. } => {
+        Effect::Delete
+        | Effect::ExpireAt { .. }
+        | Effect::Persist
+        | Effect::String(StringEffect::Set { .. }) => {
             return Ok(());
         }
-        Effect::StringAppend { .. } => (Kind::String, true),
-        Effect::HashSet { .. } => (Kind::Hash, true),
-        Effect::HashDelete { .. } => (Kind::Hash, false),
-        Effect::ListPush { .. } => (Kind::List, true),
-        Effect::ListPop { .. } => (Kind::List, false),
-        Effect::SetAdd { .. } => (Kind::Set, true),
-        Effect::SetRemove { .. } => (Kind::Set, false),
+        Effect::String(StringEffect::Append { .. }) => (Kind::String, true),
+        Effect::Hash(HashEffect::Set { .. }) => (Kind::Hash, true),
+        Effect::Hash(HashEffect::Delete { .. }) => (Kind::Hash, false),
+        Effect::List(ListEffect::Push { .. }) => (Kind::List, true),
+        Effect::List(ListEffect::Pop { .. }) => (Kind::List, false),
+        Effect::Set(SetEffect::Add { .. }) => (Kind::Set, true),
+        Effect::Set(SetEffect::Remove { .. }) => (Kind::Set, false),
         Effect::Stream(effect) => {
             let begins = matches!(
                 effect,

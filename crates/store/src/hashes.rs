@@ -2,7 +2,7 @@
 
 use millstream_engine::bytes::number::{IntegerText, parse_integer};
 use millstream_engine::value::{Float80, Hash};
-use millstream_engine::{Effect, Refusal, Value};
+use millstream_engine::{Effect, HashEffect, Refusal, Value};
 use smallvec::SmallVec;
 
 use crate::keys::expect;
@@ -30,7 +30,7 @@ impl Txn<'_> {
     /// Sets fields, given as field, value, field, value… Returns the number of new fields.
     pub fn hash_set(&mut self, key: &[u8], pairs: &[&[u8]]) -> Result<u64, Refusal> {
         let before = self.hash_len(key)?;
-        self.apply(key, &Effect::HashSet { pairs });
+        self.apply(key, &Effect::Hash(HashEffect::Set { pairs }));
         Ok(self.hash_len(key)? - before)
     }
 
@@ -38,7 +38,7 @@ impl Txn<'_> {
     pub fn hash_set_if_absent(&mut self, key: &[u8], field: &[u8], value: &[u8]) -> Result<bool, Refusal> {
         let absent = self.hash_get(key, field)?.is_none();
         if absent {
-            self.apply(key, &Effect::HashSet { pairs: &[field, value] });
+            self.apply(key, &Effect::Hash(HashEffect::Set { pairs: &[field, value] }));
         }
         Ok(absent)
     }
@@ -50,7 +50,7 @@ impl Txn<'_> {
         let existing: SmallVec<[&[u8]; 8]> =
             fields.iter().copied().filter(|field| hash.get(field).is_some()).collect();
         if !existing.is_empty() {
-            self.apply(key, &Effect::HashDelete { fields: &existing });
+            self.apply(key, &Effect::Hash(HashEffect::Delete { fields: &existing }));
         }
         Ok(before - self.hash_len(key)?)
     }
@@ -62,7 +62,7 @@ impl Txn<'_> {
             None => 0,
         };
         let sum = current.checked_add(by).ok_or(Refusal::IntegerOverflow)?;
-        self.apply(key, &Effect::HashSet { pairs: &[field, IntegerText::new(sum).as_bytes()] });
+        self.apply(key, &Effect::Hash(HashEffect::Set { pairs: &[field, IntegerText::new(sum).as_bytes()] }));
         Ok(sum)
     }
 
@@ -73,7 +73,7 @@ impl Txn<'_> {
             None => Float80::ZERO,
         };
         let sum = current.plus(by).ok_or(Refusal::FloatOverflow)?.to_string();
-        self.apply(key, &Effect::HashSet { pairs: &[field, sum.as_bytes()] });
+        self.apply(key, &Effect::Hash(HashEffect::Set { pairs: &[field, sum.as_bytes()] }));
         Ok(sum)
     }
 }
@@ -82,6 +82,8 @@ impl Txn<'_> {
 mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
+
+    use millstream_engine::StringEffect;
 
     use super::*;
     use crate::store::{Store, StoreOptions};
@@ -135,7 +137,7 @@ mod tests {
     #[test]
     fn hash_commands_refuse_other_types() {
         with_txn(|txn| {
-            txn.apply(b"s", &Effect::StringSet { value: b"", expires_at_ms: None });
+            txn.apply(b"s", &Effect::String(StringEffect::Set { value: b"", expires_at_ms: None }));
             assert_eq!(txn.hash_set(b"s", &[b"a", b"1"]), Err(Refusal::WrongType));
             assert_eq!(txn.hash_delete(b"s", &[b"a"]), Err(Refusal::WrongType));
             assert_eq!(txn.hash_len(b"s"), Err(Refusal::WrongType));

@@ -302,6 +302,8 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
 
+    use millstream_engine::StringEffect;
+
     use super::*;
     use crate::clock::ManualClock;
     use crate::store::{Store, StoreOptions};
@@ -318,7 +320,7 @@ mod tests {
     }
 
     fn set(txn: &mut Txn<'_>, key: &[u8], expires_at_ms: Option<u64>) {
-        txn.apply(key, &Effect::StringSet { value: key, expires_at_ms });
+        txn.apply(key, &Effect::String(StringEffect::Set { value: key, expires_at_ms }));
     }
 
     #[test]

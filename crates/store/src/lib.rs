@@ -74,7 +74,7 @@ mod txn;
 pub mod verbs;
 mod watch;
 
-pub use blocking::{BlockedToken, ServeResult};
+pub use blocking::BlockedToken;
 pub use clock::{Clock, ManualClock, SLEW_MS_PER_SECOND, SystemClock, monotonic_ns};
 pub use durability::{DurabilityStats, WaitDurable};
 pub use duties::{DelayedStats, PolicyStats};
@@ -83,7 +83,7 @@ pub use journal::Snapshot;
 pub use keys::ExpireIf;
 pub use millstream_engine::Addition;
 pub use progress::{ProgressCounts, RecoveryProgress};
-pub use queues::{Interest, Interests};
+pub use queues::{Interest, Interests, ServeResult};
 pub use recovery::{FolderContents, FolderError, FolderOptions, Recovered};
 pub use reload::ReloadFailed;
 pub use replay::Replayer;

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use millstream_engine::value::List;
-use millstream_engine::{Effect, ListEnd, Refusal, Value};
+use millstream_engine::{Effect, ListEffect, ListEnd, Refusal, Value};
 
 use crate::keys::expect;
 use crate::txn::Txn;
@@ -37,7 +37,7 @@ impl Txn<'_> {
     /// Pushes values at one end, one after the other. Returns the new length.
     pub fn list_push(&mut self, key: &[u8], end: ListEnd, values: &[&[u8]]) -> Result<u64, Refusal> {
         let length = self.list_len(key)? + values.len() as u64;
-        self.apply(key, &Effect::ListPush { end, values });
+        self.apply(key, &Effect::List(ListEffect::Push { end, values }));
         Ok(length)
     }
 
@@ -54,7 +54,7 @@ impl Txn<'_> {
         let count = count.min(list.len() as u64);
         visit(list, count as usize);
         if count > 0 {
-            self.apply(key, &Effect::ListPop { end, count });
+            self.apply(key, &Effect::List(ListEffect::Pop { end, count }));
         }
         Ok(Some(()))
     }
@@ -71,6 +71,8 @@ fn index_range(length: usize, first: i64, last: i64) -> Range<usize> {
 
 #[cfg(test)]
 mod tests {
+    use millstream_engine::StringEffect;
+
     use super::*;
     use crate::store::{Store, StoreOptions};
 
@@ -124,7 +126,7 @@ mod tests {
     #[test]
     fn list_commands_refuse_other_types() {
         with_txn(|txn| {
-            txn.apply(b"s", &Effect::StringSet { value: b"", expires_at_ms: None });
+            txn.apply(b"s", &Effect::String(StringEffect::Set { value: b"", expires_at_ms: None }));
             assert_eq!(txn.list_push(b"s", ListEnd::Head, &[b"v"]), Err(Refusal::WrongType));
             assert_eq!(txn.list_pop(b"s", ListEnd::Head, 1, |_, _| panic!()), Err(Refusal::WrongType));
         });

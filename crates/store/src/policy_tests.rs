@@ -7,8 +7,9 @@ use millstream_engine::policy::{Backoff, Policy, PolicyField};
 use millstream_engine::{Addition, GroupStart, Refusal, StreamId};
 use parking_lot::Mutex;
 
-use crate::blocking::{BlockedToken, ServeResult};
+use crate::blocking::BlockedToken;
 use crate::clock::ManualClock;
+use crate::queues::ServeResult;
 use crate::store::{Store, StoreOptions};
 use crate::txn::{Origin, Txn};
 use crate::verbs::{

@@ -9,15 +9,16 @@
 //!
 //! Each queue has a number. A blocked reader stores the numbers of its queues and finds them without a lookup by key.
 
-use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use hashbrown::{Equivalent, HashMap};
+use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use crate::dbkey::{DbKey, DbKeyMap, DbKeyRef};
 use crate::secret::SecretState;
+use crate::txn::Txn;
 
 /// What a reader is blocked on at one key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -48,16 +49,27 @@ pub enum Interest {
 /// The keys of a blocking command, and what it is blocked on at each of them. Most commands have one key.
 pub type Interests = SmallVec<[(Box<[u8]>, Interest); 1]>;
 
-/// A blocked reader. The type of its command is erased to avoid a dependency cycle: commands run in transactions, and
-/// transactions use this module.
-pub(crate) struct BlockedReader<C: ?Sized = dyn Any + Send + Sync> {
+/// The result of running a blocked reader's command again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ServeResult {
+    /// The reader has its result, which may be an error. It is not blocked any more.
+    Served,
+    /// There is nothing for the reader. It keeps its place in the queues.
+    StillBlocked,
+}
+
+/// Runs the whole command of a blocked reader again.
+type BlockedCommand = Box<dyn FnMut(&mut Txn<'_>) -> ServeResult + Send>;
+
+/// A blocked reader.
+pub(crate) struct BlockedReader {
     /// Readers are served in ascending order of this number.
     pub(crate) number: u64,
     /// The consumer that reads, in the queue of a group.
     pub(crate) consumer: Option<Arc<[u8]>>,
     /// The queues that it joined. It may have left them already.
     pub(crate) queues: SmallVec<[QueueId; 1]>,
-    pub(crate) command: C,
+    pub(crate) command: Mutex<BlockedCommand>,
 }
 
 /// Identifies a queue by the number of its shard and its number within the shard.
@@ -392,7 +404,8 @@ mod tests {
     use crate::codec::generate::CodecRandom;
 
     fn reader(number: u64) -> Arc<BlockedReader> {
-        Arc::new(BlockedReader { number, consumer: None, queues: SmallVec::new(), command: () })
+        let command = Mutex::new(Box::new(|_: &mut Txn<'_>| ServeResult::Served) as BlockedCommand);
+        Arc::new(BlockedReader { number, consumer: None, queues: SmallVec::new(), command })
     }
 
     #[test]

@@ -197,13 +197,9 @@ fn time_ms_of(effect: &Effect<'_>) -> u64 {
         Effect::Delete
         | Effect::ExpireAt { .. }
         | Effect::Persist
-        | Effect::StringSet { .. }
-        | Effect::StringAppend { .. }
-        | Effect::HashSet { .. }
-        | Effect::HashDelete { .. }
-        | Effect::ListPush { .. }
-        | Effect::ListPop { .. }
-        | Effect::SetAdd { .. }
-        | Effect::SetRemove { .. } => 0,
+        | Effect::String(_)
+        | Effect::Hash(_)
+        | Effect::List(_)
+        | Effect::Set(_) => 0,
     }
 }

@@ -1,7 +1,7 @@
 //! Commands on sets: add, remove and count members.
 
 use millstream_engine::value::Set;
-use millstream_engine::{Effect, Refusal, Value};
+use millstream_engine::{Effect, Refusal, SetEffect, Value};
 use smallvec::SmallVec;
 
 use crate::keys::expect;
@@ -28,12 +28,12 @@ impl Txn<'_> {
 
     /// Adds members. Returns the number of new members.
     pub fn set_add(&mut self, key: &[u8], members: &[&[u8]]) -> Result<u64, Refusal> {
-        self.change_members(key, members, false, |members| Effect::SetAdd { members })
+        self.change_members(key, members, false, |members| Effect::Set(SetEffect::Add { members }))
     }
 
     /// Removes members. Returns the number of removed members.
     pub fn set_remove(&mut self, key: &[u8], members: &[&[u8]]) -> Result<u64, Refusal> {
-        self.change_members(key, members, true, |members| Effect::SetRemove { members })
+        self.change_members(key, members, true, |members| Effect::Set(SetEffect::Remove { members }))
     }
 
     /// If `existing` is true, applies `effect` to those of `members` that are in the set, otherwise to those that are
@@ -63,6 +63,8 @@ impl Txn<'_> {
 mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
+
+    use millstream_engine::StringEffect;
 
     use super::*;
     use crate::store::{Store, StoreOptions};
@@ -101,7 +103,7 @@ mod tests {
     #[test]
     fn set_commands_refuse_other_types() {
         with_txn(|txn| {
-            txn.apply(b"s", &Effect::StringSet { value: b"", expires_at_ms: None });
+            txn.apply(b"s", &Effect::String(StringEffect::Set { value: b"", expires_at_ms: None }));
             assert_eq!(txn.set_add(b"s", &[b"m"]), Err(Refusal::WrongType));
             assert_eq!(txn.set_remove(b"s", &[b"m"]), Err(Refusal::WrongType));
         });

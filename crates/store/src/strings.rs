@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use millstream_engine::bytes::number::{IntegerText, parse_integer};
 use millstream_engine::value::{Float80, Text};
-use millstream_engine::{Effect, Refusal, Value};
+use millstream_engine::{Effect, Refusal, StringEffect, Value};
 
 use crate::keys::expect;
 use crate::txn::Txn;
@@ -65,7 +65,7 @@ impl Txn<'_> {
         if expires_at_ms.is_some_and(|at_ms| at_ms <= self.now_ms()) {
             self.delete(key);
         } else {
-            self.apply(key, &Effect::StringSet { value, expires_at_ms });
+            self.apply(key, &Effect::String(StringEffect::Set { value, expires_at_ms }));
         }
     }
 
@@ -113,13 +113,15 @@ impl Txn<'_> {
         if length > self.settings().string_max_bytes.load(Ordering::Relaxed) {
             return Err(Refusal::StringTooLong);
         }
-        self.apply(key, &Effect::StringAppend { tail });
+        self.apply(key, &Effect::String(StringEffect::Append { tail }));
         Ok(length)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use millstream_engine::SetEffect;
+
     use super::*;
     use crate::store::{Store, StoreOptions};
 
@@ -186,7 +188,7 @@ mod tests {
     #[test]
     fn string_commands_refuse_other_types() {
         with_txn(|txn| {
-            txn.apply(b"set", &Effect::SetAdd { members: &[b"m"] });
+            txn.apply(b"set", &Effect::Set(SetEffect::Add { members: &[b"m"] }));
             assert_eq!(txn.increment_float(b"set", Float80::ZERO), Err(Refusal::WrongType));
             assert_eq!(txn.increment(b"set", 1), Err(Refusal::WrongType));
             assert_eq!(txn.append(b"set", b"x"), Err(Refusal::WrongType));

@@ -211,11 +211,11 @@ impl<'s> Txn<'s> {
     /// Like [`Txn::change`], for the most frequent changes of a stream, which concern only the log. Describes a change only
     /// if there is a log.
     #[inline(always)]
-    fn change_for_log<T>(
+    fn change_for_log<'e, T>(
         &mut self,
         at: KeyPlace<'_>,
         make: impl FnOnce(&mut Keyspace) -> T,
-        describe: impl FnOnce(&T) -> Option<StreamEffect<'_>>,
+        describe: impl FnOnce(&T) -> Option<StreamEffect<'e>>,
     ) -> T {
         let outcome = make(self.locked.shard_mut(at.key).keys.for_change());
         if self.journal.is_some()

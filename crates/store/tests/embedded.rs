@@ -10,10 +10,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use millstream_store::embedded::{
-    Error, Exactness, GroupStart, IdSpec, Millstream, ReadFrom, Refusal, Remember, StreamId, Trim, TrimBy,
+    Error, Exactness, GroupStart, IdSpec, Millstream, OnKey, ReadFrom, Refusal, StreamId, Trim, TrimBy,
     TrimLimit, Verb,
 };
-use millstream_store::{ManualClock, Store, StoreOptions, Txn};
+use millstream_store::{ManualClock, SetExpiry, SetIf, Store, StoreOptions, Txn};
 
 const BEGINNING: GroupStart = GroupStart::After(StreamId::MIN);
 const LONG: Duration = Duration::from_secs(20);
@@ -467,7 +467,11 @@ fn a_poll_after_the_wake_up_returns_the_result() {
 #[test]
 fn expired_keys_are_removed_in_the_background() {
     let db = Millstream::in_memory();
-    db.call(Remember { key: b"seen".to_vec(), lifetime_ms: 20 }).wait().unwrap();
+    let set = OnKey::change(b"seen".to_vec(), 0, |txn, key| {
+        let until = SetExpiry::At(txn.now_ms() + 20);
+        Ok(txn.set(key, b"1", SetIf::Always, until))
+    });
+    db.call(set).wait().unwrap();
     let (expired, began) = (db.store().expired_keys(), Instant::now());
     while expired.load(Ordering::SeqCst) == 0 {
         assert!(began.elapsed() < LONG, "the expired key was not removed in time");

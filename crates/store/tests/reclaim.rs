@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use millstream_engine::{Effect, Exactness, References, Trim, TrimBy, TrimLimit};
+use millstream_engine::{Effect, Exactness, References, StringEffect, Trim, TrimBy, TrimLimit};
 use millstream_store::verbs::{TrimStream, Verb, add};
 use millstream_store::{Addition, ExpireIf, Store, StoreOptions, Txn};
 
@@ -63,11 +63,11 @@ fn memory_of_removed_values_is_used_again() {
     let store = Store::new(StoreOptions::default());
     check_reuse_after(&store, "deleted", |txn| assert!(txn.delete(b"big")));
     check_reuse_after(&store, "replaced by a string", |txn| {
-        txn.apply(b"big", &Effect::StringSet { value: b"small", expires_at_ms: None });
+        txn.apply(b"big", &Effect::String(StringEffect::Set { value: b"small", expires_at_ms: None }));
         assert_eq!(txn.get(b"big").map(|value| value.memory_bytes() < 1000), Some(true));
     });
     check_reuse_after(&store, "renamed over", |txn| {
-        txn.apply(b"small", &Effect::StringSet { value: b"small", expires_at_ms: None });
+        txn.apply(b"small", &Effect::String(StringEffect::Set { value: b"small", expires_at_ms: None }));
         assert_eq!(txn.rename(b"small", b"big", false), Ok(true));
     });
     check_reuse_after(&store, "trimmed", |txn| {

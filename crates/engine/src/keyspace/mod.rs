@@ -21,7 +21,7 @@ use std::cell::Cell;
 use crate::bytes::short;
 use crate::stream::{Acknowledged, Delivered, EncodedValues, EntrySink, Recipient};
 use crate::value::Hashing;
-use crate::{BlockLimits, Effect, Refusal, Stream, StreamEffect, StreamId, Value};
+use crate::{BlockLimits, Effect, Refusal, Stream, StreamEffect, StreamId, StringEffect, Value};
 
 use database::Database;
 pub use delayed::DelayedTotals;
@@ -33,7 +33,7 @@ use slab::Slot;
 /// use millstream_engine::{BlockLimits, Effect, Keyspace};
 ///
 /// let mut keys = Keyspace::new(16, 42);
-/// let set = Effect::StringSet { value: b"1", expires_at_ms: Some(1_000) };
+/// let set = Effect::String(StringEffect::Set { value: b"1", expires_at_ms: Some(1_000) });
 /// keys.apply(0, b"key", &set, BlockLimits::default());
 /// assert!(keys.get(0, b"key", 999).is_some());
 /// assert!(keys.get(0, b"key", 1_000).is_none());
@@ -235,7 +235,9 @@ impl Keyspace {
             }
             Effect::ExpireAt { at_ms } => database.set_expiry(at.slot, Some(at_ms)),
             Effect::Persist => database.set_expiry(at.slot, None),
-            Effect::StringSet { expires_at_ms, .. } => database.set_expiry(at.slot, expires_at_ms),
+            Effect::String(StringEffect::Set { expires_at_ms, .. }) => {
+                database.set_expiry(at.slot, expires_at_ms)
+            }
             _ => {}
         }
         let deferred_drops = &mut self.deferred_drops;
@@ -245,7 +247,7 @@ impl Keyspace {
             slot.value.apply(effect, limits, hashing);
         };
         match effect {
-            Effect::StringSet { .. }
+            Effect::String(StringEffect::Set { .. })
             | Effect::Stream(
                 StreamEffect::Delay { .. }
                 | StreamEffect::Promote { .. }
@@ -347,7 +349,7 @@ impl Keyspace {
             return;
         }
         let expires_at_ms = match *effect {
-            Effect::StringSet { expires_at_ms, .. } => expires_at_ms,
+            Effect::String(StringEffect::Set { expires_at_ms, .. }) => expires_at_ms,
             _ => None,
         };
         self.insert(db, key, ValueWithExpiry { value, expires_at_ms });

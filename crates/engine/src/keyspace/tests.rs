@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::*;
-use crate::{ListEnd, StreamEffect, StreamId};
+use crate::{HashEffect, ListEffect, ListEnd, SetEffect, StreamEffect, StreamId};
 
 const DATABASES: u32 = 3;
 const LIMITS: BlockLimits = BlockLimits { max_bytes: 4096, max_entries: 100 };
@@ -102,14 +102,14 @@ impl Simulation {
         let pairs: Vec<&[u8]> = slices.iter().flat_map(|&field| [field, &word]).collect();
         let end = if rng.below(2) == 0 { ListEnd::Head } else { ListEnd::Tail };
         let effect = match rng.below(12) {
-            0 => Effect::StringSet { value: &word, expires_at_ms },
-            1 => Effect::StringAppend { tail: &word },
-            2 | 3 => Effect::HashSet { pairs: &pairs },
-            4 => Effect::HashDelete { fields: &slices },
-            5 => Effect::ListPush { end, values: &slices },
-            6 => Effect::ListPop { end, count: rng.below(80) },
-            7 | 8 => Effect::SetAdd { members: &slices },
-            9 => Effect::SetRemove { members: &slices },
+            0 => Effect::String(StringEffect::Set { value: &word, expires_at_ms }),
+            1 => Effect::String(StringEffect::Append { tail: &word }),
+            2 | 3 => Effect::Hash(HashEffect::Set { pairs: &pairs }),
+            4 => Effect::Hash(HashEffect::Delete { fields: &slices }),
+            5 => Effect::List(ListEffect::Push { end, values: &slices }),
+            6 => Effect::List(ListEffect::Pop { end, count: rng.below(80) }),
+            7 | 8 => Effect::Set(SetEffect::Add { members: &slices }),
+            9 => Effect::Set(SetEffect::Remove { members: &slices }),
             10 => Effect::Stream(StreamEffect::Create),
             _ => expires_at_ms.map_or(Effect::Persist, |at_ms| Effect::ExpireAt { at_ms }),
         };
@@ -189,10 +189,10 @@ impl Simulation {
 
 fn fits(content: &Content, effect: &Effect<'_>) -> bool {
     match effect {
-        Effect::StringAppend { .. } => matches!(content, Content::String(_)),
-        Effect::HashSet { .. } | Effect::HashDelete { .. } => matches!(content, Content::Hash(_)),
-        Effect::ListPush { .. } | Effect::ListPop { .. } => matches!(content, Content::List(_)),
-        Effect::SetAdd { .. } | Effect::SetRemove { .. } => matches!(content, Content::Set(_)),
+        Effect::String(StringEffect::Append { .. }) => matches!(content, Content::String(_)),
+        Effect::Hash(_) => matches!(content, Content::Hash(_)),
+        Effect::List(_) => matches!(content, Content::List(_)),
+        Effect::Set(_) => matches!(content, Content::Set(_)),
         Effect::Stream(_) => matches!(content, Content::Stream),
         _ => true,
     }
@@ -202,11 +202,11 @@ fn apply_to_model(model: &mut BTreeMap<Vec<u8>, ModelEntry>, key: &[u8], effect:
     let held = model.remove(key);
     let empty = |content| ModelEntry { content, expires_at_ms: None };
     let created = match effect {
-        Effect::StringAppend { .. } => Some(empty(Content::String(Vec::new()))),
-        Effect::HashSet { .. } => Some(empty(Content::Hash(BTreeMap::new()))),
-        Effect::ListPush { .. } => Some(empty(Content::List(VecDeque::new()))),
-        Effect::SetAdd { .. } => Some(empty(Content::Set(BTreeSet::new()))),
-        Effect::StringSet { .. } | Effect::Stream(_) => Some(empty(Content::Stream)),
+        Effect::String(StringEffect::Append { .. }) => Some(empty(Content::String(Vec::new()))),
+        Effect::Hash(HashEffect::Set { .. }) => Some(empty(Content::Hash(BTreeMap::new()))),
+        Effect::List(ListEffect::Push { .. }) => Some(empty(Content::List(VecDeque::new()))),
+        Effect::Set(SetEffect::Add { .. }) => Some(empty(Content::Set(BTreeSet::new()))),
+        Effect::String(StringEffect::Set { .. }) | Effect::Stream(_) => Some(empty(Content::Stream)),
         _ => None,
     };
     let Some(mut held) = held.or(created) else { return };
@@ -214,29 +214,35 @@ fn apply_to_model(model: &mut BTreeMap<Vec<u8>, ModelEntry>, key: &[u8], effect:
         (_, Effect::Delete) => return,
         (_, Effect::ExpireAt { at_ms }) => held.expires_at_ms = Some(at_ms),
         (_, Effect::Persist) => held.expires_at_ms = None,
-        (content, Effect::StringSet { value, expires_at_ms }) => {
+        (content, Effect::String(StringEffect::Set { value, expires_at_ms })) => {
             *content = Content::String(value.to_vec());
             held.expires_at_ms = expires_at_ms;
         }
-        (Content::String(bytes), Effect::StringAppend { tail }) => bytes.extend(tail),
-        (Content::Hash(hash), Effect::HashSet { pairs }) => {
+        (Content::String(bytes), Effect::String(StringEffect::Append { tail })) => bytes.extend(tail),
+        (Content::Hash(hash), Effect::Hash(HashEffect::Set { pairs })) => {
             hash.extend(pairs.chunks(2).map(|pair| (pair[0].to_vec(), pair[1].to_vec())));
         }
-        (Content::Hash(hash), Effect::HashDelete { fields }) => hash.retain(|f, _| !fields.contains(&&f[..])),
-        (Content::List(list), Effect::ListPush { end: ListEnd::Tail, values }) => {
+        (Content::Hash(hash), Effect::Hash(HashEffect::Delete { fields })) => {
+            hash.retain(|f, _| !fields.contains(&&f[..]))
+        }
+        (Content::List(list), Effect::List(ListEffect::Push { end: ListEnd::Tail, values })) => {
             list.extend(values.iter().map(|value| value.to_vec()));
         }
-        (Content::List(list), Effect::ListPush { end: ListEnd::Head, values }) => {
+        (Content::List(list), Effect::List(ListEffect::Push { end: ListEnd::Head, values })) => {
             values.iter().for_each(|value| list.push_front(value.to_vec()));
         }
-        (Content::List(list), Effect::ListPop { end: ListEnd::Tail, count }) => {
+        (Content::List(list), Effect::List(ListEffect::Pop { end: ListEnd::Tail, count })) => {
             list.truncate(list.len().saturating_sub(count as usize));
         }
-        (Content::List(list), Effect::ListPop { end: ListEnd::Head, count }) => {
+        (Content::List(list), Effect::List(ListEffect::Pop { end: ListEnd::Head, count })) => {
             drop(list.drain(..list.len().min(count as usize)));
         }
-        (Content::Set(set), Effect::SetAdd { members }) => set.extend(members.iter().map(|m| m.to_vec())),
-        (Content::Set(set), Effect::SetRemove { members }) => set.retain(|m| !members.contains(&&m[..])),
+        (Content::Set(set), Effect::Set(SetEffect::Add { members })) => {
+            set.extend(members.iter().map(|m| m.to_vec()))
+        }
+        (Content::Set(set), Effect::Set(SetEffect::Remove { members })) => {
+            set.retain(|m| !members.contains(&&m[..]))
+        }
         _ => {}
     }
     let gone = match &held.content {
@@ -279,7 +285,7 @@ fn content(value: &Value) -> Content {
 fn with_strings(count: u32) -> Keyspace {
     let mut keys = Keyspace::new(1, 7);
     for n in 0..count {
-        let effect = Effect::StringSet { value: b"v", expires_at_ms: None };
+        let effect = Effect::String(StringEffect::Set { value: b"v", expires_at_ms: None });
         keys.apply(0, &n.to_be_bytes(), &effect, LIMITS);
     }
     keys
@@ -298,7 +304,7 @@ fn scan_visits_every_key_that_stays_exactly_once() {
         // Meanwhile other keys are deleted and new keys are added.
         for n in (calls * 20..(calls + 1) * 20).filter(|&n| !stays(n)) {
             keys.apply(0, &n.to_be_bytes(), &Effect::Delete, LIMITS);
-            let effect = Effect::StringSet { value: b"new", expires_at_ms: None };
+            let effect = Effect::String(StringEffect::Set { value: b"new", expires_at_ms: None });
             keys.apply(0, &(n + 10_000).to_be_bytes(), &effect, LIMITS);
         }
         calls += 1;
@@ -332,7 +338,7 @@ fn apply_at_changes_the_key_in_its_slot() {
     let mut keys = with_strings(3);
     let key = 1u32.to_be_bytes();
     let at = keys.find(0, &key, 0).unwrap();
-    keys.apply_at(at, &Effect::StringAppend { tail: b"+" }, LIMITS);
+    keys.apply_at(at, &Effect::String(StringEffect::Append { tail: b"+" }), LIMITS);
     assert_eq!(keys.find(0, &key, 0), Some(at));
     assert_eq!(content(keys.value_at(at)), Content::String(b"v+".to_vec()));
     keys.apply_at(at, &Effect::Delete, LIMITS);
@@ -350,7 +356,7 @@ fn get_and_apply_reset_idle_time_but_find_does_not() {
     assert_eq!((idle_s(&keys, 5_000), idle_s(&keys, 9_999)), (5, 9));
     assert!(keys.get(0, &key, 10_000).is_some());
     assert_eq!(idle_s(&keys, 12_000), 2);
-    keys.apply(0, &key, &Effect::StringAppend { tail: b"+" }, LIMITS);
+    keys.apply(0, &key, &Effect::String(StringEffect::Append { tail: b"+" }), LIMITS);
     assert_eq!(idle_s(&keys, 15_000), 3);
     let entry = keys.take(0, &key).unwrap();
     keys.put(0, &key, entry);
@@ -368,8 +374,8 @@ fn empty_streams_stay_but_other_empty_values_are_removed() {
         &Effect::Stream(StreamEffect::DeleteEntries { ids: &[StreamId::new(1, 1)] }),
         LIMITS,
     );
-    keys.apply(0, b"set", &Effect::SetAdd { members: &[b"m"] }, LIMITS);
-    keys.apply(0, b"set", &Effect::SetRemove { members: &[b"m"] }, LIMITS);
+    keys.apply(0, b"set", &Effect::Set(SetEffect::Add { members: &[b"m"] }), LIMITS);
+    keys.apply(0, b"set", &Effect::Set(SetEffect::Remove { members: &[b"m"] }), LIMITS);
     assert!(keys.get(0, b"stream", 0).is_some());
     assert!(keys.get(0, b"set", 0).is_none());
     keys.check().unwrap();
@@ -378,7 +384,7 @@ fn empty_streams_stay_but_other_empty_values_are_removed() {
 #[test]
 fn recent_slot_is_used_only_for_the_same_key() {
     let mut keys = Keyspace::new(2, 1);
-    let set = |value| Effect::StringSet { value, expires_at_ms: None };
+    let set = |value| Effect::String(StringEffect::Set { value, expires_at_ms: None });
     let text = |keys: &Keyspace, db, key: &[u8]| match keys.get(db, key, 0) {
         Some(Value::String(text)) => Some(text.as_bytes().to_vec()),
         _ => None,

@@ -20,7 +20,7 @@ pub use table::Hashing;
 pub use text::Text;
 
 use crate::memory::allocation_bytes;
-use crate::{BlockLimits, Effect, Stream};
+use crate::{BlockLimits, Effect, HashEffect, ListEffect, SetEffect, Stream, StringEffect};
 
 /// The value of a key. It has 24 bytes: everything but a string is boxed.
 #[derive(Clone)]
@@ -78,12 +78,14 @@ impl Value {
     /// changes nothing.
     pub(crate) fn created_by(effect: &Effect<'_>) -> Option<Value> {
         match effect {
-            Effect::StringSet { .. } | Effect::StringAppend { .. } => Some(Value::String(Text::default())),
-            Effect::HashSet { .. } => Some(Value::Hash(Box::default())),
-            Effect::ListPush { .. } => Some(Value::List(Box::default())),
-            Effect::SetAdd { .. } => Some(Value::Set(Box::default())),
+            Effect::String(_) => Some(Value::String(Text::default())),
+            Effect::Hash(HashEffect::Set { .. }) => Some(Value::Hash(Box::default())),
+            Effect::List(ListEffect::Push { .. }) => Some(Value::List(Box::default())),
+            Effect::Set(SetEffect::Add { .. }) => Some(Value::Set(Box::default())),
             Effect::Stream(_) => Some(Value::Stream(Box::new(Stream::new()))),
-            Effect::HashDelete { .. } | Effect::ListPop { .. } | Effect::SetRemove { .. } => None,
+            Effect::Hash(HashEffect::Delete { .. })
+            | Effect::List(ListEffect::Pop { .. })
+            | Effect::Set(SetEffect::Remove { .. }) => None,
             Effect::Delete | Effect::ExpireAt { .. } | Effect::Persist => None,
         }
     }
@@ -98,15 +100,19 @@ impl Value {
     pub(crate) fn apply(&mut self, effect: &Effect<'_>, limits: BlockLimits, hashing: &Hashing) {
         match (self, *effect) {
             (Value::Stream(stream), Effect::Stream(change)) => stream.apply(&change, limits),
-            (Value::String(text), Effect::StringSet { value, .. }) => text.apply_set(value),
-            (other, Effect::StringSet { value, .. }) => *other = Value::String(Text::new(value)),
-            (Value::String(text), Effect::StringAppend { tail }) => text.apply_append(tail),
-            (Value::Hash(hash), Effect::HashSet { pairs }) => hash.apply_set(pairs, hashing),
-            (Value::Hash(hash), Effect::HashDelete { fields }) => hash.apply_delete(fields),
-            (Value::List(list), Effect::ListPush { end, values }) => list.apply_push(end, values),
-            (Value::List(list), Effect::ListPop { end, count }) => list.apply_pop(end, count),
-            (Value::Set(set), Effect::SetAdd { members }) => set.apply_add(members, hashing),
-            (Value::Set(set), Effect::SetRemove { members }) => set.apply_remove(members),
+            (Value::String(text), Effect::String(StringEffect::Set { value, .. })) => text.apply_set(value),
+            (other, Effect::String(StringEffect::Set { value, .. })) => {
+                *other = Value::String(Text::new(value))
+            }
+            (Value::String(text), Effect::String(StringEffect::Append { tail })) => text.apply_append(tail),
+            (Value::Hash(hash), Effect::Hash(HashEffect::Set { pairs })) => hash.apply_set(pairs, hashing),
+            (Value::Hash(hash), Effect::Hash(HashEffect::Delete { fields })) => hash.apply_delete(fields),
+            (Value::List(list), Effect::List(ListEffect::Push { end, values })) => {
+                list.apply_push(end, values)
+            }
+            (Value::List(list), Effect::List(ListEffect::Pop { end, count })) => list.apply_pop(end, count),
+            (Value::Set(set), Effect::Set(SetEffect::Add { members })) => set.apply_add(members, hashing),
+            (Value::Set(set), Effect::Set(SetEffect::Remove { members })) => set.apply_remove(members),
             (_, Effect::Delete | Effect::ExpireAt { .. } | Effect::Persist) => {}
             (value, effect) => panic!("{effect:?} cannot change a {:?}", value.kind()),
         }
@@ -168,7 +174,7 @@ impl Value {
             (Value::Stream(stream), Effect::Stream(change)) => {
                 Some(Value::Stream(Box::new(stream.take_deferred(change)?)))
             }
-            (value, Effect::StringSet { .. }) if value.is_large() => {
+            (value, Effect::String(StringEffect::Set { .. })) if value.is_large() => {
                 Some(std::mem::replace(value, Value::String(Text::default())))
             }
             _ => None,
@@ -225,8 +231,8 @@ mod tests {
 
     #[test]
     fn string_set_replaces_a_value_of_any_type() {
-        let mut value = Value::created_by(&Effect::SetAdd { members: &[] }).unwrap();
-        let effect = Effect::StringSet { value: b"text", expires_at_ms: None };
+        let mut value = Value::created_by(&Effect::Set(SetEffect::Add { members: &[] })).unwrap();
+        let effect = Effect::String(StringEffect::Set { value: b"text", expires_at_ms: None });
         value.apply(&effect, BlockLimits::default(), &Hashing::new(1));
         assert_eq!(value.kind(), Kind::String);
     }
@@ -235,6 +241,10 @@ mod tests {
     #[should_panic(expected = "cannot change a String")]
     fn apply_panics_for_an_effect_of_another_type() {
         let mut value = Value::String(Text::new(b"text"));
-        value.apply(&Effect::SetAdd { members: &[b"m"] }, BlockLimits::default(), &Hashing::new(1));
+        value.apply(
+            &Effect::Set(SetEffect::Add { members: &[b"m"] }),
+            BlockLimits::default(),
+            &Hashing::new(1),
+        );
     }
 }

@@ -15,7 +15,10 @@
 
 use millstream_engine::ListEnd::{Head, Tail};
 use millstream_engine::policy::Policy;
-use millstream_engine::{ClaimedRow, Effect, KeyPlace, Rearrangement, ReleasedRow, StreamEffect, StreamId};
+use millstream_engine::{
+    ClaimedRow, Effect, HashEffect, KeyPlace, ListEffect, Rearrangement, ReleasedRow, SetEffect,
+    StreamEffect, StreamId, StringEffect,
+};
 use smallvec::SmallVec;
 
 use super::entries::{NextValue, put_entry};
@@ -34,15 +37,12 @@ pub(super) mod tag {
     pub(super) const CLEAR: u8 = 67;
 }
 
-/// First tag of the table of effects on streams.
-const STREAM_TAGS: u8 = 32;
-
 /// Generates the functions that encode and decode the effects of a table.
 ///
 /// A row consists of the tag, the variant, in brackets the field that the tag implies, and the fields in the order and
 /// form in which they follow the key.
 macro_rules! layouts {
-    ($effect:ident, $put:ident, $read:ident, except $except:pat =>
+    ($effect:ident, $put:ident, $read:ident $(, except $except:pat)? =>
      $($tag:literal $variant:ident $([$implied:ident = $value:tt])? {
          $($field:ident: $form:ident $(($from:expr))?),*
      };)+) => {
@@ -53,7 +53,7 @@ macro_rules! layouts {
                     put_place(out, place);
                     $(put!(out, $field, $form $(($from))?);)*
                 })+
-                $except => unreachable!("{effect:?} is encoded elsewhere"),
+                $($except => unreachable!("{effect:?} is encoded elsewhere"),)?
             }
         }
 
@@ -63,6 +63,8 @@ macro_rules! layouts {
             reader: &mut ByteReader<'p>,
             scratch: &'a mut Scratch<'p>,
         ) -> Result<Option<$effect<'a>>, CodecError> {
+            // Not every table needs both.
+            let _ = (&reader, &scratch);
             Ok(Some(match tag {
                 $($tag => {
                     $(let $field = read!(reader, scratch, $form $(($from))?);)*
@@ -114,21 +116,34 @@ macro_rules! read {
     ($reader:ident, $scratch:ident, policy) => { $scratch.read_policy($reader)? };
 }
 
-layouts! { Effect, put_value_effect, read_value_effect, except Effect::Stream(_) =>
+layouts! { Effect, put_key_effect, read_key_effect,
+    except Effect::String(_) | Effect::Hash(_) | Effect::List(_) | Effect::Set(_) | Effect::Stream(_) =>
     1 Delete {};
     2 ExpireAt { at_ms: number };
     3 Persist {};
-    4 StringSet [expires_at_ms = None] { value: text };
-    5 StringSet { value: text, expires_at_ms: present };
-    6 StringAppend { tail: text };
-    7 HashSet { pairs: pairs };
-    8 HashDelete { fields: texts };
-    9 ListPush [end = Head] { values: texts };
-    10 ListPush [end = Tail] { values: texts };
-    11 ListPop [end = Head] { count: number };
-    12 ListPop [end = Tail] { count: number };
-    13 SetAdd { members: texts };
-    14 SetRemove { members: texts };
+}
+
+layouts! { StringEffect, put_string_effect, read_string_effect =>
+    4 Set [expires_at_ms = None] { value: text };
+    5 Set { value: text, expires_at_ms: present };
+    6 Append { tail: text };
+}
+
+layouts! { HashEffect, put_hash_effect, read_hash_effect =>
+    7 Set { pairs: pairs };
+    8 Delete { fields: texts };
+}
+
+layouts! { ListEffect, put_list_effect, read_list_effect =>
+    9 Push [end = Head] { values: texts };
+    10 Push [end = Tail] { values: texts };
+    11 Pop [end = Head] { count: number };
+    12 Pop [end = Tail] { count: number };
+}
+
+layouts! { SetEffect, put_set_effect, read_set_effect =>
+    13 Add { members: texts };
+    14 Remove { members: texts };
 }
 
 layouts! { StreamEffect, put_stream_effect, read_stream_effect, except StreamEffect::Append { .. } =>
@@ -183,7 +198,13 @@ pub(crate) fn put_change(out: &mut Vec<u8>, db: u32, key: &[u8], effect: &Effect
             put_entry(&mut None, out, (db, key), (id, fields), None);
         }
         Effect::Stream(ref effect) => put_stream_effect(out, KeyPlace { db, key }, effect),
-        _ => put_value_effect(out, KeyPlace { db, key }, effect),
+        Effect::String(ref effect) => put_string_effect(out, KeyPlace { db, key }, effect),
+        Effect::Hash(ref effect) => put_hash_effect(out, KeyPlace { db, key }, effect),
+        Effect::List(ref effect) => put_list_effect(out, KeyPlace { db, key }, effect),
+        Effect::Set(ref effect) => put_set_effect(out, KeyPlace { db, key }, effect),
+        Effect::Delete | Effect::ExpireAt { .. } | Effect::Persist => {
+            put_key_effect(out, KeyPlace { db, key }, effect);
+        }
     }
 }
 
@@ -333,10 +354,14 @@ fn read_effect<'a, 'p: 'a>(
     reader: &mut ByteReader<'p>,
     scratch: &'a mut Scratch<'p>,
 ) -> Result<Option<Effect<'a>>, CodecError> {
-    match tag {
-        ..STREAM_TAGS => read_value_effect(tag, reader, scratch),
-        _ => Ok(read_stream_effect(tag, reader, scratch)?.map(Effect::Stream)),
-    }
+    Ok(match tag {
+        ..4 => read_key_effect(tag, reader, scratch)?,
+        4..=6 => read_string_effect(tag, reader, scratch)?.map(Effect::String),
+        7..=8 => read_hash_effect(tag, reader, scratch)?.map(Effect::Hash),
+        9..=12 => read_list_effect(tag, reader, scratch)?.map(Effect::List),
+        13..=14 => read_set_effect(tag, reader, scratch)?.map(Effect::Set),
+        _ => read_stream_effect(tag, reader, scratch)?.map(Effect::Stream),
+    })
 }
 
 fn read_place<'p>(reader: &mut ByteReader<'p>) -> Result<KeyPlace<'p>, CodecError> {

@@ -2,8 +2,8 @@
 
 use millstream_engine::policy::{Backoff, Policy, PolicyField, PolicyValue};
 use millstream_engine::{
-    BlockLimits, ClaimedRow, Effect, KeyPlace, ListEnd, Rearrangement, ReleasedRow, Stream, StreamEffect,
-    StreamId,
+    BlockLimits, ClaimedRow, Effect, HashEffect, KeyPlace, ListEffect, ListEnd, Rearrangement, ReleasedRow,
+    SetEffect, Stream, StreamEffect, StreamId, StringEffect,
 };
 
 use super::effect::{RecordedChange, put_change, put_rearrangement, replay};
@@ -162,15 +162,18 @@ pub(crate) fn with_change(
         0 => Effect::Delete,
         1 => Effect::ExpireAt { at_ms },
         2 => Effect::Persist,
-        3 => Effect::StringSet { value: group, expires_at_ms: None },
-        4 => Effect::StringSet { value: group, expires_at_ms: Some(at_ms) },
-        5 => Effect::StringAppend { tail: group },
-        6 => Effect::HashSet { pairs: &texts },
-        7 => Effect::HashDelete { fields: &texts },
-        8 => Effect::ListPush { end: random.pick(&[ListEnd::Head, ListEnd::Tail]), values: &texts },
-        9 => Effect::ListPop { end: random.pick(&[ListEnd::Head, ListEnd::Tail]), count },
-        10 => Effect::SetAdd { members: &texts },
-        11 => Effect::SetRemove { members: &texts },
+        3 => Effect::String(StringEffect::Set { value: group, expires_at_ms: None }),
+        4 => Effect::String(StringEffect::Set { value: group, expires_at_ms: Some(at_ms) }),
+        5 => Effect::String(StringEffect::Append { tail: group }),
+        6 => Effect::Hash(HashEffect::Set { pairs: &texts }),
+        7 => Effect::Hash(HashEffect::Delete { fields: &texts }),
+        8 => Effect::List(ListEffect::Push {
+            end: random.pick(&[ListEnd::Head, ListEnd::Tail]),
+            values: &texts,
+        }),
+        9 => Effect::List(ListEffect::Pop { end: random.pick(&[ListEnd::Head, ListEnd::Tail]), count }),
+        10 => Effect::Set(SetEffect::Add { members: &texts }),
+        11 => Effect::Set(SetEffect::Remove { members: &texts }),
         12 => return test(random, &RecordedChange::Rearrange(Rearrangement::Move(from, to))),
         13 => return test(random, &RecordedChange::Rearrange(Rearrangement::Copy(from, to))),
         14 => return test(random, &RecordedChange::Rearrange(Rearrangement::Swap(from.db, to.db))),

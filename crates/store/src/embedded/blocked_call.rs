@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use parking_lot::{Mutex, RwLock};
 
 use super::{Callable, Error, Inner};
-use crate::blocking::{BlockedToken, ServeResult};
+use crate::blocking::BlockedToken;
+use crate::queues::ServeResult;
 use crate::store::Store;
 use crate::timers::Timer;
 use crate::txn::Txn;

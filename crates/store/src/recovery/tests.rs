@@ -4,7 +4,8 @@ use std::ops::ControlFlow;
 
 use millstream_engine::stream::EntryRef;
 use millstream_engine::{
-    ClaimedRow, Effect, KeyPlace, ListEnd, Rearrangement, Refusal, ReleasedRow, StreamEffect, StreamId, Value,
+    ClaimedRow, Effect, KeyPlace, ListEffect, ListEnd, Rearrangement, Refusal, ReleasedRow, SetEffect,
+    StreamEffect, StreamId, StringEffect, Value,
 };
 
 use super::*;
@@ -55,7 +56,7 @@ fn expired_keys_share_no_long_record() {
     const KEYS: u8 = 4;
     let store = open(&SimDisk::new(1), BlockLimits::default()).unwrap().0;
     for n in 0..KEYS {
-        let effect = Effect::StringSet { value: b"v", expires_at_ms: Some(1_500) };
+        let effect = Effect::String(StringEffect::Set { value: b"v", expires_at_ms: Some(1_500) });
         store.lock_all(0, 1_000).apply(&[n; 20_000], &effect);
     }
     let before = store.appended_position();
@@ -92,8 +93,8 @@ fn intact_record_that_does_not_fit_is_refused_with_its_offset() {
         (Effect::Stream(group), "it sets a counter to 18446744073709551615"),
         (Effect::Stream(ack), "group \"g\", which does not exist"),
         (Effect::Stream(append(5)), "the last id is 5-0"),
-        (Effect::ListPush { end: ListEnd::Head, values: &[b"x"] }, "the key has a Stream"),
-        (Effect::SetRemove { members: &[b"x"] }, "the key has a Stream"),
+        (Effect::List(ListEffect::Push { end: ListEnd::Head, values: &[b"x"] }), "the key has a Stream"),
+        (Effect::Set(SetEffect::Remove { members: &[b"x"] }), "the key has a Stream"),
     ];
     for (effect, expected) in cases {
         let disk = logged(&[(b"s", Effect::Stream(append(5))), (b"s", effect)]);
@@ -119,7 +120,7 @@ fn entry_without_a_valid_id_does_not_begin_a_stream() {
 
 #[test]
 fn change_of_an_expired_key_must_fit_its_type() {
-    let text = Effect::StringSet { value: b"1", expires_at_ms: Some(0) };
+    let text = Effect::String(StringEffect::Set { value: b"1", expires_at_ms: Some(0) });
     let disk = logged(&[(b"s", text), (b"s", Effect::Stream(StreamEffect::Create))]);
     let error = open(&disk, BlockLimits::default()).err().expect("a refusal").to_string();
     assert!(error.contains("the key has a String"), "{error}");
@@ -150,7 +151,7 @@ fn long_recovery_reports_progress_within_one_large_key() {
     let store = opened(Arc::new(ManualClock::new(1_000)), Box::new(|_| {}));
     let mebibyte = vec![7; 1 << 20];
     let push = |count| {
-        let effect = Effect::ListPush { end: ListEnd::Tail, values: &[&mebibyte] };
+        let effect = Effect::List(ListEffect::Push { end: ListEnd::Tail, values: &[&mebibyte] });
         (0..count).for_each(|_| store.lock_all(0, 1_000).apply(b"k", &effect));
     };
     push(16);
@@ -195,7 +196,7 @@ fn too_few_databases_are_refused_and_nothing_is_changed() {
         let disk = SimDisk::new(1);
         let (store, _) = opened(&disk, 16).unwrap();
         let push = |db| {
-            let effect = Effect::ListPush { end: ListEnd::Tail, values: &[b"a", b"b"] };
+            let effect = Effect::List(ListEffect::Push { end: ListEnd::Tail, values: &[b"a", b"b"] });
             store.lock_all(db, 1_000).apply(b"k", &effect);
         };
         (3..6).for_each(push);
@@ -205,7 +206,7 @@ fn too_few_databases_are_refused_and_nothing_is_changed() {
         // Without database 5, nothing is moved, so the later change to `moved` does not fit.
         let (from, to) = (KeyPlace { db: 5, key: b"k" }, KeyPlace { db: 0, key: b"moved" });
         store.lock_all(0, 1_000).rearrange(&Rearrangement::Move(from, to));
-        let pop = Effect::ListPop { end: ListEnd::Head, count: 1 };
+        let pop = Effect::List(ListEffect::Pop { end: ListEnd::Head, count: 1 });
         store.lock_all(0, 1_000).apply(b"moved", &pop);
         push(7);
         store.close().unwrap();

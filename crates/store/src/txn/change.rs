@@ -11,7 +11,10 @@ use millstream_engine::keyspace::SlotRef;
 use millstream_engine::stream::{
     Acknowledged, Delivered, Delivery, EXAMINATION_BYTES, EncodedValues, EntrySink, Recipient,
 };
-use millstream_engine::{Effect, KeyPlace, Rearrangement, Refusal, StreamEffect, StreamId};
+use millstream_engine::{
+    Effect, HashEffect, KeyPlace, ListEffect, Rearrangement, Refusal, SetEffect, StreamEffect, StreamId,
+    StringEffect,
+};
 
 use super::Txn;
 use crate::record::Record;
@@ -133,18 +136,16 @@ impl<'a> Consequences<'a> {
     fn of(effect: &Effect<'a>) -> Self {
         match effect {
             // The timekeeper finds out that the stream is gone when it looks at it.
-            Effect::Delete | Effect::StringSet { .. } => {
+            Effect::Delete | Effect::String(StringEffect::Set { .. }) => {
                 Consequences { schedules: Scheduled::Nothing, ..Self::REPLACED }
             }
-            Effect::ListPush { .. } => Consequences { wakes_readers: true, ..Self::CONTENT },
+            Effect::List(ListEffect::Push { .. }) => Consequences { wakes_readers: true, ..Self::CONTENT },
             Effect::ExpireAt { .. }
             | Effect::Persist
-            | Effect::StringAppend { .. }
-            | Effect::HashSet { .. }
-            | Effect::HashDelete { .. }
-            | Effect::ListPop { .. }
-            | Effect::SetAdd { .. }
-            | Effect::SetRemove { .. } => Self::CONTENT,
+            | Effect::String(StringEffect::Append { .. })
+            | Effect::Hash(HashEffect::Set { .. } | HashEffect::Delete { .. })
+            | Effect::List(ListEffect::Pop { .. })
+            | Effect::Set(SetEffect::Add { .. } | SetEffect::Remove { .. }) => Self::CONTENT,
             Effect::Stream(effect) => Self::of_stream_effect(effect),
         }
     }

@@ -13,6 +13,8 @@
 //! A verb that returns entries implements [`EntryVerb`]: it passes them to a [`ResultSink`] one by one, without copying
 //! them. [`Collect`] turns such a verb into a [`Verb`] that returns the sink.
 //!
+//! The operations on strings, hashes, lists and sets are methods of [`Txn`]. [`OnKey`] makes a verb of them.
+//!
 //! The engine decides whether an operation is allowed. A verb asks the engine, applies the effects and returns the
 //! result.
 
@@ -22,10 +24,10 @@ mod collect;
 mod delay;
 mod entries;
 mod groups;
-mod hashes;
 mod idempotence;
 mod info;
 mod lease;
+mod on_key;
 mod ownership;
 mod pending;
 mod policy;
@@ -47,7 +49,6 @@ pub use groups::{
     Adopt, ConsumerCreate, ConsumerDelete, ConsumerDeleteRest, GroupCreate, GroupDestroy, GroupSetId,
     MoveGroup, RemoveEmptyConsumer,
 };
-pub use hashes::{HashDelete, HashFields, HashGet, HashGetAll, HashLength, HashSet};
 pub use idempotence::{ConfigureIdempotence, IdempotenceChange, RecordIdempotence};
 pub use info::{
     ConsumerInfo, DescribeGroup, DescribeStream, GroupInfo, GroupLook, GroupView, ListStreams, LookAtStream,
@@ -55,6 +56,7 @@ pub use info::{
 };
 pub use lease::{DeadLetter, DeadLetters, Extend, Nack, Release, Restore};
 pub use millstream_engine::ReadFrom;
+pub use on_key::OnKey;
 pub use ownership::{Acquire, Fenced, FindOwner, GiveUp, Owner, OwnerMark, Renew};
 pub use pending::{AckDelete, Acknowledge, OwnPending, Pending, PendingRow, PendingRows, PendingSummary};
 pub use policy::{DescribePolicy, GroupWork, PolicyInfo, ResetPolicy, SetPolicy};
@@ -76,7 +78,6 @@ use millstream_engine::{Effect, Refusal, Stream, StreamEffect, StreamId};
 
 use crate::queues::{Interest, Interests};
 use crate::store::MemoryPurpose;
-use crate::strings::{SetExpiry, SetIf};
 use crate::txn::Txn;
 
 /// An operation on the store. It is atomic: it runs with all its keys locked.
@@ -274,49 +275,6 @@ impl Verb for Ping {
 
     fn run(&mut self, _txn: &mut Txn<'_>) -> Result<(), Refusal> {
         Ok(())
-    }
-}
-
-/// Sets a key to a string that expires, as a marker that workers check with [`Exists`].
-#[derive(Clone, Copy, Debug)]
-pub struct Remember<B = Vec<u8>> {
-    /// The key.
-    pub key: B,
-    /// Time until the key expires, in milliseconds.
-    pub lifetime_ms: u64,
-}
-
-impl<B: AsRef<[u8]>> Verb for Remember<B> {
-    type Output = ();
-
-    fn keys(&self) -> impl Iterator<Item = &[u8]> {
-        iter::once(self.key.as_ref())
-    }
-
-    fn run(&mut self, txn: &mut Txn<'_>) -> Result<(), Refusal> {
-        let until = SetExpiry::At(txn.now_ms().saturating_add(self.lifetime_ms));
-        txn.set(self.key.as_ref(), b"1", SetIf::Always, until);
-        Ok(())
-    }
-}
-
-/// Returns whether a key exists.
-#[derive(Clone, Copy, Debug)]
-pub struct Exists<B = Vec<u8>> {
-    /// The key.
-    pub key: B,
-}
-
-impl<B: AsRef<[u8]>> Verb for Exists<B> {
-    type Output = bool;
-    const CHANGES: bool = false;
-
-    fn keys(&self) -> impl Iterator<Item = &[u8]> {
-        iter::once(self.key.as_ref())
-    }
-
-    fn run(&mut self, txn: &mut Txn<'_>) -> Result<bool, Refusal> {
-        Ok(txn.exists(self.key.as_ref()))
     }
 }
 

@@ -6,8 +6,8 @@
 
 use millstream_engine::policy::{Backoff, Policy};
 use millstream_engine::{
-    BlockLimits, ClaimedRow, Effect, KeyPlace, Keyspace, ListEnd, Rearrangement, ReleasedRow, StreamEffect,
-    StreamId, Value,
+    BlockLimits, ClaimedRow, Effect, HashEffect, KeyPlace, Keyspace, ListEffect, ListEnd, Rearrangement,
+    ReleasedRow, SetEffect, StreamEffect, StreamId, StringEffect, Value,
 };
 
 use super::hashing;
@@ -34,17 +34,20 @@ fn changes() -> Vec<(&'static str, Vec<u8>)> {
     add("delete", Effect::Delete);
     add("expire-at", Effect::ExpireAt { at_ms: ID.ms });
     add("persist", Effect::Persist);
-    add("string-set", Effect::StringSet { value: b"value", expires_at_ms: None });
-    add("string-set-expiring", Effect::StringSet { value: b"value", expires_at_ms: Some(ID.ms) });
-    add("string-append", Effect::StringAppend { tail: b"tail" });
-    add("hash-set", Effect::HashSet { pairs: texts });
-    add("hash-delete", Effect::HashDelete { fields: texts });
-    add("list-push-head", Effect::ListPush { end: ListEnd::Head, values: texts });
-    add("list-push-tail", Effect::ListPush { end: ListEnd::Tail, values: texts });
-    add("list-pop-head", Effect::ListPop { end: ListEnd::Head, count: 300 });
-    add("list-pop-tail", Effect::ListPop { end: ListEnd::Tail, count: 1 });
-    add("set-add", Effect::SetAdd { members: texts });
-    add("set-remove", Effect::SetRemove { members: texts });
+    add("string-set", Effect::String(StringEffect::Set { value: b"value", expires_at_ms: None }));
+    add(
+        "string-set-expiring",
+        Effect::String(StringEffect::Set { value: b"value", expires_at_ms: Some(ID.ms) }),
+    );
+    add("string-append", Effect::String(StringEffect::Append { tail: b"tail" }));
+    add("hash-set", Effect::Hash(HashEffect::Set { pairs: texts }));
+    add("hash-delete", Effect::Hash(HashEffect::Delete { fields: texts }));
+    add("list-push-head", Effect::List(ListEffect::Push { end: ListEnd::Head, values: texts }));
+    add("list-push-tail", Effect::List(ListEffect::Push { end: ListEnd::Tail, values: texts }));
+    add("list-pop-head", Effect::List(ListEffect::Pop { end: ListEnd::Head, count: 300 }));
+    add("list-pop-tail", Effect::List(ListEffect::Pop { end: ListEnd::Tail, count: 1 }));
+    add("set-add", Effect::Set(SetEffect::Add { members: texts }));
+    add("set-remove", Effect::Set(SetEffect::Remove { members: texts }));
     stream_effects(|name, effect| add(name, Effect::Stream(effect)));
     all.extend(rearrangements());
     all
@@ -145,14 +148,17 @@ fn rearrangements() -> Vec<(&'static str, Vec<u8>)> {
 fn values() -> Vec<(&'static str, Value)> {
     let long: &[u8] = &[b'x'; 65];
     vec![
-        ("string", value_of(&[Effect::StringSet { value: b"value", expires_at_ms: None }])),
+        ("string", value_of(&[Effect::String(StringEffect::Set { value: b"value", expires_at_ms: None })])),
         ("stream", stream_with_everything()),
-        ("list", value_of(&[Effect::ListPush { end: ListEnd::Tail, values: &[b"a", b"", b"c"] }])),
-        ("hash-packed", value_of(&[Effect::HashSet { pairs: &[b"z", b"1", b"a", b"2"] }])),
-        ("hash-table", value_of(&[Effect::HashSet { pairs: &[b"field", long] }])),
-        ("set-integers", value_of(&[Effect::SetAdd { members: &[b"7", b"-3"] }])),
-        ("set-packed", value_of(&[Effect::SetAdd { members: &[b"z", b"a"] }])),
-        ("set-table", value_of(&[Effect::SetAdd { members: &[long] }])),
+        (
+            "list",
+            value_of(&[Effect::List(ListEffect::Push { end: ListEnd::Tail, values: &[b"a", b"", b"c"] })]),
+        ),
+        ("hash-packed", value_of(&[Effect::Hash(HashEffect::Set { pairs: &[b"z", b"1", b"a", b"2"] })])),
+        ("hash-table", value_of(&[Effect::Hash(HashEffect::Set { pairs: &[b"field", long] })])),
+        ("set-integers", value_of(&[Effect::Set(SetEffect::Add { members: &[b"7", b"-3"] })])),
+        ("set-packed", value_of(&[Effect::Set(SetEffect::Add { members: &[b"z", b"a"] })])),
+        ("set-table", value_of(&[Effect::Set(SetEffect::Add { members: &[long] })])),
         ("stream-empty", value_of(&[Effect::Stream(StreamEffect::Create)])),
         ("stream-full", stream_in_full()),
         (

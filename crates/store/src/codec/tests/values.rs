@@ -3,7 +3,10 @@
 use millstream_engine::pending::{ConsumerHandle, PendingEntry};
 use millstream_engine::stream::{Counters, StreamBuilder};
 use millstream_engine::value::Layout;
-use millstream_engine::{BlockLimits, Effect, Keyspace, Stream, StreamEffect, StreamId, Value};
+use millstream_engine::{
+    BlockLimits, Effect, HashEffect, Keyspace, ListEffect, SetEffect, Stream, StreamEffect, StreamId,
+    StringEffect, Value,
+};
 
 use super::hashing;
 use crate::codec::testing::{StreamDriver, dump};
@@ -37,8 +40,8 @@ fn plain_values() -> Vec<(Value, Layout)> {
     let many: Vec<&[u8]> = many.iter().map(|item| &**item).collect();
     let numbers: Vec<Vec<u8>> = (-20..20).map(|n: i64| (n * 1_000_003).to_string().into_bytes()).collect();
     let numbers: Vec<&[u8]> = numbers.iter().map(|item| &**item).collect();
-    let text = |value| Effect::StringSet { value, expires_at_ms: None };
-    let push = |values| Effect::ListPush { end: millstream_engine::ListEnd::Tail, values };
+    let text = |value| Effect::String(StringEffect::Set { value, expires_at_ms: None });
+    let push = |values| Effect::List(ListEffect::Push { end: millstream_engine::ListEnd::Tail, values });
     let few: &[&[u8]] = &[b"z", b"1", b"a", b""];
     vec![
         (value_after(&[text(b"")]), Layout::ShortString),
@@ -46,22 +49,31 @@ fn plain_values() -> Vec<(Value, Layout)> {
         (value_after(&[text(&[0xff; 1000])]), Layout::LongString),
         (value_after(&[push(few)]), Layout::Packed),
         (value_after(&[push(&many), push(&many)]), Layout::LongList),
-        (value_after(&[Effect::HashSet { pairs: few }]), Layout::Packed),
-        (value_after(&[Effect::HashSet { pairs: &many }]), Layout::Table),
+        (value_after(&[Effect::Hash(HashEffect::Set { pairs: few })]), Layout::Packed),
+        (value_after(&[Effect::Hash(HashEffect::Set { pairs: &many })]), Layout::Table),
         // A table stays a table when fields are deleted.
         (
-            value_after(&[Effect::HashSet { pairs: &many }, Effect::HashDelete { fields: &many[2..] }]),
+            value_after(&[
+                Effect::Hash(HashEffect::Set { pairs: &many }),
+                Effect::Hash(HashEffect::Delete { fields: &many[2..] }),
+            ]),
             Layout::Table,
         ),
-        (value_after(&[Effect::SetAdd { members: &numbers }]), Layout::SortedIntegers),
-        (value_after(&[Effect::SetAdd { members: few }]), Layout::Packed),
+        (value_after(&[Effect::Set(SetEffect::Add { members: &numbers })]), Layout::SortedIntegers),
+        (value_after(&[Effect::Set(SetEffect::Add { members: few })]), Layout::Packed),
         (
-            value_after(&[Effect::SetAdd { members: few }, Effect::SetRemove { members: &few[..1] }]),
+            value_after(&[
+                Effect::Set(SetEffect::Add { members: few }),
+                Effect::Set(SetEffect::Remove { members: &few[..1] }),
+            ]),
             Layout::Packed,
         ),
-        (value_after(&[Effect::SetAdd { members: &many }]), Layout::Table),
+        (value_after(&[Effect::Set(SetEffect::Add { members: &many })]), Layout::Table),
         (
-            value_after(&[Effect::SetAdd { members: &many }, Effect::SetRemove { members: &many[1..] }]),
+            value_after(&[
+                Effect::Set(SetEffect::Add { members: &many }),
+                Effect::Set(SetEffect::Remove { members: &many[1..] }),
+            ]),
             Layout::Table,
         ),
     ]

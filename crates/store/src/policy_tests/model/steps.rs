@@ -10,8 +10,8 @@ use millstream_engine::{
 
 use super::naive::{Fields, NaiveGroup, NaiveStream, Place, Reading, Shown};
 use super::{CONSUMERS, DATABASES, GROUPS, History, KEYS, LATE, Waiter};
-use crate::blocking::ServeResult;
 use crate::keys::ExpireIf;
+use crate::queues::ServeResult;
 use crate::strings::{SetExpiry, SetIf};
 use crate::txn::Txn;
 use crate::verbs::{

@@ -13,14 +13,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use millstream_engine::stream::ClaimOptions;
 use millstream_engine::{IdSpec, StreamId};
-use millstream_store::FolderContents;
 use millstream_store::embedded::{Callable, Millstream, References, Refusal};
 use millstream_store::verbs::{
     self, Acknowledge, Acquire, Add, Claim, Collect, ConsumerPath, DeadLettersRecorded, DescribePolicy,
-    DescribeStream, Exists, Extend, Fenced, FindOwner, GiveUp, GroupCreate, HashDelete, HashFields, HashGet,
-    HashGetAll, HashLength, HashSet, OwnPending, Ping, ReadBatch, ReadGroup, ReleaseRecorded, Remember,
-    Renew, StreamBatch, WalkIdle,
+    DescribeStream, Extend, Fenced, FindOwner, GiveUp, GroupCreate, OnKey, OwnPending, Ping, ReadBatch,
+    ReadGroup, ReleaseRecorded, Renew, StreamBatch, WalkIdle,
 };
+use millstream_store::{FolderContents, SetExpiry, SetIf};
 
 use super::{
     Acknowledgement, AddOptions, Admin, Backend, BackendFuture, Capability, Claimant, Claimed, Consumer,
@@ -312,7 +311,13 @@ impl SettleMessages for Embedded {
     ) -> BackendFuture<'a, u64> {
         let remember = done.remember.iter();
         let remember: Vec<_> = remember
-            .map(|(key, lifetime)| Remember { key: key.clone(), lifetime_ms: millis(*lifetime) })
+            .map(|(key, lifetime)| {
+                let lifetime_ms = millis(*lifetime);
+                OnKey::change(key.clone(), 0, move |txn, key| {
+                    let until = SetExpiry::At(txn.now_ms().saturating_add(lifetime_ms));
+                    Ok(txn.set(key, b"1", SetIf::Always, until))
+                })
+            })
             .collect();
         let acknowledge =
             Acknowledge { key: stream.to_owned(), group: group.to_owned(), ids: done.ids.clone() };
@@ -321,8 +326,10 @@ impl SettleMessages for Embedded {
         let forget: Vec<_> = if done.forget.is_empty() {
             Vec::new()
         } else {
-            let fields = done.forget.iter().map(StreamId::to_string).collect();
-            vec![HashDelete { key: retry_key(stream, group), fields }]
+            vec![values::hash_delete(
+                retry_key(stream, group),
+                done.forget.iter().map(StreamId::to_string).collect(),
+            )]
         };
         self.call_then((remember, (forget, acknowledge)), |(_, (_, acknowledged))| {
             acknowledged.into_iter().sum()
@@ -353,7 +360,8 @@ impl SettleMessages for Embedded {
     }
 
     fn seen<'a>(&'a self, keys: &'a [String]) -> BackendFuture<'a, Vec<bool>> {
-        self.call(keys.iter().map(|key| Exists { key: key.clone() }).collect::<Vec<_>>())
+        let exists = |key: &String| OnKey::read(key.clone(), |txn, key| Ok(txn.exists(key)));
+        self.call(keys.iter().map(exists).collect::<Vec<_>>())
     }
 
     fn extend<'a>(&'a self, consumer: Consumer<'a>, ids: &'a [StreamId]) -> BackendFuture<'a, Vec<StreamId>> {
@@ -400,34 +408,53 @@ impl SettleMessages for Embedded {
     }
 
     fn hash_get<'a>(&'a self, key: &'a str, fields: &'a [String]) -> BackendFuture<'a, Vec<Option<Bytes>>> {
-        self.call_then(HashGet { key: key.to_owned(), fields: fields.to_vec() }, |values| {
-            values.into_iter().map(|value| value.map(Bytes::from)).collect()
-        })
+        let fields = fields.to_vec();
+        self.call(OnKey::read(key.to_owned(), move |txn, key| {
+            let hash = txn.hash(key)?;
+            let value = |field: &String| hash?.get(field.as_bytes()).map(Bytes::copy_from_slice);
+            Ok(fields.iter().map(value).collect())
+        }))
     }
 
     fn hash_len<'a>(&'a self, key: &'a str) -> BackendFuture<'a, u64> {
-        self.call(HashLength { key: key.to_owned() })
+        self.call(OnKey::read(key.to_owned(), |txn, key| txn.hash_len(key)))
     }
 
     fn hash_get_all<'a>(&'a self, key: &'a str) -> BackendFuture<'a, Vec<(String, Bytes)>> {
-        self.call_then(HashGetAll { key: key.to_owned() }, |all| {
-            all.into_iter().map(|(field, value)| (text(&field), value.into())).collect()
-        })
+        self.call(OnKey::read(key.to_owned(), |txn, key| {
+            let mut all = Vec::new();
+            if let Some(hash) = txn.hash(key)? {
+                hash.visit(|field, value| all.push((text(field), Bytes::copy_from_slice(value))));
+            }
+            Ok(all)
+        }))
     }
 
     fn hash_fields<'a>(&'a self, key: &'a str) -> BackendFuture<'a, Vec<String>> {
-        self.call_then(HashFields { key: key.to_owned() }, |fields| {
-            fields.iter().map(|field| text(field)).collect()
-        })
+        self.call(OnKey::read(key.to_owned(), |txn, key| {
+            let mut fields = Vec::new();
+            if let Some(hash) = txn.hash(key)? {
+                hash.visit(|field, _| fields.push(text(field)));
+            }
+            Ok(fields)
+        }))
     }
 
     fn hash_set<'a>(&'a self, key: &'a str, pairs: &'a [(String, Bytes)]) -> BackendFuture<'a, ()> {
-        let copy = |(field, value): &(String, Bytes)| (Bytes::from(field.clone()), value.clone());
-        self.call(HashSet { key: Bytes::from(key.to_owned()), pairs: pairs.iter().map(copy).collect() })
+        let pairs = pairs.to_vec();
+        let bytes = pairs.iter().map(|(field, value)| (field.len() + value.len()) as u64).sum();
+        self.call(OnKey::change(key.to_owned(), bytes, move |txn, key| {
+            let flat: Vec<&[u8]> =
+                pairs.iter().flat_map(|(field, value)| [field.as_bytes(), value]).collect();
+            if !flat.is_empty() {
+                txn.hash_set(key, &flat)?;
+            }
+            Ok(())
+        }))
     }
 
     fn hash_delete<'a>(&'a self, key: &'a str, fields: &'a [String]) -> BackendFuture<'a, u64> {
-        self.call(HashDelete { key: key.to_owned(), fields: fields.to_vec() })
+        self.call(values::hash_delete(key.to_owned(), fields.to_vec()))
     }
 }
 

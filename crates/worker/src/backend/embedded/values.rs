@@ -7,10 +7,10 @@ use millstream_engine::bytes::number::IntegerText;
 use millstream_engine::stream::{EntryRef, MissedEntries, OwnRelease, ValueRef};
 use millstream_engine::{GroupStart, StreamId};
 use millstream_store::embedded as store;
-use millstream_store::embedded::Refusal;
+use millstream_store::embedded::{Callable, Refusal};
 use millstream_store::log::LogError;
 use millstream_store::verbs::{
-    self, Add, FromReturned, IdempotencyKey, Owner, OwnerMark, ReturnedEntry, TrimStream,
+    self, Add, FromReturned, IdempotencyKey, OnKey, Owner, OwnerMark, ReturnedEntry, TrimStream, Verb,
 };
 use smallvec::SmallVec;
 
@@ -154,6 +154,14 @@ pub(super) fn trim_acknowledged(stream: &str, before: StreamId, exact: bool) -> 
     };
     let trim = store::Trim { by: store::TrimBy::MinId(before), exactness, limit };
     TrimStream { key: stream.to_owned(), trim, references: store::References::Acked }
+}
+
+/// Returns a verb that removes fields of a hash and returns how many there were.
+pub(super) fn hash_delete(key: String, fields: Vec<String>) -> impl Callable + Verb<Output = u64> {
+    OnKey::change(key, 0, move |txn, key| {
+        let fields: Vec<&[u8]> = fields.iter().map(String::as_bytes).collect();
+        txn.hash_delete(key, &fields)
+    })
 }
 
 /// Converts a name, which the store keeps as bytes, to text.
