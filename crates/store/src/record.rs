@@ -29,6 +29,8 @@ pub(crate) struct Record {
     delivery: Option<Delivery>,
     /// Number of bytes that encode redeliveries, by which consumers read their own pending entries again.
     redelivered_bytes: usize,
+    /// Number of moves, copies, swaps and clears.
+    pub(crate) rearrangements: u64,
 }
 
 /// Consecutive deliveries to one consumer, merged so far.
@@ -51,7 +53,7 @@ impl Record {
     /// Keeps the buffer of a record that was appended to the log.
     pub(crate) fn recycle(mut self: Box<Record>) {
         if self.bytes.capacity() <= KEEP_BYTES {
-            (self.entry, self.delivery, self.redelivered_bytes) = (None, None, 0);
+            (self.entry, self.delivery, self.redelivered_bytes, self.rearrangements) = (None, None, 0, 0);
             self.bytes.clear();
             SPARE.set(Some(self));
         }
@@ -85,6 +87,7 @@ impl Record {
     }
 
     pub(crate) fn put_rearrangement(&mut self, change: &Rearrangement<'_>) {
+        self.rearrangements += 1;
         codec::put_rearrangement(self.bytes(), change);
     }
 

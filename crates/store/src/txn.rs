@@ -4,8 +4,8 @@
 //! lock -> decide (methods on &self) -> change … -> drop: log, serve blocked readers, log, unlock
 //!                                               -> end:  serve blocked readers; begin_next under the same lock
 //!
-//! apply, append_at, deliver_at, acknowledge, rearrange
-//!   -> Txn::change -> keyspace, record, watchers, ready keys, reclaimer
+//! apply, append_at, rearrange -> Txn::change         -> keyspace, record, watchers, ready keys, reclaimer
+//! deliver_at, acknowledge     -> Txn::change_for_log -> keyspace, record
 //! ```
 //!
 //! All changes of a transaction are in one log record, even if they are in several shards. After a crash either all of
@@ -50,8 +50,6 @@ pub struct Txn<'s> {
     pub(crate) ready: ReadyKeys,
     /// The record of the changes that are not in the log yet; `None` if nothing was changed.
     record: Option<Box<Record>>,
-    /// Number of rearrangements (moves, copies, swaps, clears) in `record`.
-    rearrangements: u64,
 }
 
 /// Consecutive transactions share a record until it has this many bytes.
@@ -79,7 +77,7 @@ impl<'s> Txn<'s> {
     fn over(locked: LockedShards<'s>, origin: Origin, db: u32, now_ms: u64) -> Txn<'s> {
         let journal = if origin.is_logged() { locked.store.journal() } else { None };
         let ready = ReadyKeys::default();
-        Txn { locked, origin, journal, db, now_ms, ready, record: None, rearrangements: 0 }
+        Txn { locked, origin, journal, db, now_ms, ready, record: None }
     }
 
     /// Ends the transaction and serves blocked readers, but keeps the locks. The changes may not be in the log yet: the
@@ -198,7 +196,6 @@ impl<'s> Txn<'s> {
         debug_assert!(!consequences.is_logged || self.origin.may_change(store));
         if consequences.is_logged && self.journal.is_some() {
             change.add_to(self.record.get_or_insert_with(Record::begin));
-            self.rearrangements += u64::from(matches!(change, Change::Rearrangement(..)));
         }
         match change.touched() {
             Touched::One(at) => self.notify(at, consequences),
@@ -296,9 +293,8 @@ impl<'s> Txn<'s> {
                 journal.redelivery_records.fetch_add(1, Ordering::Relaxed);
             }
             // Count after the append, so that a snapshot that began before the append sees the count change.
-            let rearrangements = std::mem::take(&mut self.rearrangements);
-            if rearrangements > 0 {
-                journal.rearrangements.fetch_add(rearrangements, Ordering::AcqRel);
+            if record.rearrangements > 0 {
+                journal.rearrangements.fetch_add(record.rearrangements, Ordering::AcqRel);
             }
         }
         record.recycle();
@@ -358,14 +354,18 @@ impl<'s> Txn<'s> {
     /// Removes `key` if it has expired, so that later steps of this transaction do not see it.
     #[inline(always)]
     pub(crate) fn expire(&mut self, key: &[u8]) {
-        if self.shard(key).keys.is_expired(self.db, key, self.now_ms) && self.may_act_on_its_own() {
+        if self.shard(key).keys.is_expired(self.db, key, self.now_ms) {
             self.remove_expired(key);
         }
     }
 
+    #[cold]
+    #[inline(never)]
     fn remove_expired(&mut self, key: &[u8]) {
-        self.apply(key, &Effect::Delete);
-        self.store().expired.fetch_add(1, Ordering::Relaxed);
+        if self.may_act_on_its_own() {
+            self.apply(key, &Effect::Delete);
+            self.store().expired.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     /// Removes up to `budget` expired keys from the locked shards. Returns the number of removed keys. Called before the

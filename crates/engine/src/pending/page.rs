@@ -292,7 +292,7 @@ impl Page {
         before
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn remove(&mut self, id: StreamId) -> Option<PendingEntry> {
         let i = self.chunk_of(id);
         self.recent = i;

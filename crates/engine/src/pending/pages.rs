@@ -76,7 +76,7 @@ impl Pages {
         replaced
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn remove(&mut self, id: StreamId) -> Option<PendingEntry> {
         let index = self.page_index(id);
         self.recent = index;

@@ -149,7 +149,8 @@ impl Block {
     /// listpack would take for the values.
     #[inline(always)]
     fn put_values(&mut self, id: StreamId, pairs: &[[&[u8]; 2]]) -> (usize, u64) {
-        let (mut appender, body) = self.begin_entry(id, SAME_NAMES);
+        let mut appender = Appender::new(&mut self.bytes);
+        let body = begin_entry(&mut appender, self.stored_last_id, id, SAME_NAMES);
         let mut node_bytes = 0;
         for [_, value] in pairs {
             node_bytes += value::put(&mut appender, value);
@@ -162,7 +163,8 @@ impl Block {
     /// Appends an entry with its field names. Returns the same as [`put_values`](Block::put_values).
     #[inline(never)]
     fn put_pairs(&mut self, id: StreamId, pairs: &[[&[u8]; 2]]) -> (usize, u64) {
-        let (mut appender, body) = self.begin_entry(id, 0);
+        let mut appender = Appender::new(&mut self.bytes);
+        let body = begin_entry(&mut appender, self.stored_last_id, id, 0);
         appender.number(pairs.len() as u64);
         let mut node_bytes = 0;
         for [name, value] in pairs {
@@ -172,17 +174,6 @@ impl Block {
         appender.finish();
         self.put_length_at(body);
         (body, node_bytes)
-    }
-
-    /// Begins an entry. Returns the offset of its length, which the caller writes when it is known.
-    #[inline(always)]
-    fn begin_entry(&mut self, id: StreamId, flags: u8) -> (Appender<'_>, usize) {
-        let mut appender = Appender::new(&mut self.bytes);
-        put_head(&mut appender, self.stored_last_id, id, flags);
-        let body = appender.position();
-        // Most lengths fit into this byte. A longer one is inserted when it is known.
-        appender.byte(0);
-        (appender, body)
     }
 
     /// Writes the number of bytes that follow the byte at `at` into that byte, which was reserved for it.
@@ -413,6 +404,16 @@ fn id_after(previous_id: StreamId, ms_step: u64, seq: u64) -> StreamId {
         0 => StreamId::new(previous_id.ms, previous_id.seq.wrapping_add(seq)),
         _ => StreamId::new(previous_id.ms.wrapping_add(ms_step), seq),
     }
+}
+
+/// Begins an entry after one with the id `before`. Returns the offset of its length.
+#[inline(always)]
+fn begin_entry(appender: &mut Appender<'_>, before: StreamId, id: StreamId, flags: u8) -> usize {
+    put_head(appender, before, id, flags);
+    let body = appender.position();
+    // Most lengths fit into this byte. A longer one is inserted when it is known.
+    appender.byte(0);
+    body
 }
 
 /// Writes the flags of an entry and its id as a step from `previous_id`.

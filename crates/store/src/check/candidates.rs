@@ -1,9 +1,9 @@
 //! Finds the states from which the data of a folder can be rebuilt, and what the folder proves about each of them.
 //!
-//! | base | its data is complete if | the proof |
-//! |---|---|---|
-//! | a snapshot | every key of it is intact, and every record after its position | the footer: only a finished snapshot has one |
-//! | an empty store | every record from position 1 on is intact | a manifest without a snapshot, or the mark in the first segment |
+//! - A snapshot: its data is complete if every key of it is intact, and every record after its position. The footer
+//!   proves it: only a finished snapshot has one.
+//! - An empty store: its data is complete if every record from position 1 on is intact. A manifest without a snapshot
+//!   proves it, or the mark in the first segment.
 //!
 //! Without that proof, a log from position 1 can follow a snapshot at position 0: salvaged data begins like this.
 

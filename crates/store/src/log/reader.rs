@@ -60,7 +60,7 @@ impl RecentRecords {
 }
 
 /// Where the record at a position is.
-enum Place {
+enum RecordPlace {
     Memory(Arc<[u8]>),
     Segments,
     NotAppended,
@@ -117,25 +117,25 @@ impl LogReader<'_> {
     pub fn read(&mut self) -> Result<Option<PositionedRecord>, ReadError> {
         let position = self.position();
         let payload = match self.place_of(position) {
-            Place::NotAppended => return Ok(None),
-            Place::Memory(payload) => {
+            RecordPlace::NotAppended => return Ok(None),
+            RecordPlace::Memory(payload) => {
                 self.segment = None;
                 payload
             }
-            Place::Segments => self.read_segments(position)?,
+            RecordPlace::Segments => self.read_segments(position)?,
         };
         self.next.store(position + 1, Ordering::Relaxed);
         Ok(Some((position, payload)))
     }
 
-    fn place_of(&self, position: u64) -> Place {
+    fn place_of(&self, position: u64) -> RecordPlace {
         let tail = self.log.tail.lock();
         if position > tail.last {
-            return Place::NotAppended;
+            return RecordPlace::NotAppended;
         }
         let recent = tail.recent.as_ref().expect("the log has a reader");
         let index = position.checked_sub(recent.first).map(|index| index as usize);
-        index.map_or(Place::Segments, |index| Place::Memory(Arc::clone(&recent.payloads[index])))
+        index.map_or(RecordPlace::Segments, |index| RecordPlace::Memory(Arc::clone(&recent.payloads[index])))
     }
 
     fn read_segments(&mut self, position: u64) -> Result<Arc<[u8]>, ReadError> {

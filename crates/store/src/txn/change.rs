@@ -266,6 +266,7 @@ impl Txn<'_> {
     /// Acknowledges entries and returns how many of them were pending; 0 if the key or the group does not exist.
     ///
     /// Decides and applies in one step, so that each id is looked up once.
+    #[inline(always)]
     pub(crate) fn acknowledge(
         &mut self,
         key: &[u8],
@@ -295,16 +296,16 @@ impl Txn<'_> {
         &mut self,
         (key, at): (&[u8], SlotRef),
         group: &[u8],
-        to: Recipient<'_>,
+        to: &Recipient<'_>,
         count: Option<u64>,
         sink: &mut impl EntrySink,
     ) -> Result<Delivered, Refusal> {
-        let Recipient { consumer, at_ms, pending } = to;
         self.change_for_log(
             KeyPlace { db: self.db, key },
-            |keys| keys.deliver_at(at, group, &to, count, sink),
+            |keys| keys.deliver_at(at, group, to, count, sink),
             |delivered| match *delivered {
                 Ok(Delivered::Entries(Delivery { last, count })) => {
+                    let Recipient { consumer, at_ms, pending } = *to;
                     Some(StreamEffect::Deliver { group, consumer, last, count, at_ms, pending })
                 }
                 _ => None,

@@ -216,7 +216,7 @@ pub fn read_new(
     let (at, _) = txn.stream_with_slot(reader.key)?.ok_or(Refusal::NoGroup)?;
     let to = Recipient { consumer: reader.consumer, at_ms: txn.now_ms(), pending: becomes_pending };
     let delivered = loop {
-        match txn.deliver_at((reader.key, at), reader.group, to, count, sink)? {
+        match txn.deliver_at((reader.key, at), reader.group, &to, count, sink)? {
             Delivered::NeedsConsumer => txn.add_consumer(reader)?,
             delivered => break delivered,
         }
