@@ -94,8 +94,8 @@ pub enum StreamEffect<'a> {
     /// Trims every entry up to and including `last`. Does not change `max_deleted_id`, which the lag estimate
     /// uses.
     TrimThrough { last: StreamId },
-    /// Trims these entries, all of which exist, in ascending order. Used by trims that keep some older entries. Does not change
-    /// `max_deleted_id`, which the lag estimate uses.
+    /// Trims these entries, all of which exist, in ascending order. Used by trims that keep some older entries. Does
+    /// not change `max_deleted_id`, which the lag estimate uses.
     TrimEntries { ids: &'a [StreamId] },
     /// Deletes these entries, all of which exist, in ascending order.
     DeleteEntries { ids: &'a [StreamId] },
@@ -139,14 +139,14 @@ pub enum StreamEffect<'a> {
     IdempotenceConfigure { duration_s: u64, max_size: u64 },
     /// Records in the producer history that the producer sent the entry `id` with the idempotent id `iid`.
     Remember { producer: &'a [u8], iid: &'a [u8], id: StreamId, at_ms: u64 },
-    /// Delays an entry. The number of `ticket` is greater than that of every ticket before. `fields`: name, value, name,
-    /// value…
+    /// Delays an entry. The number of `ticket` is greater than that of every ticket before. `fields`: name, value,
+    /// name, value…
     Delay { ticket: StreamId, fields: &'a [&'a [u8]], at_ms: u64 },
     /// Appends the first `count` delayed entries, which are those up to and including the ticket `through`, and removes
     /// them from the delayed entries. The first of them gets the id `first`, and each other one the next id.
     Promote { through: StreamId, count: u64, first: StreamId, at_ms: u64 },
-    /// Appends the delayed entries with these tickets, all of which exist, in ascending order, and removes them from the
-    /// delayed entries. The first of them gets the id `first`, and each other one the next id.
+    /// Appends the delayed entries with these tickets, all of which exist, in ascending order, and removes them from
+    /// the delayed entries. The first of them gets the id `first`, and each other one the next id.
     PromoteTickets { tickets: &'a [StreamId], first: StreamId, at_ms: u64 },
     /// Removes delayed entries with these tickets, all of which exist, in ascending order.
     Undelay { tickets: &'a [StreamId] },
@@ -155,8 +155,8 @@ pub enum StreamEffect<'a> {
     /// Replaces the policy of the stream, which is the default of its groups. An empty one removes it. It acts with the
     /// rights of the user `owner`, or with all rights.
     SetPolicy { policy: &'a Policy, owner: Option<&'a [u8]> },
-    /// Replaces the policy of a group. An empty one removes it. It acts with the rights of the user `owner`, or with all
-    /// rights.
+    /// Replaces the policy of a group. An empty one removes it. It acts with the rights of the user `owner`, or with
+    /// all rights.
     GroupSetPolicy { group: &'a [u8], policy: &'a Policy, owner: Option<&'a [u8]> },
     /// From now on, the policies of the stream and of its groups act with the rights of this user.
     OwnPolicies { owner: &'a [u8] },

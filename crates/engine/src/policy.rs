@@ -116,8 +116,8 @@ pub enum PolicyValue<'a> {
     Key(&'a [u8]),
 }
 
-/// Added to the delivery count of an entry that a consumer rejected (XNACK FATAL), in a group with a delivery limit. So the
-/// dead letter has the count.
+/// Added to the delivery count of an entry that a consumer rejected (XNACK FATAL), in a group with a delivery limit. So
+/// the dead letter has the count.
 const REJECTED: u64 = 1 << 62;
 
 /// Returns the delivery count of a rejected entry that had `deliveries`.
@@ -231,8 +231,8 @@ impl Policy {
         size_of::<Policy>() + self.dead_letters.as_ref().map_or(0, |key| key.len())
     }
 
-    /// Returns about how many bytes these fields take in each group that they apply to, never too few; 0 if they apply to no
-    /// group.
+    /// Returns about how many bytes these fields take in each group that they apply to, never too few; 0 if they apply
+    /// to no group.
     pub fn rules_bytes(&self) -> u64 {
         /// Bytes of the group's sets of rows at the delivery limit and of its counters.
         const FINALS_BYTES: usize = 512;

@@ -8,12 +8,14 @@
 //!
 //! A set without its closing bracket extends to the end of the pattern.
 //!
-//! Clients choose the pattern and the names that it is matched with. A name can have many megabytes. So [`matches()`], which
-//! goes back to the last `*` whenever a byte does not match, is only for short texts. For others, a [`Glob`] searches the
-//! *parts* of the pattern between stars one after the other, and each search takes time in proportion to the text:
+//! Clients choose the pattern and the names that it is matched with. A name can have many megabytes. So [`matches()`],
+//! which goes back to the last `*` whenever a byte does not match, is only for short texts. For others, a [`Glob`]
+//! searches the *parts* of the pattern between stars one after the other, and each search takes time in proportion to
+//! the text:
 //!
 //! - bytes only: by the rules of Knuth, Morris and Pratt
-//! - with `?` or sets: the state of all possible beginnings is one number of 128 bits, so a part has at most 128 elements
+//! - with `?` or sets: the state of all possible beginnings is one number of 128 bits, so a part has at most 128
+//!   elements
 
 use crate::errors::{self, CommandError};
 
@@ -96,8 +98,8 @@ fn match_set(pattern: &[u8], at: usize, byte: u8, fold: impl Fn(u8) -> u8) -> Op
     (found != negated).then_some(end)
 }
 
-/// Visits the ranges of a set, folded. `at` is the position after the opening bracket. Returns whether the set is negated,
-/// and the position after it.
+/// Visits the ranges of a set, folded. `at` is the position after the opening bracket. Returns whether the set is
+/// negated, and the position after it.
 fn visit_set(
     pattern: &[u8],
     mut at: usize,
@@ -353,8 +355,8 @@ mod tests {
         assert!(!matches(b"X*", b"xyz"));
     }
 
-    /// A matcher that goes back to every star takes exponential time here, and one that goes back to the last star takes
-    /// 17 billion steps for the second pattern.
+    /// A matcher that goes back to every star takes exponential time here, and one that goes back to the last star
+    /// takes 17 billion steps for the second pattern.
     #[test]
     fn hostile_patterns_take_time_in_proportion_to_the_text() {
         let text = b"a".repeat(1 << 20);

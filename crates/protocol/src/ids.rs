@@ -14,8 +14,8 @@ use crate::errors::{self, CommandError};
 /// Maximum length of an id; Redis rejects longer texts.
 const ID_BYTES_MAX: usize = 127;
 
-/// Unix times in seconds from March 1973 to November 5138. As milliseconds they would be in the first three years after 1970,
-/// so a client that sends one has forgotten to multiply it.
+/// Unix times in seconds from March 1973 to November 5138. As milliseconds they would be in the first three years after
+/// 1970, so a client that sends one has forgotten to multiply it.
 const UNIX_SECONDS: Range<u64> = 100_000_000..100_000_000_000;
 
 /// A list of ids from one command.
@@ -31,8 +31,8 @@ pub fn parse_id_or_extreme(text: &[u8]) -> Result<StreamId, CommandError> {
     id_or_extreme(text, 0)
 }
 
-/// Parses the id of a new entry: `*`, `ms-*`, `ms-seq` or `ms`. Also parses `*+ms` and `*@unix-ms`, which delay the entry
-/// and which no Redis accepts.
+/// Parses the id of a new entry: `*`, `ms-*`, `ms-seq` or `ms`. Also parses `*+ms` and `*@unix-ms`, which delay the
+/// entry and which no Redis accepts.
 pub fn parse_id_spec(text: &[u8]) -> Result<IdSpec, CommandError> {
     if text == b"*" {
         return Ok(IdSpec::Auto);

@@ -88,8 +88,8 @@ fn accept_unix(socket: UnixSocket, acceptor: Acceptor) -> io::Result<impl Future
 }
 
 impl Acceptor {
-    /// Waits while too many clients wait until their thread serves them. A flood of connections then waits in the system's
-    /// queue, where it takes neither open files nor memory of the server.
+    /// Waits while too many clients wait until their thread serves them. A flood of connections then waits in the
+    /// system's queue, where it takes neither open files nor memory of the server.
     async fn wait_for_threads(&self) {
         while self.server.clients.unserved() >= UNSERVED_MAX {
             tokio::time::sleep(UNSERVED_PAUSE).await;
@@ -121,7 +121,8 @@ impl Acceptor {
         self.start(client, stream, TcpStream::into_std, TcpStream::from_std, Connection::serve);
     }
 
-    /// Starts a connection with TLS. A client that is not allowed gets no error: it could read one only after a handshake.
+    /// Starts a connection with TLS. A client that is not allowed gets no error: it could read one only after a
+    /// handshake.
     fn start_tls(&self, stream: TcpStream, addr: SocketAddr) {
         self.server.stats.note(Event::Connection);
         if self.is_protected_from(addr) {
@@ -177,8 +178,8 @@ impl Acceptor {
         })
     }
 
-    /// Starts a client's connection on an I/O thread. The socket moves from the accepting runtime to the runtime of that
-    /// thread.
+    /// Starts a client's connection on an I/O thread. The socket moves from the accepting runtime to the runtime of
+    /// that thread.
     fn start<S: Send + 'static, T: Send + 'static, F: Future<Output = ()> + Send + 'static>(
         &self,
         client: Arc<Client>,

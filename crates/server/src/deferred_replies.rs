@@ -49,8 +49,8 @@ pub(crate) fn note_batch_without_sync(uptime_ms: u64) {
     RAN_WITHOUT_SYNC_AT_MS.set(Some(uptime_ms));
 }
 
-/// Returns whether this thread has served clients that need no sync in the last second. If this thread did a sync, these
-/// clients would wait for it.
+/// Returns whether this thread has served clients that need no sync in the last second. If this thread did a sync,
+/// these clients would wait for it.
 pub(crate) fn serves_clients_without_sync(uptime_ms: u64) -> bool {
     let is_recent = |at_ms| uptime_ms.saturating_sub(at_ms) < EXPECT_BATCHES_WITHOUT_SYNC_MS;
     RAN_WITHOUT_SYNC_AT_MS.get().is_some_and(is_recent)

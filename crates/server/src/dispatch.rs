@@ -127,9 +127,9 @@ impl<'d> CommandContext<'d> {
 
     /// Returns whether the command is refused because more memory is in use than `maxmemory`.
     ///
-    /// Commands that make entries pending run until the consumer reserve is full. In a transaction, EXEC decides about XADD
-    /// and SET, because the same transaction may acknowledge entries. Above the limit, only a small transaction takes more
-    /// commands.
+    /// Commands that make entries pending run until the consumer reserve is full. In a transaction, EXEC decides about
+    /// XADD and SET, because the same transaction may acknowledge entries. Above the limit, only a small transaction
+    /// takes more commands.
     #[cold]
     fn is_refused_above_maxmemory(&self, spec: &CommandSpec, argv: &[&[u8]]) -> bool {
         let grows = spec.flags.contains(Flags::DENYOOM);
@@ -254,8 +254,8 @@ impl<'d> CommandContext<'d> {
         after
     }
 
-    /// Returns an error if the command writes and the log cannot take its change, for example because the disk is full or
-    /// the change is too large.
+    /// Returns an error if the command writes and the log cannot take its change, for example because the disk is full
+    /// or the change is too large.
     #[inline(always)]
     fn check_writable(&self, spec: &CommandSpec, argv: &[&[u8]]) -> Result<(), CommandError> {
         if !spec.flags.contains(Flags::WRITE) {

@@ -1,5 +1,6 @@
-//! The server's own figures in the text format of Prometheus: commands, clients, memory, the log with the times of its syncs,
-//! snapshots, policies and delayed messages. They are those of INFO, with names and units as Prometheus wants them.
+//! The server's own figures in the text format of Prometheus: commands, clients, memory, the log with the times of its
+//! syncs, snapshots, policies and delayed messages. They are those of INFO, with names and units as Prometheus wants
+//! them.
 //!
 //! This module knows no HTTP. The figures of streams and groups are not here.
 
@@ -19,8 +20,8 @@ use crate::table::COMMANDS;
 use crate::version::REDIS_VERSION;
 
 impl Server {
-    /// Returns the server's own figures in the text format of Prometheus. All names begin with `millstream_server_`. Locks the
-    /// shards one after the other for a moment.
+    /// Returns the server's own figures in the text format of Prometheus. All names begin with `millstream_server_`.
+    /// Locks the shards one after the other for a moment.
     pub fn figures(&self) -> String {
         let totals = self.stats.totals();
         let mut text = Figures::default();

@@ -1,6 +1,6 @@
-//! Periodic work of the server: closes idle clients, those that do not log in and those that use too much memory, writes
-//! the event log, samples counters for rates, checks the log, the memory, the clock and the TLS files. The store's
-//! timekeeper thread calls it. The timekeeper itself removes expired keys.
+//! Periodic work of the server: closes idle clients, those that do not log in and those that use too much memory,
+//! writes the event log, samples counters for rates, checks the log, the memory, the clock and the TLS files. The
+//! store's timekeeper thread calls it. The timekeeper itself removes expired keys.
 
 use std::io;
 use std::mem;

@@ -1,8 +1,8 @@
-//! Connections from within the process. A part of the same program, such as the web interface, is a client of the server
-//! like any other: it logs in as a user, and the rules of that user decide what it may do.
+//! Connections from within the process. A part of the same program, such as the web interface, is a client of the
+//! server like any other: it logs in as a user, and the rules of that user decide what it may do.
 //!
-//! Such a connection is one end of a socket pair; an I/O thread serves the other end. This module does not know what the
-//! program does with its end.
+//! Such a connection is one end of a socket pair; an I/O thread serves the other end. This module does not know what
+//! the program does with its end.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -23,8 +23,8 @@ use crate::table;
 
 const ADDRESS: &str = "dashboard:0";
 const NAME: &str = "dashboard";
-/// Maximum number of in-process connections. They may exceed `maxclients` by this number, so that an operator can look at a
-/// server that has too many clients.
+/// Maximum number of in-process connections. They may exceed `maxclients` by this number, so that an operator can look
+/// at a server that has too many clients.
 pub(crate) const IN_PROCESS_MAX: usize = 64;
 /// What a user must be allowed to run on a stream so that it may see the figures of the stream.
 const LOOK_COMMANDS: [[&[u8]; 2]; 2] = [[b"XINFO", b"STREAM"], [b"XINFO", b"GROUPS"]];
@@ -64,8 +64,8 @@ impl InProcess {
         &self.server
     }
 
-    /// Logs a user in, at the same cost whether the user exists or not. `address` is where the user is, for the audit log and
-    /// ACL LOG. Returns `None` if the name or the password is wrong, or the user is off.
+    /// Logs a user in, at the same cost whether the user exists or not. `address` is where the user is, for the audit
+    /// log and ACL LOG. Returns `None` if the name or the password is wrong, or the user is off.
     pub fn log_in(&self, user: &str, password: &str, address: &str) -> Option<Login> {
         let server = &self.server;
         let proof = Proof::Password(hash(password.as_bytes()));
@@ -81,8 +81,8 @@ impl InProcess {
         }
     }
 
-    /// Counts and logs a failed login, as AUTH does. The audit log gets no name of a user that does not exist: it can be a
-    /// mistyped password.
+    /// Counts and logs a failed login, as AUTH does. The audit log gets no name of a user that does not exist: it can
+    /// be a mistyped password.
     fn note_failed_login(&self, user: &str, address: &str) {
         let server = &self.server;
         server.stats.note(Event::AuthFailure);
@@ -115,8 +115,8 @@ impl InProcess {
         self.server.event_log.write(Level::Warning, message);
     }
 
-    /// Adds something that a user has done through the program to the audit log. `address` is where the user is. `what` must
-    /// contain no secrets and no data.
+    /// Adds something that a user has done through the program to the audit log. `address` is where the user is. `what`
+    /// must contain no secrets and no data.
     pub fn audit(&self, address: &str, user: &str, what: &str) {
         self.server.audit(EventKind::Command, address, Some(user), what);
     }
@@ -126,7 +126,8 @@ impl InProcess {
         self.server.audit(EventKind::Refused, address, None, what);
     }
 
-    /// Connects as a user. Returns the program's end of the connection, which is authenticated and in non-blocking mode.
+    /// Connects as a user. Returns the program's end of the connection, which is authenticated and in non-blocking
+    /// mode.
     ///
     /// If the user is removed, the server closes the connection. If its rules change, they apply to the next command.
     pub fn connect_as(&self, login: &Login) -> io::Result<UnixStream> {
@@ -175,7 +176,8 @@ impl Login {
         String::from_utf8_lossy(self.user.name()).into_owned()
     }
 
-    /// Whether the user could log in now as it has before: it was not removed or disabled, and its password is still right.
+    /// Whether the user could log in now as it has before: it was not removed or disabled, and its password is still
+    /// right.
     pub fn is_valid(&self) -> bool {
         match &self.proof {
             Proof::Password(hash) => self.user.accepts(hash),
@@ -184,8 +186,8 @@ impl Login {
         }
     }
 
-    /// Whether the user may see the figures of a stream: it may run XINFO STREAM and XINFO GROUPS on this key. A denial is
-    /// not counted and not logged.
+    /// Whether the user may see the figures of a stream: it may run XINFO STREAM and XINFO GROUPS on this key. A denial
+    /// is not counted and not logged.
     pub fn may_read(&self, key: &[u8]) -> bool {
         self.user.is_unrestricted()
             || LOOK_COMMANDS.iter().all(|[command, subcommand]| self.may_run(&[command, subcommand, key]))
@@ -201,7 +203,8 @@ impl Login {
         self.user.is_unrestricted() || self.may_run(&[b"ACL", b"LOG"])
     }
 
-    /// Whether the user may run a command, given with its subcommand, on some key. A denial is not counted and not logged.
+    /// Whether the user may run a command, given with its subcommand, on some key. A denial is not counted and not
+    /// logged.
     pub fn may_run_somewhere(&self, command: &[&str]) -> bool {
         let argv: Vec<&[u8]> = command.iter().map(|word| word.as_bytes()).collect();
         self.user.is_unrestricted()

@@ -1,7 +1,8 @@
 //! Connections whose login has failed: each waits a moment before it sends the reply, so that nobody can guess fast.
 //!
-//! A waiting connection keeps its socket, even if the client has closed its own. So each thread lets only some connections
-//! wait. If another login fails, the wait that began first ends early: that connection sends its reply and closes.
+//! A waiting connection keeps its socket, even if the client has closed its own. So each thread lets only some
+//! connections wait. If another login fails, the wait that began first ends early: that connection sends its reply and
+//! closes.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

@@ -26,8 +26,9 @@ pub(crate) struct MemoryMonitor {
 }
 
 impl MemoryMonitor {
-    /// Called once a second. Returns a line to log if the state has changed. A limit of 0 is no limit. `refused_total` is the
-    /// number of commands that were refused since the start: memory can exceed the limit only between two checks.
+    /// Called once a second. Returns a line to log if the state has changed. A limit of 0 is no limit. `refused_total`
+    /// is the number of commands that were refused since the start: memory can exceed the limit only between two
+    /// checks.
     pub(crate) fn check(&mut self, used: u64, limit: u64, refused_total: u64) -> Option<(Level, String)> {
         let refused = refused_total - mem::replace(&mut self.refused_total, refused_total);
         self.refused += refused;

@@ -35,8 +35,8 @@ impl PolicyRights for OwnerRights {
     }
 }
 
-/// Returns whether the user may set a policy that moves entries of `stream` to `dead_letters`, or may read the one and add
-/// to the other. Like ACL DRYRUN, this does not ask whether the user can log in.
+/// Returns whether the user may set a policy that moves entries of `stream` to `dead_letters`, or may read the one and
+/// add to the other. Like ACL DRYRUN, this does not ask whether the user can log in.
 fn may_move(user: &User, stream: &[u8], dead_letters: &[u8]) -> bool {
     let may = |argv: &[&[u8]]| {
         let spec = table::find(argv).expect("the command exists");

@@ -158,9 +158,9 @@ impl Registry {
         Some(client)
     }
 
-    /// Makes room for a new client that must log in: if nine tenths of `max` are connected, and a tenth of `max` has not
-    /// logged in, closes and returns the client that has been logged out for longest. So clients that do not know the
-    /// password cannot keep out those that do and log in at once.
+    /// Makes room for a new client that must log in: if nine tenths of `max` are connected, and a tenth of `max` has
+    /// not logged in, closes and returns the client that has been logged out for longest. So clients that do not know
+    /// the password cannot keep out those that do and log in at once.
     pub(crate) fn close_longest_logged_out(&self, max: usize) -> Option<Arc<Client>> {
         let clients = self.clients.read();
         let mut logged_out = self.logged_out.lock();
@@ -184,8 +184,8 @@ impl Registry {
         self.logged_out.lock().len()
     }
 
-    /// Returns the number of clients that wait until their thread serves them: those whose connection the thread has not begun
-    /// to serve, and those that wait for a turn (see the module `turns`).
+    /// Returns the number of clients that wait until their thread serves them: those whose connection the thread has
+    /// not begun to serve, and those that wait for a turn (see the module `turns`).
     pub(crate) fn unserved(&self) -> usize {
         self.unserved.load(Ordering::Relaxed)
     }
@@ -218,7 +218,8 @@ impl Registry {
         close_largest(clients.map(|client| (client.memory_bytes() as u64, client)).collect(), bytes_max)
     }
 
-    /// Like [`evict`](Self::evict), but closes clients that have not logged in, and counts their requests and replies only.
+    /// Like [`evict`](Self::evict), but closes clients that have not logged in, and counts their requests and replies
+    /// only.
     pub(crate) fn evict_logged_out(&self, bytes_max: u64) -> (u64, u64) {
         if self.logged_out_count() == 0 {
             return (0, 0);
@@ -346,7 +347,8 @@ impl Client {
         }
     }
 
-    /// Records that the client must log in, from now on. If it must already, nothing changes: RESET gives it no more time.
+    /// Records that the client must log in, from now on. If it must already, nothing changes: RESET gives it no more
+    /// time.
     pub(crate) fn set_logged_out(&self, uptime_ms: u64) {
         if !self.is_logged_out() {
             self.login_due_since_ms.store(uptime_ms, Ordering::Relaxed);
@@ -491,7 +493,8 @@ mod tests {
         let clients: Vec<_> = (0..17).map(|_| registry.add(info(), 5, 20, true).unwrap()).collect();
         assert_eq!((registry.logged_out_count(), closed()), (17, None));
         registry.add(info(), 4, 20, true).unwrap();
-        // The one that has been logged out for longest is closed. The registry forgets it when its connection has ended.
+        // The one that has been logged out for longest is closed. The registry forgets it when its connection has
+        // ended.
         assert_eq!(closed(), Some(18));
         assert_eq!(closed(), Some(1));
         assert!(clients[0].is_killed() && !clients[1].is_killed());

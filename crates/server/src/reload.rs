@@ -1,7 +1,7 @@
 //! SIGHUP: the server reads its settings and its TLS files again.
 //!
-//! It compares the settings with those that it read before. So a value that CONFIG SET has changed stays until the operator
-//! changes the setting in the file. Either all changes are applied, or none if one of them is invalid.
+//! It compares the settings with those that it read before. So a value that CONFIG SET has changed stays until the
+//! operator changes the setting in the file. Either all changes are applied, or none if one of them is invalid.
 
 use std::io;
 use std::sync::Arc;
@@ -23,8 +23,8 @@ pub(crate) struct Configured {
     pub(crate) read: Option<ReadSettings>,
 }
 
-/// Installs the handler of SIGHUP. Call it before the data is loaded, which can take long: from now on, SIGHUP does not end the
-/// process, and the returned receiver remembers it.
+/// Installs the handler of SIGHUP. Call it before the data is loaded, which can take long: from now on, SIGHUP does not
+/// end the process, and the returned receiver remembers it.
 pub(crate) fn catch_hangups() -> io::Result<Signal> {
     // The handler belongs to the process. The runtime is needed only to install it.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;

@@ -187,8 +187,8 @@ impl Running {
     }
 
     /// Calls this function at SIGHUP, and changes the settings that have changed since it was last called, or since the
-    /// start. Settings that can change only at start are logged. If the function fails, or a value is not possible, nothing
-    /// is changed.
+    /// start. Settings that can change only at start are logged. If the function fails, or a value is not possible,
+    /// nothing is changed.
     pub fn reload_with(
         mut self,
         read: impl Fn() -> Result<Settings, String> + Send + Sync + 'static,

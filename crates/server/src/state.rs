@@ -35,8 +35,8 @@ const RESERVE_BYTES_MIN: u64 = 16 << 20;
 /// The smallest effective `maxmemory-clients`, in bytes, as in Redis. Otherwise a small limit would close even the
 /// connection of the operator who wants to raise it.
 const CLIENT_BYTES_MAX_MIN: u64 = 128 << 10;
-/// With `maxmemory-clients auto`, clients together may always use this much, in bytes. So a small server that is full still
-/// serves entries and values of many megabytes.
+/// With `maxmemory-clients auto`, clients together may always use this much, in bytes. So a small server that is full
+/// still serves entries and values of many megabytes.
 const CLIENT_BYTES_AUTO_MIN: u64 = 64 << 20;
 
 /// The state that all threads of a server share.
@@ -166,9 +166,9 @@ impl Server {
         self.reply_bytes_max.load(Ordering::Relaxed)
     }
 
-    /// Closes the clients that use most memory if all together use too much, and computes how long a reply may be: no longer
-    /// than what all clients together may use. Called ten times a second, when settings change, and when a client leaves a
-    /// large reply unread.
+    /// Closes the clients that use most memory if all together use too much, and computes how long a reply may be: no
+    /// longer than what all clients together may use. Called ten times a second, when settings change, and when a
+    /// client leaves a large reply unread.
     pub(crate) fn limit_clients(&self) {
         self.note_lowest_bytes();
         let bytes_max = self.client_bytes_max();
@@ -220,12 +220,13 @@ impl Server {
         limit == 0 || memory::used_bytes().saturating_add(bytes) <= limit.saturating_add(reserve_bytes(limit))
     }
 
-    /// Returns whether `bytes` more fit into the *consumer reserve*: what pending entries and new consumers may use above
-    /// `maxmemory`. It is twice the reserve, so that consumers can read and acknowledge while dead letters fill the reserve.
+    /// Returns whether `bytes` more fit into the *consumer reserve*: what pending entries and new consumers may use
+    /// above `maxmemory`. It is twice the reserve, so that consumers can read and acknowledge while dead letters fill
+    /// the reserve.
     ///
-    /// It begins at the lowest memory since `maxmemory` was exceeded. So consumers can also empty a server whose data exceeds
-    /// the limit, for example after a restart. The memory of clients does not count: they must not keep consumers from
-    /// reading.
+    /// It begins at the lowest memory since `maxmemory` was exceeded. So consumers can also empty a server whose data
+    /// exceeds the limit, for example after a restart. The memory of clients does not count: they must not keep
+    /// consumers from reading.
     pub(crate) fn fits_into_consumer_reserve(&self, bytes: u64) -> bool {
         let limit = self.maxmemory();
         let lowest = self.lowest_bytes.load(Ordering::Relaxed).max(limit);
@@ -266,8 +267,8 @@ impl Server {
         (bytes != 0).then_some(bytes.max(CLIENT_BYTES_MAX_MIN))
     }
 
-    /// Returns what `maxmemory-clients auto` allows: half of what everything else leaves, so that data can always be added
-    /// while clients do not read their replies. `None` if there is no `maxmemory`.
+    /// Returns what `maxmemory-clients auto` allows: half of what everything else leaves, so that data can always be
+    /// added while clients do not read their replies. `None` if there is no `maxmemory`.
     fn client_bytes_auto(&self) -> Option<u64> {
         let limit = self.maxmemory();
         let half = limit.saturating_sub(self.bytes_without_clients()) / 2;

@@ -1,9 +1,9 @@
 //! Turns for clients that have not logged in, while clients must log in.
 //!
 //! Such a client can send requests as fast as the network allows, and the server answers each with an error. So that
-//! it does not delay others, its connection waits for a turn before it runs a few requests. Each thread gives a few turns
-//! per millisecond, in the order in which connections asked. So strangers use only a part of a thread's time, however
-//! many requests they send.
+//! it does not delay others, its connection waits for a turn before it runs a few requests. Each thread gives a few
+//! turns per millisecond, in the order in which connections asked. So strangers use only a part of a thread's time,
+//! however many requests they send.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;

@@ -1,5 +1,5 @@
-//! Commands that block on many keys or watch many keys: their time is linear, their memory is counted, and the number of
-//! keys is limited.
+//! Commands that block on many keys or watch many keys: their time is linear, their memory is counted, and the number
+//! of keys is limited.
 
 mod support;
 
@@ -54,8 +54,8 @@ fn watching_many_keys_takes_linear_time() {
         begin.elapsed()
     };
     let times: Vec<_> = (0..3).map(|_| (time(4_000), time(32_000))).collect();
-    // Eight times as many keys take about 8 times as long in linear time, and 64 times as long in quadratic time. On a busy
-    // machine one attempt can take long for other reasons.
+    // Eight times as many keys take about 8 times as long in linear time, and 64 times as long in quadratic time. On a
+    // busy machine one attempt can take long for other reasons.
     let is_linear = |&(few, many): &(Duration, Duration)| many < 24 * few + Duration::from_millis(500);
     assert!(times.iter().any(is_linear), "4,000 and 32,000 keys: {times:?}");
 }

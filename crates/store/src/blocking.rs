@@ -12,8 +12,8 @@
 //! its wake time. At that time the timekeeper serves the queue ([`Store::wake_due_readers`]). So when one entry becomes
 //! due, one reader is served, however many are blocked.
 //!
-//! In a group with a lease, leases run out as time passes, and every reader can get the entries. The wake time is then the
-//! end of the next lease, or earlier.
+//! In a group with a lease, leases run out as time passes, and every reader can get the entries. The wake time is then
+//! the end of the next lease, or earlier.
 //!
 //! A reader of several keys is in several queues. It is served with all its keys locked and then leaves all queues.
 

@@ -60,8 +60,8 @@ pub struct Report {
 }
 
 impl Report {
-    /// Returns true if the folder can be opened. Then it has everything that the store had acknowledged, unless records at
-    /// the end of the log were cut off: such a folder looks like one after a crash.
+    /// Returns true if the folder can be opened. Then it has everything that the store had acknowledged, unless records
+    /// at the end of the log were cut off: such a folder looks like one after a crash.
     pub fn is_sound(&self) -> bool {
         self.damage.is_empty()
     }

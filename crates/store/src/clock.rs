@@ -24,8 +24,8 @@ pub trait Clock: Send + Sync {
     /// Returns the Unix time in milliseconds for a reading of [`monotonic_ns`] that the caller has just made.
     fn at_ms(&self, monotonic_ns: u64) -> u64;
 
-    /// Returns the time until the clock shows `at_ms`; zero if it does already. It can be wrong by what the clock is slewed
-    /// meanwhile.
+    /// Returns the time until the clock shows `at_ms`; zero if it does already. It can be wrong by what the clock is
+    /// slewed meanwhile.
     fn until(&self, at_ms: u64) -> Duration {
         Duration::from_millis(at_ms.saturating_sub(self.now_ms()))
     }
@@ -105,7 +105,8 @@ impl SystemClock {
     }
 }
 
-/// Returns the step towards `wall_ns` in whole milliseconds, bounded in both directions. It does not pass the wall clock.
+/// Returns the step towards `wall_ns` in whole milliseconds, bounded in both directions. It does not pass the wall
+/// clock.
 fn slew_step(now_ns: i128, wall_ns: i128) -> i64 {
     let behind_ms = (wall_ns - now_ns).div_euclid(i128::from(NANOS_PER_MILLI));
     behind_ms.clamp(-i128::from(SLEW_MS_PER_SECOND), i128::from(SLEW_MS_PER_SECOND)) as i64

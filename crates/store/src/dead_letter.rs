@@ -1,8 +1,9 @@
-//! The format of dead letters, which the store and the worker runtime share: the names of the fields, the reasons, and the
-//! default stream.
+//! The format of dead letters, which the store and the worker runtime share: the names of the fields, the reasons, and
+//! the default stream.
 //!
-//! A dead letter has the fields of the original entry, followed by those of [`FIELDS`]. Fields of the original entry whose
-//! names start with [`PREFIX`] come from an earlier dead letter, or from a producer who made them up, and are left out.
+//! A dead letter has the fields of the original entry, followed by those of [`FIELDS`]. Fields of the original entry
+//! whose names start with [`PREFIX`] come from an earlier dead letter, or from a producer who made them up, and are
+//! left out.
 
 use millstream_engine::stream::EntryRef;
 
@@ -47,8 +48,8 @@ pub fn default_stream(stream: &[u8]) -> Vec<u8> {
     key_in_same_slot(stream, "dlq")
 }
 
-/// Returns a key that is in the same cluster slot as the stream: it keeps the hash tag of the stream, or makes the whole
-/// name of the stream the hash tag.
+/// Returns a key that is in the same cluster slot as the stream: it keeps the hash tag of the stream, or makes the
+/// whole name of the stream the hash tag.
 ///
 /// Exception: if the name of the stream contains a `}` but no hash tag, the key can be in another slot.
 pub fn key_in_same_slot(stream: &[u8], suffix: &str) -> Vec<u8> {

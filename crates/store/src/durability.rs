@@ -96,8 +96,8 @@ pub struct DurabilityStats {
     pub snapshotting: bool,
     /// Number of syncs that took longer than two seconds. Under `everysec`, replies waited for them.
     pub slow_syncs: u64,
-    /// Why changes are refused: the disk is nearly full, or files of the folder are missing. `None` if they are not, or if
-    /// `error` is set.
+    /// Why changes are refused: the disk is nearly full, or files of the folder are missing. `None` if they are not, or
+    /// if `error` is set.
     pub refusal: Option<LogError>,
     /// The error that ended the log; `None` while the log works.
     pub error: Option<String>,

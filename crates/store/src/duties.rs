@@ -1,5 +1,5 @@
-//! Duties: work of streams that no client requested, such as adding delayed entries that are due. The timekeeper does it,
-//! in transactions of bounded size. The log has the outcomes, so replay does not repeat a duty and needs no clock.
+//! Duties: work of streams that no client requested, such as adding delayed entries that are due. The timekeeper does
+//! it, in transactions of bounded size. The log has the outcomes, so replay does not repeat a duty and needs no clock.
 
 mod consumers;
 mod dead_letters;
@@ -57,7 +57,8 @@ pub struct PolicyStats {
     pub trimmed: u64,
     /// Number of consumers that have left because of CONSUMERTTL.
     pub consumers_removed: u64,
-    /// The longest time that a duty was late, in milliseconds. The time during which the store was closed does not count.
+    /// The longest time that a duty was late, in milliseconds. The time during which the store was closed does not
+    /// count.
     pub late_ms_max: u64,
 }
 

@@ -3,9 +3,9 @@
 //!
 //! No reply, to a read or to a write, may depend on data that is less durable than the sync policy requires. So a
 //! thread that has run commands asks for the last position in the log
-//! ([`Store::appended_position`](crate::Store::appended_position)) and waits until the *commit position* has reached it.
-//! [`Journal::commit_position`] alone decides what that is: the last record that is durable enough, which means synced with
-//! `always`, written to the file with `no`, and usually written with `everysec` (see [`LossWindow`]).
+//! ([`Store::appended_position`](crate::Store::appended_position)) and waits until the *commit position* has reached
+//! it. [`Journal::commit_position`] alone decides what that is: the last record that is durable enough, which means
+//! synced with `always`, written to the file with `no`, and usually written with `everysec` (see [`LossWindow`]).
 //!
 //! With `always`, a thread that needs a sync starts one at once. Which thread does it depends on how long syncs take:
 //!
@@ -40,8 +40,8 @@ const SLOW_SYNC: Duration = Duration::from_millis(1);
 const JOIN_TIME: Duration = Duration::from_micros(500);
 /// Delay before the next snapshot after one has failed. Each attempt writes the whole data set.
 const SNAPSHOT_RETRY_AFTER_MS: u64 = 60_000;
-/// How often the syncing thread wakes up without a request: for `everysec`, to retry after the disk was full, and to measure
-/// the free space.
+/// How often the syncing thread wakes up without a request: for `everysec`, to retry after the disk was full, and to
+/// measure the free space.
 const TICK: Duration = Duration::from_millis(100);
 /// How often the syncing thread checks that the data folder and its files were not moved, removed or replaced.
 const FOLDER_CHECK_INTERVAL: Duration = Duration::from_millis(500);
@@ -60,7 +60,8 @@ pub(crate) type Append = Box<dyn Fn(&Log, &[u8]) + Send + Sync>;
 
 pub(crate) struct Journal {
     pub(crate) log: Log,
-    /// Appends the records of transactions instead of [`Log::append`]; `None` except in tests, which make mistakes here.
+    /// Appends the records of transactions instead of [`Log::append`]; `None` except in tests, which make mistakes
+    /// here.
     pub(crate) appends: Option<Append>,
     pub(crate) disk: Arc<dyn Disk>,
     clock: Arc<dyn Clock>,
@@ -129,8 +130,8 @@ impl Journal {
         })
     }
 
-    /// Gives a record of a transaction its position. If the log has failed, it keeps its error and reports it to the waiter
-    /// for this record.
+    /// Gives a record of a transaction its position. If the log has failed, it keeps its error and reports it to the
+    /// waiter for this record.
     pub(crate) fn append(&self, record: &[u8]) {
         match &self.appends {
             None => _ = self.log.append(record),
@@ -147,8 +148,8 @@ impl Journal {
         }
     }
 
-    /// Returns whether replies may depend on the record at `position`: `None` if it is not committed yet, and the error if
-    /// the log has failed and it never will be.
+    /// Returns whether replies may depend on the record at `position`: `None` if it is not committed yet, and the error
+    /// if the log has failed and it never will be.
     pub(crate) fn outcome(&self, position: u64) -> Option<Result<(), &LogError>> {
         match self.log.error() {
             Some(error) => Some(Err(error)),
@@ -243,9 +244,9 @@ impl Journal {
         }
     }
 
-    /// After a slow sync, delays the next one for a moment if records already wait for it. Meanwhile the clients that got
-    /// their replies after the last sync send their next requests, which then share the next sync. Without the delay,
-    /// the clients would split into two groups, and each group would wait for the other group's sync.
+    /// After a slow sync, delays the next one for a moment if records already wait for it. Meanwhile the clients that
+    /// got their replies after the last sync send their next requests, which then share the next sync. Without the
+    /// delay, the clients would split into two groups, and each group would wait for the other group's sync.
     fn let_clients_join(&self) {
         let is_slow = self.log.policy() == Policy::Always && self.log.sync_time() >= SLOW_SYNC;
         if is_slow && self.log.durable() < self.log.appended() {

@@ -177,8 +177,8 @@ impl Txn<'_> {
         Ok(true)
     }
 
-    /// Makes a user the owner of the policies of a stream that the user has just moved or copied to this key of database
-    /// `db`. So nobody gets the rights of another user by moving or copying a policy.
+    /// Makes a user the owner of the policies of a stream that the user has just moved or copied to this key of
+    /// database `db`. So nobody gets the rights of another user by moving or copying a policy.
     pub fn own_policies(&mut self, db: u32, key: &[u8], owner: &[u8]) {
         let before = self.db();
         self.select(db);

@@ -1,7 +1,7 @@
 //! Applies the records of a log to a store, one after the other.
 //!
-//! Recovery replays a whole log into an empty store, which it keeps locked. A store that is in use can replay records as
-//! they arrive, for as long as it runs: [`Replayer::apply`] locks only what a record changes.
+//! Recovery replays a whole log into an empty store, which it keeps locked. A store that is in use can replay records
+//! as they arrive, for as long as it runs: [`Replayer::apply`] locks only what a record changes.
 //!
 //! If a key was loaded from a snapshot, only records after its stamp are applied to it.
 
@@ -32,8 +32,8 @@ pub struct Replayer {
 impl Replayer {
     /// Applies a record in a transaction of its own, so that readers see all of its changes or none.
     ///
-    /// Fails if the record cannot be decoded or one of its changes does not fit the data. In that case this log does not
-    /// belong to this store, or an earlier record was lost. Continuing would produce a state that never existed.
+    /// Fails if the record cannot be decoded or one of its changes does not fit the data. In that case this log does
+    /// not belong to this store, or an earlier record was lost. Continuing would produce a state that never existed.
     pub fn apply(&mut self, store: &Store, position: u64, payload: &[u8]) -> Result<(), String> {
         let mut txn = lock_for(store, payload)?;
         self.apply_in(&mut txn, position, payload)
@@ -130,8 +130,8 @@ impl Replayer {
         self.newest_ms = self.newest_ms.max(at_ms);
     }
 
-    /// Returns the latest time in the snapshot or in any record, in Unix milliseconds. Before the store makes changes of its
-    /// own, its clock must be advanced to it.
+    /// Returns the latest time in the snapshot or in any record, in Unix milliseconds. Before the store makes changes
+    /// of its own, its clock must be advanced to it.
     pub fn newest_ms(&self) -> u64 {
         self.newest_ms
     }

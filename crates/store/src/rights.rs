@@ -1,8 +1,8 @@
 //! What the policies of a user may do.
 //!
-//! A policy acts later than its owner set it, on the timekeeper's thread. The owner may have lost rights since then. The
-//! store knows names of users, but not their rights, so it asks [`PolicyRights`]. A store without it, such as an embedded
-//! one, has no users: every policy acts with all rights.
+//! A policy acts later than its owner set it, on the timekeeper's thread. The owner may have lost rights since then.
+//! The store knows names of users, but not their rights, so it asks [`PolicyRights`]. A store without it, such as an
+//! embedded one, has no users: every policy acts with all rights.
 //!
 //! Only dead letters need this. Everything else that a policy does changes only the stream on which it was set.
 

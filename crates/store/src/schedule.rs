@@ -14,8 +14,8 @@ use crate::secret::SecretState;
 /// Number of streams of a cleared database that one step frees.
 const FREED_STREAMS: usize = 1000;
 
-/// The streams of a shard that have duties, by time. Those of each database are kept apart, so that a database is cleared or
-/// swapped without a visit to each stream.
+/// The streams of a shard that have duties, by time. Those of each database are kept apart, so that a database is
+/// cleared or swapped without a visit to each stream.
 #[derive(Default)]
 pub(crate) struct Schedule {
     databases: BTreeMap<u32, Streams>,

@@ -25,8 +25,8 @@ use crate::store::Store;
 
 /// Number of keys captured each time a shard is locked.
 const KEYS_PER_LOCK: usize = 128;
-/// Maximum bytes copied each time a shard is locked, plus one value: otherwise a snapshot of large values could take much
-/// memory above `maxmemory`. Streams share their content with the copy.
+/// Maximum bytes copied each time a shard is locked, plus one value: otherwise a snapshot of large values could take
+/// much memory above `maxmemory`. Streams share their content with the copy.
 const COPIED_BYTES_PER_LOCK: usize = 1 << 20;
 /// Number of attempts before a snapshot is taken with all shards locked.
 const ATTEMPTS: usize = 3;

@@ -192,8 +192,9 @@ impl Store {
         &self.settings
     }
 
-    /// Sets the function that says whether this many more bytes of memory fit. The store asks it before it adds data on its
-    /// own. Commands that add data are not checked here, and recovery does not ask. Only the first call has an effect.
+    /// Sets the function that says whether this many more bytes of memory fit. The store asks it before it adds data on
+    /// its own. Commands that add data are not checked here, and recovery does not ask. Only the first call has an
+    /// effect.
     pub fn limit_memory(&self, fits: impl Fn(MemoryPurpose, u64) -> bool + Send + Sync + 'static) {
         let _ = self.memory_check.set(Box::new(fits));
     }
@@ -232,8 +233,8 @@ impl Store {
         self.reclaimer.pending()
     }
 
-    /// Makes policies act with the rights of their owners from now on. Must be called before the timekeeper starts. Later
-    /// calls have no effect.
+    /// Makes policies act with the rights of their owners from now on. Must be called before the timekeeper starts.
+    /// Later calls have no effect.
     pub fn set_policy_rights(&self, rights: Box<dyn PolicyRights>) {
         let _ = self.policy_rights.set(rights);
     }

@@ -90,8 +90,8 @@ impl Timers {
         }
     }
 
-    /// Fires timers as they become due, and returns at the time `until`, or earlier if other work is due or the store is
-    /// closed.
+    /// Fires timers as they become due, and returns at the time `until`, or earlier if other work is due or the store
+    /// is closed.
     pub(crate) fn run_until(&self, until: Instant) -> TimersEvent {
         let mut state = self.state.lock();
         while !self.is_stopped() {
@@ -118,8 +118,8 @@ impl Timers {
         TimersEvent::Stopped
     }
 
-    /// Returns whether other work has a time. The time may have come: while the machine sleeps, an [`Instant`] can stand
-    /// still, and the store's clock does not.
+    /// Returns whether other work has a time. The time may have come: while the machine sleeps, an [`Instant`] can
+    /// stand still, and the store's clock does not.
     pub(crate) fn must_work(&self) -> bool {
         self.state.lock().work_at.take().is_some()
     }

@@ -205,8 +205,8 @@ impl<'s> Txn<'s> {
         outcome
     }
 
-    /// Like [`Txn::change`], for the most frequent changes of a stream, which concern only the log. Describes a change only
-    /// if there is a log.
+    /// Like [`Txn::change`], for the most frequent changes of a stream, which concern only the log. Describes a change
+    /// only if there is a log.
     #[inline(always)]
     fn change_for_log<'e, T>(
         &mut self,
@@ -300,8 +300,8 @@ impl<'s> Txn<'s> {
         record.recycle();
     }
 
-    /// Ends the transaction and hands the locks to threads that wait for them. Threads that do long work in steps, such as
-    /// the timekeeper, need this: otherwise they could lock again before such a thread runs.
+    /// Ends the transaction and hands the locks to threads that wait for them. Threads that do long work in steps, such
+    /// as the timekeeper, need this: otherwise they could lock again before such a thread runs.
     pub fn finish_fairly(mut self) {
         self.finish();
         self.locked.unlock_fairly();
@@ -368,8 +368,8 @@ impl<'s> Txn<'s> {
         }
     }
 
-    /// Removes up to `budget` expired keys from the locked shards. Returns the number of removed keys. Called before the
-    /// transaction changes anything else.
+    /// Removes up to `budget` expired keys from the locked shards. Returns the number of removed keys. Called before
+    /// the transaction changes anything else.
     pub(crate) fn expire_due(&mut self, budget: usize) -> usize {
         let selected = self.db;
         let mut removed = 0;

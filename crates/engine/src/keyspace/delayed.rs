@@ -1,5 +1,5 @@
-//! The delayed entries of all streams of a database, counted with each change. So the total costs the same with one stream
-//! and with a million.
+//! The delayed entries of all streams of a database, counted with each change. So the total costs the same with one
+//! stream and with a million.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,5 @@
-//! Visits the rows that have been idle longest, or ready longest: a merge over all chunks that reads only those it needs.
+//! Visits the rows that have been idle longest, or ready longest: a merge over all chunks that reads only those it
+//! needs.
 //!
 //! 1. First come the rows without an owner, in the order of their release, then those whose due time has passed.
 //! 2. Then come the rows with an owner, by their times: the delivery time or the [ready time](ReadyRule). A heap of
@@ -99,9 +100,10 @@ impl PendingList {
     /// Visits the rows that have been idle longest, until the visitor breaks.
     ///
     /// First come all rows without an owner, in the order of their release, except those at the
-    /// [limit](PendingList::set_delivery_limit) and those that wait for a due time after `now_ms`. Rows whose due time has passed come last among them, by due time. Then come the rows delivered
-    /// at `delivered_at_or_before_ms` or earlier, oldest first, and by id among equal times. If the time is `None`,
-    /// only rows without an owner are visited.
+    /// [limit](PendingList::set_delivery_limit) and those that wait for a due time after `now_ms`. Rows whose due time
+    /// has passed come last among them, by due time. Then come the rows delivered at `delivered_at_or_before_ms` or
+    /// earlier, oldest first, and by id among equal times. If the time is `None`, only rows without an owner are
+    /// visited.
     ///
     /// Costs a look at each page (131 072 rows), and for each visited row about as much as finding it by id.
     pub fn longest_idle(
@@ -121,11 +123,12 @@ impl PendingList {
 
     /// Visits the rows that are ready at `now_ms` under `rule`, until the visitor breaks.
     ///
-    /// First come the rows without an owner, as in [`longest_idle`](PendingList::longest_idle). Then come the rows with an owner that are ready, those that became ready first, and by id among
-    /// equal times.
+    /// First come the rows without an owner, as in [`longest_idle`](PendingList::longest_idle). Then come the rows with
+    /// an owner that are ready, those that became ready first, and by id among equal times.
     ///
-    /// The first search with a rule examines each chunk that has a row whose lease is over. Later ones examine only chunks
-    /// that have a row that is ready, or that had one and were changed since. Returns how many chunks it examined.
+    /// The first search with a rule examines each chunk that has a row whose lease is over. Later ones examine only
+    /// chunks that have a row that is ready, or that had one and were changed since. Returns how many chunks it
+    /// examined.
     pub fn longest_ready(
         &self,
         now_ms: u64,
@@ -252,8 +255,8 @@ impl PendingList {
         self.pages.get(candidate.page).map_or(&self.tail, |page| page.chunk(candidate.first_chunk))
     }
 
-    /// Adds the rows of a candidate of one chunk up to the time `through_ms` to `found`, as pairs of time and row index.
-    /// Returns the earliest time of the other rows, or `u64::MAX`.
+    /// Adds the rows of a candidate of one chunk up to the time `through_ms` to `found`, as pairs of time and row
+    /// index. Returns the earliest time of the other rows, or `u64::MAX`.
     fn collect_between(
         &self,
         order: Order<'_>,

@@ -258,8 +258,8 @@ impl PendingList {
         stored.is_some_and(|row| row.consumer.is_none() && row.delivered_at_ms > claimable_through(now_ms))
     }
 
-    /// Sets the delivery limit. Rows without an owner that have reached it are not claimable. The other ones are claimable
-    /// after [`sort_released`](PendingList::sort_released) has sorted them.
+    /// Sets the delivery limit. Rows without an owner that have reached it are not claimable. The other ones are
+    /// claimable after [`sort_released`](PendingList::sort_released) has sorted them.
     pub fn set_delivery_limit(&mut self, limit: Option<u64>) {
         if self.delivery_limit != limit {
             self.delivery_limit = limit;

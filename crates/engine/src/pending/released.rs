@@ -32,9 +32,9 @@ pub(super) fn claimable_through(now_ms: u64) -> u64 {
     WAITS | now_ms
 }
 
-/// The rows without an owner. Those at the delivery limit are *held*: no reader gets them, so they are kept apart from the
-/// others. When the limit changes, all rows become *unsorted*, and the caller sorts them in steps. All rows get their stamps
-/// from the same sequence.
+/// The rows without an owner. Those at the delivery limit are *held*: no reader gets them, so they are kept apart from
+/// the others. When the limit changes, all rows become *unsorted*, and the caller sorts them in steps. All rows get
+/// their stamps from the same sequence.
 #[derive(Clone, Default)]
 pub(super) struct Released {
     open: Queues,
@@ -162,8 +162,8 @@ impl Released {
         queue.chain(self.waiting().map(|(not_before_ms, id)| (WAITS | not_before_ms, id)))
     }
 
-    /// Returns the ids of the rows that can be claimed at `now_ms`: the queue, then rows whose due time has passed. Omits
-    /// rows that are held.
+    /// Returns the ids of the rows that can be claimed at `now_ms`: the queue, then rows whose due time has passed.
+    /// Omits rows that are held.
     pub(super) fn claimable(&self, now_ms: u64) -> impl Iterator<Item = StreamId> {
         let waiting = self.open.waiting.iter();
         let due = waiting.take_while(move |(not_before_ms, _)| *not_before_ms <= now_ms);

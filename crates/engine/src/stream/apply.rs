@@ -21,8 +21,8 @@ pub struct Acknowledged {
     pub count: u64,
     /// Whether the group had reached its MAXPENDING and can deliver new entries again.
     pub makes_room: bool,
-    /// In a group with a lease: how many of the ids came too late. Their lease had run out, or they were no longer pending,
-    /// because another consumer got and acknowledged them or because they became dead letters.
+    /// In a group with a lease: how many of the ids came too late. Their lease had run out, or they were no longer
+    /// pending, because another consumer got and acknowledged them or because they became dead letters.
     pub late: u64,
 }
 

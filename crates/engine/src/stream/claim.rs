@@ -102,8 +102,8 @@ impl Stream {
     }
 
     /// Decides a claim of the first `count` rows from `start` on that have been idle long enough. Passes over rows that
-    /// wait. If the group has a delivery limit, also passes over rows at the limit and rows whose entry no longer exists:
-    /// the store dead-letters both.
+    /// wait. If the group has a delivery limit, also passes over rows at the limit and rows whose entry no longer
+    /// exists: the store dead-letters both.
     pub fn decide_auto_claim(
         &self,
         group: &Group,

@@ -22,8 +22,8 @@ impl Group {
         Some(next_on_grid(since_ms, LOOK_MS_MIN.max(ttl_ms / LOOKS_PER_TTL), phase))
     }
 
-    /// Returns the last time of a request with which a consumer has to leave (Unix milliseconds); `None` if no consumer has to
-    /// at this look.
+    /// Returns the last time of a request with which a consumer has to leave (Unix milliseconds); `None` if no consumer
+    /// has to at this look.
     pub fn idle_consumers_seen_through_ms(&self, look: Look) -> Option<u64> {
         let ttl_ms = self.rules()?.consumer_ttl_ms?;
         let is_due = look.includes(self.next_consumer_look_ms(look.since_ms, look.phase));

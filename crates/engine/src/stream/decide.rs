@@ -9,8 +9,8 @@ use crate::{
 /// Maximum size of an entry: names and values together.
 pub(super) const ENTRY_BYTES_MAX: u64 = 1 << 30;
 
-/// Maximum number of groups that can be created in a stream. A trim, a deletion or a policy of the stream concerns all of
-/// them.
+/// Maximum number of groups that can be created in a stream. A trim, a deletion or a policy of the stream concerns all
+/// of them.
 const GROUPS_MAX: usize = if cfg!(test) { 3 } else { 65_536 };
 
 /// Default limit of an approximate trim, in full blocks.

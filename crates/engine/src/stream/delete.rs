@@ -11,11 +11,12 @@ use super::references::ReferenceView;
 use super::{EntryRef, Group, IdRange, Stream};
 use crate::{BlockLimits, Exactness, References, StreamId, Trim, TrimBy};
 
-/// Number of entries that groups still refer to, after which an approximate trim with ACKED stops. It bounds the cost of
-/// an add that trims while many entries are pending.
+/// Number of entries that groups still refer to, after which an approximate trim with ACKED stops. It bounds the cost
+/// of an add that trims while many entries are pending.
 const REFERENCED_VISITS_MAX: u64 = 1000;
 
-/// Maximum number of questions whether a group needs an entry, after which an approximate trim with ACKED or DELREF stops.
+/// Maximum number of questions whether a group needs an entry, after which an approximate trim with ACKED or DELREF
+/// stops.
 const QUESTIONS_MAX: u64 = 250_000;
 
 /// A trim with ACKED asks about at least this many entries at a time, because the first question to a group costs more.
@@ -27,7 +28,8 @@ const STEP_QUESTIONS: u64 = if cfg!(test) { 50 } else { QUESTIONS_MAX };
 /// Visiting an entry costs a step about as much as this many questions.
 const VISITING_COST: u64 = 3;
 
-/// Removing a pending entry costs about as much as this many questions, and up to five times as much if each group has only one.
+/// Removing a pending entry costs about as much as this many questions, and up to five times as much if each group has
+/// only one.
 const FORGETTING_COST: u64 = 20;
 
 /// The outcome of the request to delete one id.
@@ -141,8 +143,8 @@ impl Stream {
         decision
     }
 
-    /// Returns the ids to which no group refers, each once, in ascending order. The pending entries of `without` do not count
-    /// as references. With KEEPREF, no reference counts; with DELREF, only pending entries do.
+    /// Returns the ids to which no group refers, each once, in ascending order. The pending entries of `without` do not
+    /// count as references. With KEEPREF, no reference counts; with DELREF, only pending entries do.
     fn unreferenced(
         &self,
         references: References,
@@ -187,8 +189,8 @@ impl Stream {
     }
 
     /// Decides a step of an exact trim with DELREF or ACKED, which takes a few milliseconds. The first step looks at
-    /// [all entries](Stream::all_ids), each further one at the [rest](ReferencedTrim::rest). Entries that are added meanwhile do not
-    /// belong to it.
+    /// [all entries](Stream::all_ids), each further one at the [rest](ReferencedTrim::rest). Entries that are added
+    /// meanwhile do not belong to it.
     pub fn decide_trim_step(&self, trim: &Trim, references: References, rest: IdRange) -> ReferencedTrim {
         let (questions_max, visiting_cost) = (STEP_QUESTIONS, VISITING_COST);
         let scope = TrimScope { range: rest, limit: None, kept_max: u64::MAX, questions_max, visiting_cost };

@@ -34,8 +34,8 @@ pub enum Delivered {
     Nothing,
     /// The consumer does not exist. Nothing has changed, and the caller must create it.
     NeedsConsumer,
-    /// The entries would become pending in a group with a lease. Nothing has changed, and the caller must look for pending
-    /// entries that are [ready](Stream::visit_ready) first.
+    /// The entries would become pending in a group with a lease. Nothing has changed, and the caller must look for
+    /// pending entries that are [ready](Stream::visit_ready) first.
     NeedsReady,
 }
 

@@ -10,9 +10,9 @@
 //! group keeps two sets ordered by time. A trim removes all entries before the first one of the stream, so their rows
 //! are the first ones of the pending list and need no set.
 //!
-//! After a change of the policy, a group *examines* its rows in steps, so that no client waits. The steps find the final
-//! rows, sort the released ones, and free the *outdated* sets, those of earlier rules. A final row that no step has reached
-//! is dead-lettered or removed later. No reader gets it meanwhile, because reads test the limit themselves.
+//! After a change of the policy, a group *examines* its rows in steps, so that no client waits. The steps find the
+//! final rows, sort the released ones, and free the *outdated* sets, those of earlier rules. A final row that no step
+//! has reached is dead-lettered or removed later. No reader gets it meanwhile, because reads test the limit themselves.
 //!
 //! The sets follow from the other state and are not stored. The counters say what the policy has done since the start.
 
@@ -43,7 +43,8 @@ pub(super) struct FinalRows {
     /// Rows at the delivery limit, by [`time`](time_of) and id.
     at_limit: BTreeSet<(u64, StreamId)>,
     /// Rows whose entry was removed although an earlier entry exists, by time and id. Not all of them: some
-    /// may be [marked](super::gone) later, and if XSETID allows the id of a removed entry again, its row is left to claims.
+    /// may be [marked](super::gone) later, and if XSETID allows the id of a removed entry again, its row is left to
+    /// claims.
     pub(super) gone: BTreeSet<(u64, StreamId)>,
     /// The rows from this id on are not in `at_limit` yet, unless they changed; `None` if none is left.
     unexamined: Option<StreamId>,
@@ -255,7 +256,8 @@ impl Group {
         self.finals.as_ref().map(|finals| &finals.counters)
     }
 
-    /// Returns the rule by which a read finds rows that are ready; `None` if those are simply the rows whose lease is over.
+    /// Returns the rule by which a read finds rows that are ready; `None` if those are simply the rows whose lease is
+    /// over.
     pub(super) fn ready_rule(&self) -> Option<ReadyRule> {
         let (rules, finals) = (self.rules()?, self.finals.as_ref()?);
         // Rows at the delivery limit stay pending while the dead-letter stream refuses them.
@@ -302,8 +304,8 @@ impl Group {
         are_final_known && self.pending.is_sorted() && self.outdated.is_empty()
     }
 
-    /// Does a step of the work after a change of the rules: sorts released rows by the delivery limit, frees outdated sets,
-    /// and finds final rows if it may grow. Ends when the budget is spent.
+    /// Does a step of the work after a change of the rules: sorts released rows by the delivery limit, frees outdated
+    /// sets, and finds final rows if it may grow. Ends when the budget is spent.
     pub(super) fn examine(&mut self, entries: &Entries, budget: &mut u64, may_grow: bool) {
         let sorted = self.pending.sort_released(budget.div_ceil(COST_OF_CHANGE));
         *budget = budget.saturating_sub(sorted * COST_OF_CHANGE);

@@ -2,8 +2,8 @@
 //! [final](super::finals).
 //!
 //! A command can remove thousands of entries that are pending in thousands of groups. So a removal looks up
-//! only a limited number of them, and keeps its ids for the groups that are left. The store marks those in steps. A row that no step has reached is
-//! removed later. No reader gets it meanwhile, because reads find no entry.
+//! only a limited number of them, and keeps its ids for the groups that are left. The store marks those in steps. A row
+//! that no step has reached is removed later. No reader gets it meanwhile, because reads find no entry.
 //!
 //! Ids that are left to mark follow from the other state, as the rows do: neither the log nor snapshots have them.
 
@@ -83,8 +83,8 @@ impl Stream {
     }
 }
 
-/// Marks the rows of these ids, except those before `below`, in the groups from `from` on. Returns the name of the first
-/// group that is left when the budget is spent.
+/// Marks the rows of these ids, except those before `below`, in the groups from `from` on. Returns the name of the
+/// first group that is left when the budget is spent.
 fn mark_in_groups(
     groups: &mut BTreeMap<Box<[u8]>, Group>,
     from: &[u8],

@@ -14,8 +14,8 @@ use crate::pending::{ConsumerHandle, PendingEntry, PendingList};
 use crate::policy::{GroupRules, is_rejected};
 use crate::{Refusal, ReleasedRow, StreamId};
 
-/// Maximum length of the name of a group or a consumer when it is created. Every dead letter has copies of both names, and a
-/// read can create a consumer in many streams. Recovery accepts longer names.
+/// Maximum length of the name of a group or a consumer when it is created. Every dead letter has copies of both names,
+/// and a read can create a consumer in many streams. Recovery accepts longer names.
 pub const NAME_BYTES_MAX: usize = 1024;
 
 /// Maximum bytes that a consumer takes without its name. The first one of a group takes most.
@@ -174,8 +174,8 @@ impl Group {
         }
     }
 
-    /// Removes a row and returns it; `None` if it did not exist. It searches once, so an acknowledgement need not look up
-    /// the row first.
+    /// Removes a row and returns it; `None` if it did not exist. It searches once, so an acknowledgement need not look
+    /// up the row first.
     pub(super) fn remove_pending(&mut self, id: StreamId) -> Option<PendingEntry> {
         let removed = self.pending.remove(id);
         self.decrement_owner_count(removed);

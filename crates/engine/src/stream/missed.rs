@@ -1,9 +1,9 @@
 //! Counts the entries that a group misses: they are trimmed or deleted before the group reads them.
 //!
-//! A group is *behind* if its position is before all entries that are left: it misses every entry that is trimmed. There
-//! can be tens of thousands of such groups, because nobody reads from them. So the stream counts trimmed entries once
-//! for all of them, and a group notes this count when it falls behind. A trim looks at the other groups only if one of
-//! them may have a position before the end of the trim. A deletion by id looks at all groups.
+//! A group is *behind* if its position is before all entries that are left: it misses every entry that is trimmed.
+//! There can be tens of thousands of such groups, because nobody reads from them. So the stream counts trimmed entries
+//! once for all of them, and a group notes this count when it falls behind. A trim looks at the other groups only if
+//! one of them may have a position before the end of the trim. A deletion by id looks at all groups.
 
 use super::{Group, Stream};
 use crate::StreamId;
@@ -67,7 +67,8 @@ impl Stream {
         self.trimmed_entries.missed_by(group)
     }
 
-    /// Counts the entries up to and including `last`, which a trim is about to remove, for groups that have not read them.
+    /// Counts the entries up to and including `last`, which a trim is about to remove, for groups that have not read
+    /// them.
     #[inline]
     pub(super) fn miss_through(&mut self, last: StreamId) {
         let entries = &self.entries;

@@ -1,11 +1,11 @@
 //! The owners of policies: the users with whose rights policies act.
 //!
-//! The owner of a policy is the user who set it. A user who moves or copies a stream to a key *places* it there, and owns
-//! all of its policies from then on. So nobody gets rights by moving or copying a policy of somebody else. A policy
-//! without an owner acts with all rights.
+//! The owner of a policy is the user who set it. A user who moves or copies a stream to a key *places* it there, and
+//! owns all of its policies from then on. So nobody gets rights by moving or copying a policy of somebody else. A
+//! policy without an owner acts with all rights.
 //!
-//! A stream can have many groups with policies of their own, so placing a stream does not visit them: each policy remembers
-//! the last placement before it was set. Only policies that were set later have an owner of their own.
+//! A stream can have many groups with policies of their own, so placing a stream does not visit them: each policy
+//! remembers the last placement before it was set. Only policies that were set later have an owner of their own.
 //!
 //! This module knows only the names of users, not their rights.
 
@@ -66,8 +66,8 @@ impl Stream {
         self.owner_of(group.own_policy.as_ref()?)
     }
 
-    /// Returns the user with whose rights entries of a group of this stream are dead-lettered: the owner of the policy that
-    /// names the dead-letter stream. If none names one, the owner of the policy that limits deliveries.
+    /// Returns the user with whose rights entries of a group of this stream are dead-lettered: the owner of the policy
+    /// that names the dead-letter stream. If none names one, the owner of the policy that limits deliveries.
     pub fn dead_letter_owner<'s>(&'s self, group: &'s Group) -> Option<&'s [u8]> {
         let sets = |policy: Option<&Policy>, field| policy.is_some_and(|policy| policy.get(field).is_some());
         let is_named = sets(group.own_policy(), PolicyField::DeadLetters)

@@ -2,8 +2,8 @@
 //!
 //! To take a stream apart, use [`Stream::counters`], [`Stream::blocks`], [`Stream::groups`],
 //! [`Stream::history_counters`], [`Stream::history_items`] and [`Stream::delayed`]. To build a stream, pass the same
-//! parts in the same order to a [`StreamBuilder`]. It does not trust them: it accepts only parts from which it can build a
-//! stream that passes [`Stream::check`]. A stream built from the parts of another stream behaves exactly as
+//! parts in the same order to a [`StreamBuilder`]. It does not trust them: it accepts only parts from which it can
+//! build a stream that passes [`Stream::check`]. A stream built from the parts of another stream behaves exactly as
 //! that stream does.
 //!
 //! This file does not know how parts are encoded.

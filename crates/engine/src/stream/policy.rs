@@ -153,15 +153,16 @@ impl Stream {
         self.unexamined_from.is_some() || !self.unmarked.is_empty()
     }
 
-    /// Returns when pending entries are to be [examined](Stream::examine), in Unix milliseconds; `None` if none are left.
+    /// Returns when pending entries are to be [examined](Stream::examine), in Unix milliseconds; `None` if none are
+    /// left.
     pub fn examination_ms(&self) -> Option<u64> {
         self.has_unexamined().then_some(self.examine_at_ms)
     }
 
-    /// Examines some pending entries, after a change of the policy of the stream or of a group. It finds those that are to
-    /// be dead-lettered, and makes released ones available to readers: then it returns true. After a removal of many entries, it
-    /// marks some of those that are pending. Takes about 100 µs and up to [`EXAMINATION_BYTES`]. This is not a
-    /// change of data.
+    /// Examines some pending entries, after a change of the policy of the stream or of a group. It finds those that are
+    /// to be dead-lettered, and makes released ones available to readers: then it returns true. After a removal of many
+    /// entries, it marks some of those that are pending. Takes about 100 µs and up to [`EXAMINATION_BYTES`]. This is
+    /// not a change of data.
     pub fn examine(&mut self) -> bool {
         let (has_unexamined, mut budget) = (self.unexamined_from.is_some(), EXAMINATION_BUDGET);
         self.examine_step(&mut budget, true);
@@ -203,9 +204,9 @@ impl Stream {
     }
 
     /// Returns the earliest time after `now_ms` at which the stream may have something to do without a request, in Unix
-    /// milliseconds; `None` if it never has. If something must be done already, the time can be earlier. Until then, only
-    /// a change that [schedules](crate::StreamEffect) the stream again makes this time earlier. `phase` is that of the
-    /// stream's [looks](super::Look).
+    /// milliseconds; `None` if it never has. If something must be done already, the time can be earlier. Until then,
+    /// only a change that [schedules](crate::StreamEffect) the stream again makes this time earlier. `phase` is that of
+    /// the stream's [looks](super::Look).
     pub fn next_duty_ms(&self, now_ms: u64, phase: u64) -> Option<u64> {
         let promotion_ms = self.next_promotion_duty_ms(now_ms);
         let since_ms = now_ms.saturating_add(1);

@@ -7,8 +7,8 @@
 //!    far. In most streams the groups need the same entries, so the first group answers for all.
 //! 2. It begins with the group that needed the entries of the last trim.
 //!
-//! Creating a view costs nothing. It looks at each group once if the first one does not need all ids. Then a group costs
-//! at most one step per id in question and one step per pending entry between them.
+//! Creating a view costs nothing. It looks at each group once if the first one does not need all ids. Then a group
+//! costs at most one step per id in question and one step per pending entry between them.
 
 use std::cell::RefCell;
 use std::{fmt, mem, ptr};

@@ -21,8 +21,8 @@ pub struct NackOptions {
     pub deliveries: Option<u64>,
     /// Also releases entries that are not pending, if they exist.
     pub force: bool,
-    /// How long the entries wait before they can be claimed; at most [`DELAY_MS_MAX`]. `None`: as the policy of the group
-    /// says.
+    /// How long the entries wait before they can be claimed; at most [`DELAY_MS_MAX`]. `None`: as the policy of the
+    /// group says.
     pub delay_ms: Option<u64>,
 }
 
@@ -113,8 +113,8 @@ impl Group {
 impl Stream {
     /// Decides a release of these ids, in this order. If an id occurs twice, it is released twice.
     ///
-    /// In a group with a back-off, a failed entry waits as long as the policy says, unless `options` says how long. In a
-    /// group with a delivery limit, the count of a rejected entry still tells how often it was delivered.
+    /// In a group with a back-off, a failed entry waits as long as the policy says, unless `options` says how long. In
+    /// a group with a delivery limit, the count of a rejected entry still tells how often it was delivered.
     pub fn decide_nack(
         &self,
         group: &Group,
@@ -188,9 +188,9 @@ impl Stream {
     }
 
     /// Decides a claim that walks through the rows from `start` on and takes those that have been idle for
-    /// `min_idle_ms`, except rows that wait. Calls `visit` for up to `count` such rows, with their delivery count after the claim.
-    /// Rows whose entry no longer exists are visited too, but not claimed. Rows at the delivery limit of the group are
-    /// passed over.
+    /// `min_idle_ms`, except rows that wait. Calls `visit` for up to `count` such rows, with their delivery count after
+    /// the claim. Rows whose entry no longer exists are visited too, but not claimed. Rows at the delivery limit of the
+    /// group are passed over.
     ///
     /// Returns the claimed rows, and the id at which the next call starts; `None` if all rows were examined.
     pub fn visit_claim(

@@ -182,8 +182,8 @@ impl Stream {
         (through, found)
     }
 
-    /// Returns the id up to which every group has read and acknowledged all entries. Returns `None` if there is no group,
-    /// or if a group needs the first entry.
+    /// Returns the id up to which every group has read and acknowledged all entries. Returns `None` if there is no
+    /// group, or if a group needs the first entry.
     fn acknowledged_through(&self) -> Option<StreamId> {
         let first_id = self.entries.first_id;
         let acknowledged = |group: &Group| {

@@ -141,8 +141,8 @@ impl Stream {
         self.get(self.entries.last_entry_id)
     }
 
-    /// Returns the ids of a consumer's pending entries that are greater than `after`, at most `count`. Passes over entries
-    /// that were delivered `limit` times or more often.
+    /// Returns the ids of a consumer's pending entries that are greater than `after`, at most `count`. Passes over
+    /// entries that were delivered `limit` times or more often.
     pub fn query_consumer_pending(
         &self,
         group: &Group,

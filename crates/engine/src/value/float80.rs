@@ -1,7 +1,7 @@
 //! Floating-point arithmetic for INCRBYFLOAT and HINCRBYFLOAT, with the precision of Redis.
 //!
-//! Redis adds in the 80-bit format of x86 and prints 17 decimals, so that 0.1 plus 0.2 is 0.3. `rustc_apfloat` does the same
-//! arithmetic on every machine.
+//! Redis adds in the 80-bit format of x86 and prints 17 decimals, so that 0.1 plus 0.2 is 0.3. `rustc_apfloat` does the
+//! same arithmetic on every machine.
 
 use std::fmt;
 
@@ -105,7 +105,8 @@ fn decimals(mantissa: u64, shift: u32) -> String {
     let exact = u128::from(mantissa) * SCALE;
     let whole = exact.checked_shr(shift).unwrap_or(0);
     let rest = exact - whole.checked_shl(shift).unwrap_or(0);
-    // Rounds to nearest, ties to even. The number has at most 121 bits, so half of it is known to be less if the shift is large.
+    // Rounds to nearest, ties to even. The number has at most 121 bits, so half of it is known to be less if the shift
+    // is large.
     let half = 1u128.checked_shl(shift - 1).unwrap_or(u128::MAX);
     let scaled = whole + u128::from(rest > half || (rest == half && whole & 1 == 1));
     let text = format!("{}.{:017}", scaled / SCALE, scaled % SCALE);

@@ -8,8 +8,8 @@ use crate::number;
 /// reserved for the Unix time. They are enough until the year 2248.
 const TIMEOUT_MS_MAX: u64 = i64::MAX as u64 - (1 << 43);
 
-/// Maximum number of keys of a command that can block. The server keeps several hundred bytes for each key that a client
-/// is blocked on.
+/// Maximum number of keys of a command that can block. The server keeps several hundred bytes for each key that a
+/// client is blocked on.
 const BLOCKING_KEYS_MAX: usize = 65_536;
 
 /// Refuses a command that can block if it has too many keys, even if it would not block now.

@@ -1,8 +1,8 @@
 //! `XPOLICY SET key [GROUP group] field value [field value ...]`, `XPOLICY GET key [GROUP group]` and
 //! `XPOLICY RESET key [GROUP group]`
 //!
-//! A field of SET is LEASE, MAXDELIVER, DLQ, BACKOFF (with two values), MAXPENDING, CONSUMERTTL, MAXAGE, MAXLEN, MAXBYTES
-//! or ACKEDAGE. The last four belong to streams only.
+//! A field of SET is LEASE, MAXDELIVER, DLQ, BACKOFF (with two values), MAXPENDING, CONSUMERTTL, MAXAGE, MAXLEN,
+//! MAXBYTES or ACKEDAGE. The last four belong to streams only.
 
 use millstream_engine::policy::{Backoff, Policy, PolicyField, PolicyValue};
 

@@ -233,8 +233,8 @@ enum State {
 pub(super) type Span = (usize, usize);
 
 impl Decoder {
-    /// Frees most of the memory of the request that [`next`](Self::next) has decoded, once its arguments are not needed any
-    /// more. Otherwise a client that has sent one large request would keep this memory while it is idle.
+    /// Frees most of the memory of the request that [`next`](Self::next) has decoded, once its arguments are not needed
+    /// any more. Otherwise a client that has sent one large request would keep this memory while it is idle.
     pub fn release(&mut self) {
         if let State::Complete { .. } = self.state
             && self.memory_bytes() > SPANS_KEPT_MAX * size_of::<Span>()

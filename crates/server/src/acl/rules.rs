@@ -1,4 +1,5 @@
-//! The rules of a user: parsing and printing. Parsing accepts any bytes and returns an error for those that are no rule.
+//! The rules of a user: parsing and printing. Parsing accepts any bytes and returns an error for those that are no
+//! rule.
 
 use std::fmt;
 
@@ -105,8 +106,8 @@ impl Rules {
         self.root.allows_everything() || self.selectors.iter().any(Selector::allows_everything)
     }
 
-    /// Whether a client can log in as this user with this password. The time this takes does not depend on which password
-    /// is right, or on how many of its bytes are.
+    /// Whether a client can log in as this user with this password. The time this takes does not depend on which
+    /// password is right, or on how many of its bytes are.
     pub(super) fn accept(&self, password: &[u8]) -> bool {
         self.accept_hash(&hash(password))
     }

@@ -1,5 +1,5 @@
-//! ACL: shows and changes users, and shows what was denied to them. ACL CAT and ACL DRYRUN need the command table, so they
-//! are in the module `table`.
+//! ACL: shows and changes users, and shows what was denied to them. ACL CAT and ACL DRYRUN need the command table, so
+//! they are in the module `table`.
 
 use std::sync::Arc;
 

@@ -83,7 +83,8 @@ fn write_log(info: &mut InfoWriter<'_, '_>, durability: &DurabilityStats) {
     info.line("log_error", one_line(durability.error.as_deref().or(refusal.as_deref())));
 }
 
-/// Returns how many syncs took how long, as `le_50=3,le_100=0,…,le_inf=1`. Each number counts syncs that exceed the bound before.
+/// Returns how many syncs took how long, as `le_50=3,le_100=0,…,le_inf=1`. Each number counts syncs that exceed the
+/// bound before.
 fn sync_times(log: &LogStats) -> String {
     let bounds = SYNC_BOUNDS_US.iter().map(u64::to_string).chain(["inf".to_owned()]);
     let pairs = bounds.zip(log.sync_times).map(|(bound, count)| format!("le_{bound}={count}"));

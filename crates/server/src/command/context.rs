@@ -84,8 +84,8 @@ impl Batch {
     }
 }
 
-/// Returns about how many bytes a command adds to the log: those of all arguments. The changes of XREADGROUP to a stream,
-/// at most three, contain the names of group and consumer.
+/// Returns about how many bytes a command adds to the log: those of all arguments. The changes of XREADGROUP to a
+/// stream, at most three, contain the names of group and consumer.
 pub(crate) fn change_bytes(spec: &CommandSpec, argv: &[&[u8]]) -> u64 {
     bytes_of(argv).saturating_add(names_bytes(spec, argv).saturating_mul(argv.len() as u64 * 3 / 2))
 }

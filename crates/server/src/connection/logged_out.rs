@@ -53,8 +53,8 @@ impl Connection {
         })
     }
 
-    /// Waits because a login has failed. Makes the connection close once the replies are sent, if too many logins have failed on it
-    /// or its wait has ended early.
+    /// Waits because a login has failed. Makes the connection close once the replies are sent, if too many logins have
+    /// failed on it or its wait has ended early.
     pub(super) async fn delay_replies(&mut self) {
         let has_waited = login_delays::wait(&self.session.client).await;
         self.session.after_reply = AfterReply::Continue;

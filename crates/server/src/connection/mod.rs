@@ -66,8 +66,8 @@ pub(crate) struct Connection {
     output: Output,
     /// The log position that must be durable before `output` is sent.
     awaited_position: Option<u64>,
-    /// Bytes that it has received since it last waited for input or yielded. If the socket always has more, the connection
-    /// yields from time to time.
+    /// Bytes that it has received since it last waited for input or yielded. If the socket always has more, the
+    /// connection yields from time to time.
     turn_bytes: usize,
 }
 

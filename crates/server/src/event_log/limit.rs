@@ -1,5 +1,5 @@
-//! Limits the number of lines that clients cause, per kind of event, address, user and command. Events beyond the limit are
-//! counted, and a line at the end of the interval gives their number.
+//! Limits the number of lines that clients cause, per kind of event, address, user and command. Events beyond the limit
+//! are counted, and a line at the end of the interval gives their number.
 
 use std::collections::BTreeMap;
 
@@ -46,8 +46,8 @@ pub(super) struct RateLimit {
     recent: BTreeMap<LimitKey, Recent>,
 }
 
-/// What the limit on lines applies to. Events that differ in any of these have their own limit: many harmless events must
-/// not hide another one.
+/// What the limit on lines applies to. Events that differ in any of these have their own limit: many harmless events
+/// must not hide another one.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct LimitKey {
     kind: EventKind,

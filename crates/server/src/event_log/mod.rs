@@ -1,11 +1,11 @@
-//! The event log: the lines that the server writes to standard error, as text or JSON. (The log without "event" is the one
-//! on disk that contains the data.)
+//! The event log: the lines that the server writes to standard error, as text or JSON. (The log without "event" is the
+//! one on disk that contains the data.)
 //!
 //! There are two ways to add a line:
 //!
 //! * A thread that can wait for standard error writes a line of its own at once: [`EventLog::write`].
-//! * An event that a client causes only adds a line to a list, and the number of lines is limited: [`EventLog::note`]. The
-//!   timekeeper writes the list, so a slow standard error delays no client.
+//! * An event that a client causes only adds a line to a list, and the number of lines is limited: [`EventLog::note`].
+//!   The timekeeper writes the list, so a slow standard error delays no client.
 //!
 //! The audit log is the part of the event log that says who connected, logged in and changed something.
 
@@ -107,9 +107,9 @@ impl EventLog {
         }
     }
 
-    /// Adds a line about a client, unless there are too many. `address` is the client's address with its port. `user` is
-    /// the client's user, and `what` has the details. Both can contain text that a client has chosen, but must not contain
-    /// passwords or data.
+    /// Adds a line about a client, unless there are too many. `address` is the client's address with its port. `user`
+    /// is the client's user, and `what` has the details. Both can contain text that a client has chosen, but must not
+    /// contain passwords or data.
     pub(crate) fn note(
         &self,
         kind: EventKind,

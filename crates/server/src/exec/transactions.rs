@@ -104,8 +104,8 @@ pub(crate) fn is_decided_by_exec(spec: &CommandSpec) -> bool {
 ///
 /// It may if it adds nothing. It also may if it acknowledges at least as many pending entries as it adds entries and
 /// strings, releases at least as many as it sets fields of hashes, and adds nothing else. So a worker can acknowledge a
-/// message together with its dead letter, or with the key that marks it as processed, and can release a message together
-/// with the record of its failure. The reserve limits how much memory this can take.
+/// message together with its dead letter, or with the key that marks it as processed, and can release a message
+/// together with the record of its failure. The reserve limits how much memory this can take.
 #[cold]
 fn may_exceed_maxmemory(
     transaction: &Transaction,

@@ -54,8 +54,8 @@ pub(crate) fn machine_bytes() -> u64 {
     kilobytes(&read(Path::new("/proc/meminfo")), "MemTotal:").unwrap_or(0) * 1024
 }
 
-/// Returns the smallest memory limit of the control groups that `groups`, the text of `/proc/self/cgroup`, lists, and of
-/// the groups that contain them. `root` is the folder where control groups are mounted.
+/// Returns the smallest memory limit of the control groups that `groups`, the text of `/proc/self/cgroup`, lists, and
+/// of the groups that contain them. `root` is the folder where control groups are mounted.
 ///
 /// A line is `0::PATH` for version 2 and `N:CONTROLLERS:PATH` for version 1. In a container without a namespace of its
 /// own, the path is that of the host, and only the group at the root exists.

@@ -34,11 +34,11 @@ pub enum ValueType {
         /// The greatest accepted value.
         max: i64,
     },
-    /// A number of bytes, a percentage of the memory that the process may use, such as `50%`, or `auto`: 80 % of it. The
-    /// server computes the number of bytes when the setting is set.
+    /// A number of bytes, a percentage of the memory that the process may use, such as `50%`, or `auto`: 80 % of it.
+    /// The server computes the number of bytes when the setting is set.
     MemoryLimit,
-    /// A number of bytes, a percentage of `maxmemory`, such as `5%`, or `auto`. A percentage is stored as a negative number, and
-    /// `auto` as `CLIENT_MEMORY_AUTO`.
+    /// A number of bytes, a percentage of `maxmemory`, such as `5%`, or `auto`. A percentage is stored as a negative
+    /// number, and `auto` as `CLIENT_MEMORY_AUTO`.
     ClientMemory,
     /// Permissions of a file as an octal number, at most 777.
     Permissions,

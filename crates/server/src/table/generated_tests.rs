@@ -1,7 +1,7 @@
 //! Runs every command with random requests that are generated from its syntax line, some of them invalid.
 //!
-//! Every supported command must accept some of its requests. A failure prints its seed. The fuzzer (fuzz/) runs the same
-//! requests in sequences, and checks that no command panics.
+//! Every supported command must accept some of its requests. A failure prints its seed. The fuzzer (fuzz/) runs the
+//! same requests in sequences, and checks that no command panics.
 
 use std::sync::Arc;
 

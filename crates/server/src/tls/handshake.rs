@@ -1,8 +1,8 @@
 //! TLS handshakes.
 //!
 //! A handshake takes up to a millisecond of CPU time. The thread that serves a client reads and sends the bytes of the
-//! client's handshake, but one thread of low priority computes for all of them. So the other clients are served meanwhile,
-//! however many handshakes there are.
+//! client's handshake, but one thread of low priority computes for all of them. So the other clients are served
+//! meanwhile, however many handshakes there are.
 
 use std::fmt;
 use std::future::poll_fn;

@@ -1,7 +1,7 @@
 //! TLS: the configuration in force and its reload, handshakes, and encrypted sockets.
 //!
-//! A new configuration is built whole before it replaces the one in force. Connections keep the configuration with which
-//! they began.
+//! A new configuration is built whole before it replaces the one in force. Connections keep the configuration with
+//! which they began.
 
 mod config;
 mod handshake;
@@ -89,8 +89,8 @@ impl Tls {
         *self.files.lock() = new.files;
     }
 
-    /// Reads the files again, for a change of settings. If one cannot be used, [`Tls::files_have_changed`] returns false
-    /// until a file changes.
+    /// Reads the files again, for a change of settings. If one cannot be used, [`Tls::files_have_changed`] returns
+    /// false until a file changes.
     pub(crate) fn read_again(
         &self,
         settings: &Settings,

@@ -27,8 +27,8 @@ impl TlsStream {
         TlsStream { socket, session, received: 0, kept: 0, unsent: 0 }
     }
 
-    /// Encrypts and sends as much as the socket takes without blocking. Up to 64 KiB that the socket does not take (rustls'
-    /// limit) are kept, count as written, and are sent by the next call or by `poll_flush`.
+    /// Encrypts and sends as much as the socket takes without blocking. Up to 64 KiB that the socket does not take
+    /// (rustls' limit) are kept, count as written, and are sent by the next call or by `poll_flush`.
     pub(crate) fn write_now(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut written = 0;
         while self.send_kept()? && written < bytes.len() {
@@ -177,8 +177,8 @@ impl AsyncWrite for TlsStream {
 }
 
 impl Drop for TlsStream {
-    /// Tells the client that the connection ends here, and was not cut. Does not wait if the socket is full. After a panic,
-    /// the session could panic again, and that would end the server.
+    /// Tells the client that the connection ends here, and was not cut. Does not wait if the socket is full. After a
+    /// panic, the session could panic again, and that would end the server.
     fn drop(&mut self) {
         if !std::thread::panicking() && !self.session.wants_write() {
             self.session.send_close_notify();

@@ -4,8 +4,8 @@
 //!
 //! 1. If another snapshot, or the log from its beginning, provably still gives everything, salvage uses it.
 //! 2. Otherwise salvage uses every intact key of a snapshot and every intact record of the log, in order, including
-//!    records after damage. It prefers the snapshot that the manifest names if any key of it is intact, and else the one
-//!    that leads to most keys.
+//!    records after damage. It prefers the snapshot that the manifest names if any key of it is intact, and else the
+//!    one that leads to most keys.
 //! 3. Salvage applies a change only if it fits the data: a new entry needs an id above the last one, a value needs the
 //!    right type, a group must exist. It skips other changes and reports their keys.
 //! 4. If a value breaks an invariant in the end, salvage skips its key and reports it.

@@ -1,6 +1,7 @@
 //! Reads a folder despite damage and rebuilds the store in memory. The steps:
 //!
-//! 1. Start from a base, which `candidates` has found: a snapshot or an empty store. Load every intact key of the snapshot, then apply every intact record of the log that it does not cover.
+//! 1. Start from a base, which `candidates` has found: a snapshot or an empty store. Load every intact key of the
+//!    snapshot, then apply every intact record of the log that it does not cover.
 //! 2. Verify every invariant of the result.
 
 use std::collections::BTreeMap;

@@ -1,8 +1,8 @@
 //! Decides what salvage may say: only what the folder proves.
 //!
 //! A folder proves that its data is complete if three parts are: the start, the log after it, and the end of the log.
-//! Nothing in a folder that was not closed states where its log ended: a file that was cut after a record looks like the
-//! result of a crash.
+//! Nothing in a folder that was not closed states where its log ended: a file that was cut after a record looks like
+//! the result of a crash.
 
 /// What a folder proves about a part of its data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -11,7 +11,8 @@
 //! ```
 //!
 //! `policy` is described in `policy.rs`. The first `id_step` is relative to 0-0, and the first time in `claimed` is
-//! relative to the time of the claim. A time that belongs to a single id is encoded relative to the id's milliseconds, because the two are close to each other.
+//! relative to the time of the claim. A time that belongs to a single id is encoded relative to the id's milliseconds,
+//! because the two are close to each other.
 
 use millstream_engine::ListEnd::{Head, Tail};
 use millstream_engine::policy::Policy;

@@ -26,12 +26,13 @@
 //! number is the one after the last consumer, and its time is that of the row before it.
 //!
 //! Settings are optional parts of a stream or a group. They are encoded with their tags in ascending order.
-//! A group has the setting `waiting` with tag 1 if released entries wait for due times: it has the due times of the last
-//! released entries. It has the setting `missed` with tag 2 if entries were removed before the group read them: it has
-//! their number, and an id that none of them exceeds. A group has the setting `policy` with tag 3, and a stream the setting
-//! `policy` with tag 1, if one is set. The owners of both have tags of their own. A stream has the setting `delayed` with tag 2 if an entry was ever delayed: it has
-//! the number of the last ticket and the blocks of delayed entries. The reader refuses unknown tags: a newer version
-//! wrote them, and a stream without its settings would behave differently.
+//! A group has the setting `waiting` with tag 1 if released entries wait for due times: it has the due times of the
+//! last released entries. It has the setting `missed` with tag 2 if entries were removed before the group read them: it
+//! has their number, and an id that none of them exceeds. A group has the setting `policy` with tag 3, and a stream the
+//! setting `policy` with tag 1, if one is set. The owners of both have tags of their own. A stream has the setting
+//! `delayed` with tag 2 if an entry was ever delayed: it has the number of the last ticket and the blocks of delayed
+//! entries. The reader refuses unknown tags: a newer version wrote them, and a stream without its settings would behave
+//! differently.
 //!
 //! Snapshots of version 1 have streams without settings, and some of these also lack released entries and the producer
 //! history: see [`StreamKind`].

@@ -1,8 +1,8 @@
 //! The interface between the store and the disk: one flat folder of files, and the errors of its operations.
 //!
 //! All durable data goes through [`Disk`] and [`File`]. [`RealDisk`] is a folder of the machine's file system.
-//! `SimDisk` (in tests and for the fuzzer) is a folder in memory that loses, tears and reorders writes that were not synced. This module
-//! knows names, bytes and syncs. It knows neither records nor snapshots.
+//! `SimDisk` (in tests and for the fuzzer) is a folder in memory that loses, tears and reorders writes that were not
+//! synced. This module knows names, bytes and syncs. It knows neither records nor snapshots.
 
 mod real;
 #[cfg(any(test, fuzzing))]

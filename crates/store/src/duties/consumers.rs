@@ -1,5 +1,5 @@
-//! Removes consumers that have sent no request for the group's CONSUMERTTL, are not blocked in a read and own no pending
-//! entry.
+//! Removes consumers that have sent no request for the group's CONSUMERTTL, are not blocked in a read and own no
+//! pending entry.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;

@@ -1,11 +1,11 @@
-//! Dead-letters the pending entries that are never redelivered: the delivery limit of their group is reached, or their entry
-//! was removed. In a group without a limit, the rows of removed entries are only removed.
+//! Dead-letters the pending entries that are never redelivered: the delivery limit of their group is reached, or their
+//! entry was removed. In a group without a limit, the rows of removed entries are only removed.
 //!
 //! A dead letter and the acknowledgement of its entry are changes of one transaction, so they are in one record of the
 //! log. The transaction locks the stream and the dead-letter stream together.
 //!
-//! If the dead-letter stream cannot take an entry, memory is full, or the owner of the policy may not add entries to the
-//! dead-letter stream, the row stays, and the group tries again after [`RETRY_MS`]. Other groups do not wait.
+//! If the dead-letter stream cannot take an entry, memory is full, or the owner of the policy may not add entries to
+//! the dead-letter stream, the row stays, and the group tries again after [`RETRY_MS`]. Other groups do not wait.
 
 use std::sync::atomic::Ordering;
 

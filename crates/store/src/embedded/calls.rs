@@ -126,8 +126,8 @@ options!(Call<Add> {
         verb.id = IdSpec::Delayed(Due::In(u64::try_from(delay.as_millis()).unwrap_or(u64::MAX)));
     };
 
-    /// Delays the entry until this time (Unix milliseconds). If the time has passed, the entry is added at once, and the
-    /// call returns its id.
+    /// Delays the entry until this time (Unix milliseconds). If the time has passed, the entry is added at once, and
+    /// the call returns its id.
     delay_until(due_ms: u64) => |verb| verb.id = IdSpec::Delayed(Due::At(due_ms));
 
     /// Refuses the call with [`NoSuchKey`](millstream_engine::Refusal::NoSuchKey) if the stream does not exist.

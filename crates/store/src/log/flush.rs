@@ -20,13 +20,14 @@ use crate::disk::{DiskError, File, write_full};
 const KEEP_BUFFER_BYTES: usize = 4 << 20;
 /// Number of bytes preallocated at a time.
 ///
-/// The record before it waits meanwhile: 128 KiB take about 0.4 ms on a disk that syncs in 0.1 ms, and 1 MiB takes 2 ms.
+/// The record before it waits meanwhile: 128 KiB take about 0.4 ms on a disk that syncs in 0.1 ms, and 1 MiB takes 2
+/// ms.
 pub(super) const PREALLOCATE_BYTES: u64 = if cfg!(test) { 400 } else { 128 << 10 };
 /// Size of a page in the kernel's cache.
 pub(super) const PAGE_BYTES: u64 = if cfg!(test) { 64 } else { 4096 };
 
-/// Writes zeros page by page. If one write covered many pages, the kernel would cache them as one large folio and search
-/// the whole folio for dirty blocks at every sync.
+/// Writes zeros page by page. If one write covered many pages, the kernel would cache them as one large folio and
+/// search the whole folio for dirty blocks at every sync.
 fn write_zeros(file: &dyn File, mut from: u64, until: u64) -> Result<(), DiskError> {
     const ZEROS: [u8; PAGE_BYTES as usize] = [0; PAGE_BYTES as usize];
     while from < until {
@@ -331,8 +332,8 @@ impl Log {
         self.sync_folder()
     }
 
-    /// Removes every segment whose records are all before position `first` and before what readers need. Returns the names
-    /// of the removed segments.
+    /// Removes every segment whose records are all before position `first` and before what readers need. Returns the
+    /// names of the removed segments.
     pub(super) fn remove_covered(&self, first: u64) -> Vec<String> {
         // Locked to the end, so that no reader begins at a position that is being removed.
         let mut readers = self.readers.lock();

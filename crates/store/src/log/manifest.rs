@@ -10,8 +10,8 @@ use crate::disk::{Access, Disk, DiskError, read_full, write_full};
 
 /// Name of the manifest.
 pub(crate) const NAME: &str = "manifest";
-/// Name of a copy of the manifest that exists only while the store is closed. It proves that the log ends at its durable
-/// position, and replaces a manifest that is damaged or missing.
+/// Name of a copy of the manifest that exists only while the store is closed. It proves that the log ends at its
+/// durable position, and replaces a manifest that is damaged or missing.
 pub(crate) const CLOSED_NAME: &str = "manifest.closed";
 /// Name of a manifest that is being written.
 pub(crate) const NEW_NAME: &str = "manifest.new";

@@ -9,8 +9,8 @@
 //!    everything appended so far. Records up to [`Log::durable`] survive a power cut. With [`Policy::Always`], the
 //!    server must not acknowledge later records yet.
 //! 4. [`Log::read_from`] reads records of the open log, those not yet on disk included.
-//! 5. [`Log::release_before`] makes a snapshot current and removes the segments that it covers and that no reader needs.
-//!    [`Log::close`] closes the log.
+//! 5. [`Log::release_before`] makes a snapshot current and removes the segments that it covers and that no reader
+//!    needs. [`Log::close`] closes the log.
 //!
 //! The log knows bytes and positions. It does not know streams, keys or the meaning of a payload.
 
@@ -59,7 +59,8 @@ pub use scan::{Scan, TornTail};
 pub use stats::{LogStats, SYNC_BOUNDS_US};
 pub use writer::Log;
 
-/// Returns true if this is the name of a manifest, of its copy or of a segment. Their presence shows that a folder contains a store.
+/// Returns true if this is the name of a manifest, of its copy or of a segment. Their presence shows that a folder
+/// contains a store.
 pub(crate) fn is_store_file(name: &str) -> bool {
     [manifest::NAME, manifest::CLOSED_NAME].contains(&name) || segment::first_of(name).is_some()
 }
@@ -131,7 +132,8 @@ pub enum LogError {
     Failed(DiskError),
     /// The disk has too little free space. No data is lost, and the operation can succeed later.
     Full(String),
-    /// A file of the folder is missing, so a restart would not find the data. The operation can succeed once it is back.
+    /// A file of the folder is missing, so a restart would not find the data. The operation can succeed once it is
+    /// back.
     FolderLost(FolderLoss),
     /// The process has no file descriptor left to open a file. No data is lost, and the operation can succeed later.
     Exhausted(String),

@@ -57,8 +57,8 @@ pub struct LogStats {
     pub sync_ns: u64,
     /// Duration of the last sync, in nanoseconds.
     pub last_sync_ns: u64,
-    /// Number of these syncs whose duration is at most the bound of [`SYNC_BOUNDS_US`] at the same place and more than the one
-    /// before. The last number counts syncs that took longer than all bounds.
+    /// Number of these syncs whose duration is at most the bound of [`SYNC_BOUNDS_US`] at the same place and more than
+    /// the one before. The last number counts syncs that took longer than all bounds.
     pub sync_times: [u64; SYNC_BOUNDS_US.len() + 1],
     /// Number of writes deferred for lack of space.
     pub full: u64,

@@ -1,8 +1,8 @@
 //! The open log: its state, appending to memory, and its public methods. `flush` writes to the disk.
 //!
 //! The locks are taken in this order: `readers`, `writer` (while writing), `syncing` (while syncing), then `tail` or
-//! `current` (briefly). Appending takes only `tail`, so a thread that appends never waits for the disk. The writer computes the
-//! checksums of frames later; appending only copies bytes.
+//! `current` (briefly). Appending takes only `tail`, so a thread that appends never waits for the disk. The writer
+//! computes the checksums of frames later; appending only copies bytes.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -54,8 +54,8 @@ pub struct Log {
     pub(super) durable: AtomicU64,
     /// Why the log failed or was closed.
     pub(super) ended: OnceLock<LogError>,
-    /// While fewer bytes than this have been appended, a change needs no measurement of the free space. 0 if every change
-    /// needs one, because little is free.
+    /// While fewer bytes than this have been appended, a change needs no measurement of the free space. 0 if every
+    /// change needs one, because little is free.
     pub(super) space_until_bytes: AtomicU64,
     /// While fewer bytes than this have been appended, the last measured free space suffices without the reserve.
     pub(super) spare_until_bytes: AtomicU64,
@@ -311,8 +311,8 @@ impl Log {
         self.ended.get()
     }
 
-    /// Returns an error if the disk is nearly full, or would be after a write of this many bytes, or if they are too many
-    /// for one record.
+    /// Returns an error if the disk is nearly full, or would be after a write of this many bytes, or if they are too
+    /// many for one record.
     ///
     /// Call it before applying a change.
     #[inline]
@@ -354,8 +354,8 @@ impl Log {
         if bytes > max { Err(LogError::ChangeTooLarge { bytes, max }) } else { Ok(()) }
     }
 
-    /// Makes a snapshot (or none) current. Recovery needs only records from `first` on then. Earlier segments are removed,
-    /// except those that a [`LogReader`](super::LogReader) still needs: they are removed by a later call.
+    /// Makes a snapshot (or none) current. Recovery needs only records from `first` on then. Earlier segments are
+    /// removed, except those that a [`LogReader`](super::LogReader) still needs: they are removed by a later call.
     ///
     /// Everything appended so far is made durable first, so that the snapshot is never ahead of the log. Returns the
     /// names of the removed files. A file that cannot be removed stays until the next call.

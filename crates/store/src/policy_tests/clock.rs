@@ -1,4 +1,5 @@
-//! Policies and the clock: restarts with a wall clock that is behind or ahead, and times near the limits of their types.
+//! Policies and the clock: restarts with a wall clock that is behind or ahead, and times near the limits of their
+//! types.
 
 use millstream_engine::stream::{EntryRef, IdRange, NackOptions};
 use millstream_engine::{Due, IdSpec, NackMode};
@@ -46,8 +47,8 @@ fn read_ids(store: &Store, consumer: &str) -> Vec<(u64, u64)> {
     rows.0
 }
 
-/// Prepares a stream with delayed entries that are due after 1, 2, 3 and 4 seconds, and an entry that was delivered under a
-/// lease of half a minute.
+/// Prepares a stream with delayed entries that are due after 1, 2, 3 and 4 seconds, and an entry that was delivered
+/// under a lease of half a minute.
 fn prepare(disk: &SimDisk) {
     let (_, store) = open(disk, START_MS);
     for (wait_ms, value) in [(3000, "third"), (1000, "first"), (4000, "fourth"), (2000, "second")] {

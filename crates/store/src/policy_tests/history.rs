@@ -1,5 +1,6 @@
-//! Random histories of commands in a group with a delivery limit and a back-off. A ledger that knows only the rules checks
-//! each delivery and, after each move of the clock, where each entry is. Mistakes planted in commands must be noticed.
+//! Random histories of commands in a group with a delivery limit and a back-off. A ledger that knows only the rules
+//! checks each delivery and, after each move of the clock, where each entry is. Mistakes planted in commands must be
+//! noticed.
 
 use std::collections::BTreeMap;
 

@@ -1,11 +1,12 @@
 //! Policies against a naive model, on a store with a log and a clock that is moved by hand.
 //!
-//! Each seed is a history: random commands on a few streams, and steps of the clock around the moments that matter. After
-//! every step, the replies and the whole state must be those of the model ([`naive`]). What the timekeeper does must be what
-//! the policies say, neither early nor late ([`duties`]). The log, a snapshot and a restart must give the same state.
+//! Each seed is a history: random commands on a few streams, and steps of the clock around the moments that matter.
+//! After every step, the replies and the whole state must be those of the model ([`naive`]). What the timekeeper does
+//! must be what the policies say, neither early nor late ([`duties`]). The log, a snapshot and a restart must give the
+//! same state.
 //!
-//! A failure prints its seed, which determines the history, and the last steps. `MILLSTREAM_POLICY_SEEDS=n` runs seeds 1
-//! to n, `MILLSTREAM_POLICY_SEEDS=m-n` those from m to n.
+//! A failure prints its seed, which determines the history, and the last steps. `MILLSTREAM_POLICY_SEEDS=n` runs seeds
+//! 1 to n, `MILLSTREAM_POLICY_SEEDS=m-n` those from m to n.
 
 mod duties;
 pub(crate) mod mistakes;

@@ -15,7 +15,8 @@ use crate::replay::Replayer;
 use crate::snapshot::{self, read_snapshot};
 use crate::txn::Txn;
 
-/// Loads the current snapshot of a folder, if there is one. Returns the number of its keys. The replayer gets their stamps.
+/// Loads the current snapshot of a folder, if there is one. Returns the number of its keys. The replayer gets their
+/// stamps.
 pub(super) fn load_snapshot(
     txn: &mut Txn<'_>,
     replayer: &mut Replayer,

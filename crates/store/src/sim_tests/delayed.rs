@@ -1,5 +1,5 @@
-//! Power cuts around delayed entries: at every moment an acknowledged entry is delayed, in the stream or cancelled, exactly
-//! one of these. A full disk when many are due loses and repeats nothing.
+//! Power cuts around delayed entries: at every moment an acknowledged entry is delayed, in the stream or cancelled,
+//! exactly one of these. A full disk when many are due loses and repeats nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -77,7 +77,8 @@ fn cut_power(bug: Option<Bug>) -> Result<usize, String> {
     let tickets: Vec<StreamId> = (0..ENTRIES).map(|n| delay(&store, n, 10 + n * 7 % 50)).collect();
     store.make_durable().map_err(|error| error.to_string())?;
     disk.sample_crashes(1);
-    // Folders after power cuts, each with the time and the number of entries that readers could have seen in the stream.
+    // Folders after power cuts, each with the time and the number of entries that readers could have seen in the
+    // stream.
     let (mut cuts, mut seen) = (Vec::new(), 0);
     let mut step = |change: &mut dyn FnMut(), now_ms: u64| {
         change();

@@ -1,5 +1,5 @@
-//! A simulated network between nodes in one thread. Messages take time, overtake each other, are lost and are repeated; links
-//! fail in one direction. A seed determines everything.
+//! A simulated network between nodes in one thread. Messages take time, overtake each other, are lost and are repeated;
+//! links fail in one direction. A seed determines everything.
 
 use std::collections::{BTreeMap, BTreeSet};
 

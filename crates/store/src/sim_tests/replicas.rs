@@ -1,7 +1,8 @@
-//! Several stores on simulated disks and a simulated network, in one thread: one store works, the others replay its log.
+//! Several stores on simulated disks and a simulated network, in one thread: one store works, the others replay its
+//! log.
 //!
-//! Nodes take turns in leading. The clocks differ by hours, and every node tries to do its duties all the time. At equal
-//! positions, all stores must be equal. There is no election: a node leads when all have the same log.
+//! Nodes take turns in leading. The clocks differ by hours, and every node tries to do its duties all the time. At
+//! equal positions, all stores must be equal. There is no election: a node leads when all have the same log.
 
 use std::sync::Arc;
 

@@ -29,8 +29,8 @@ fn run_all(store: &Store) {
     while store.run_duties() {}
 }
 
-/// Adds ten entries, five of which are delivered and one is acknowledged, and sets a policy. All of it is in the log, or
-/// in a snapshot.
+/// Adds ten entries, five of which are delivered and one is acknowledged, and sets a policy. All of it is in the log,
+/// or in a snapshot.
 fn prepare(disk: &SimDisk, policy: Policy, has_snapshot: bool) {
     let store = open(disk, 1000);
     let mut txn = store.lock(0, [KEY], store.now_ms());

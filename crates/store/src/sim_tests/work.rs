@@ -236,8 +236,8 @@ fn add(txn: &mut Txn<'_>, key: &[u8], random: &mut WorkloadRandom) {
     }
 }
 
-/// Sets or forgets the policy of a stream or of a group. Dead letters go to a stream that no command changes, so that the
-/// timekeeper locks it although the transaction does not.
+/// Sets or forgets the policy of a stream or of a group. Dead letters go to a stream that no command changes, so that
+/// the timekeeper locks it although the transaction does not.
 fn set_policy(txn: &mut Txn<'_>, key: &[u8], random: &mut WorkloadRandom) {
     let group = random.one_in(2).then(|| random.pick(&GROUPS));
     if random.one_in(5) {

@@ -245,16 +245,17 @@ impl Txn<'_> {
         });
     }
 
-    /// Counts entries that retention has removed. This is not a change of data: the count begins with 0 after a restart.
+    /// Counts entries that retention has removed. This is not a change of data: the count begins with 0 after a
+    /// restart.
     pub(crate) fn count_trimmed(&mut self, key: &[u8], count: u64) {
         let db = self.db;
         self.locked.shard_mut(key).keys.for_change().count_trimmed(db, key, count);
         self.store().duties.trimmed.fetch_add(count, Ordering::Relaxed);
     }
 
-    /// Examines some pending entries of a stream, after a change of a policy or a removal of many entries. This is not a change
-    /// of data, but after a change of a policy, released entries may become available to blocked readers. While memory is full,
-    /// most of it waits.
+    /// Examines some pending entries of a stream, after a change of a policy or a removal of many entries. This is not
+    /// a change of data, but after a change of a policy, released entries may become available to blocked readers.
+    /// While memory is full, most of it waits.
     pub(crate) fn examine(&mut self, key: &[u8]) {
         let (db, now_ms) = (self.db, self.now_ms);
         let has_memory = self.store().check_memory(MemoryPurpose::Policies, EXAMINATION_BYTES).is_ok();

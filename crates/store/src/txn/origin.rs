@@ -1,7 +1,7 @@
 //! The origin of a transaction decides what happens besides the requested changes.
 //!
-//! A store that follows another one must change only as the other one did. So [`Store::set_own_changes`] is one switch for
-//! everything that a store changes because of its own clock: duties, the removal of expired keys, and deliveries to
+//! A store that follows another one must change only as the other one did. So [`Store::set_own_changes`] is one switch
+//! for everything that a store changes because of its own clock: duties, the removal of expired keys, and deliveries to
 //! readers whose time has come. Reads hide expired keys all the same.
 
 use std::sync::atomic::Ordering;
@@ -35,7 +35,8 @@ impl Origin {
         self != Origin::Replay && store.makes_own_changes()
     }
 
-    /// Returns whether a transaction may change data at all. While the store makes no changes of its own, only replay may.
+    /// Returns whether a transaction may change data at all. While the store makes no changes of its own, only replay
+    /// may.
     pub(super) fn may_change(self, store: &Store) -> bool {
         self == Origin::Replay || store.makes_own_changes()
     }

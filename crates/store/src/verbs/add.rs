@@ -83,8 +83,8 @@ impl<B: AsRef<[u8]>> Verb for Add<B> {
     }
 }
 
-/// Adds an entry, trims the stream and returns the id, or the ticket if the entry is delayed. Returns `None` if the stream
-/// does not exist and must not be created.
+/// Adds an entry, trims the stream and returns the id, or the ticket if the entry is delayed. Returns `None` if the
+/// stream does not exist and must not be created.
 ///
 /// If the producer history contains the entry, nothing is added or trimmed, and the id of the earlier entry is
 /// returned.
@@ -160,8 +160,8 @@ fn add_delayed(
     Ok(Some(ticket))
 }
 
-/// Returns the producer of an idempotent entry and the id by which the producer history knows the entry. `content` keeps a
-/// fingerprint of the fields.
+/// Returns the producer of an idempotent entry and the id by which the producer history knows the entry. `content`
+/// keeps a fingerprint of the fields.
 #[inline(always)]
 fn identity<'a>(entry: &Addition<'a>, content: &'a mut Option<[u8; 16]>) -> Option<(&'a [u8], &'a [u8])> {
     match entry.idempotence? {

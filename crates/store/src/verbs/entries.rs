@@ -40,8 +40,8 @@ impl<B: AsRef<[u8]>> Verb for TrimStream<B> {
 }
 
 impl<B: AsRef<[u8]>> TrimStream<B> {
-    /// Does a part of an exact trim with DELREF or ACKED, so that other clients can run in between. The first step has no
-    /// `rest`. Returns the number of removed entries, and what is left to the next step; `None` after the last one.
+    /// Does a part of an exact trim with DELREF or ACKED, so that other clients can run in between. The first step has
+    /// no `rest`. Returns the number of removed entries, and what is left to the next step; `None` after the last one.
     ///
     /// All other trims are done in one step.
     pub fn step(
@@ -124,8 +124,8 @@ impl<B: AsRef<[u8]>, I: AsRef<[StreamId]>> Verb for DeleteEx<B, I> {
 /// Memory that the row of a deleted entry takes in a group with a lease until the server removes it.
 const MARK_BYTES: u64 = 40;
 
-/// Returns an error if memory has no room for the rows of this many deleted entries, and some can be pending in a group with
-/// a lease. With ACKED, none is pending. With DELREF, the rows are removed too.
+/// Returns an error if memory has no room for the rows of this many deleted entries, and some can be pending in a group
+/// with a lease. With ACKED, none is pending. With DELREF, the rows are removed too.
 pub(super) fn check_marks(
     txn: &Txn<'_>,
     stream: &Stream,

@@ -196,14 +196,15 @@ pub struct ConsumerDeleteRest {
 }
 
 impl<B: AsRef<[u8]>> ConsumerDelete<B> {
-    /// Returns where [steps](ConsumerDelete::step) begin; `None` if the consumer has few pending entries or does not exist.
+    /// Returns where [steps](ConsumerDelete::step) begin; `None` if the consumer has few pending entries or does not
+    /// exist.
     pub fn needs_steps(&self, txn: &Txn<'_>) -> Result<Option<ConsumerDeleteRest>, Refusal> {
         let pending = pending_count(txn, self.0.borrowed())?.filter(|pending| *pending > STEP_PENDING as u64);
         Ok(pending.map(|left| ConsumerDeleteRest { from: StreamId::MIN, left }))
     }
 
-    /// Does a part of the work, so that other clients can run in between: removes or releases some pending entries. Returns
-    /// their number, and what is left; `None` after the last step, which removes the consumer.
+    /// Does a part of the work, so that other clients can run in between: removes or releases some pending entries.
+    /// Returns their number, and what is left; `None` after the last step, which removes the consumer.
     ///
     /// If the consumer reads all the time, the last step leaves it what it has read meanwhile.
     pub fn step(

@@ -301,8 +301,8 @@ impl Txn<'_> {
         Ok(())
     }
 
-    /// Creates a consumer if it does not exist, and returns whether it is new. Refuses if its name is too long or memory is
-    /// full.
+    /// Creates a consumer if it does not exist, and returns whether it is new. Refuses if its name is too long or
+    /// memory is full.
     fn ensure_consumer(&mut self, path: ConsumerPath<&[u8]>) -> Result<bool, Refusal> {
         let (_, found) = self.existing_group(path.key, path.group)?;
         if found.consumer(path.consumer).is_some() {

@@ -1,5 +1,5 @@
-//! Strings, hashes, lists and sets for embedded programs. Their operations are methods of the transaction, which the server
-//! calls itself.
+//! Strings, hashes, lists and sets for embedded programs. Their operations are methods of the transaction, which the
+//! server calls itself.
 
 use std::iter;
 

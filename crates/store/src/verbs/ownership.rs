@@ -1,7 +1,7 @@
 //! Ownership of a stream in a group: a lease that expires, and a fence that grows with each owner.
 //!
-//! Both are strings with the same value, `FENCE OWNER`. The lease says who owns the stream now. The fence stays when the
-//! lease has expired, so a read of an earlier owner is refused.
+//! Both are strings with the same value, `FENCE OWNER`. The lease says who owns the stream now. The fence stays when
+//! the lease has expired, so a read of an earlier owner is refused.
 
 use std::iter;
 
@@ -48,7 +48,8 @@ pub struct Owner {
 
 /// Acquires ownership, if nobody owns the stream or this owner does. Returns the owner after the call.
 ///
-/// The fence grows even if this owner owns the stream already: it has begun anew, and reads that it sent before are refused.
+/// The fence grows even if this owner owns the stream already: it has begun anew, and reads that it sent before are
+/// refused.
 #[derive(Clone, Debug)]
 pub struct Acquire<B = Vec<u8>> {
     pub lease: B,

@@ -22,8 +22,8 @@ pub struct SetPolicy<B = Vec<u8>> {
     pub change: Policy,
     /// The fields to forget.
     pub unset: Vec<PolicyField>,
-    /// The user who sets the policy; `None`: the policy acts with all rights. This user becomes the owner, unless the change
-    /// leaves alone what the rights are needed for (see `keeps_owner`).
+    /// The user who sets the policy; `None`: the policy acts with all rights. This user becomes the owner, unless the
+    /// change leaves alone what the rights are needed for (see `keeps_owner`).
     pub owner: Option<B>,
 }
 
@@ -33,9 +33,9 @@ impl<B> SetPolicy<B> {
         SetPolicy { key, group, change, unset: Vec::new(), owner: None }
     }
 
-    /// Returns whether the owner of the policy stays: the change names neither its dead-letter stream nor, if it has none, its
-    /// delivery limit. Otherwise somebody who changes another field would lend rights to a dead-letter stream that
-    /// the owner has chosen.
+    /// Returns whether the owner of the policy stays: the change names neither its dead-letter stream nor, if it has
+    /// none, its delivery limit. Otherwise somebody who changes another field would lend rights to a dead-letter stream
+    /// that the owner has chosen.
     fn keeps_owner(&self, before: &Policy) -> bool {
         let names = |field| self.change.get(field).is_some() || self.unset.contains(&field);
         let has = |field| before.get(field).is_some();
@@ -128,10 +128,11 @@ pub struct PolicyInfo {
     pub work: Option<GroupWork>,
     /// Number of entries that the policy of the stream has removed since the store was opened; 0 for a group.
     pub trimmed: u64,
-    /// The groups of the stream whose policy in force names a dead-letter stream, each with that name; empty for a group.
+    /// The groups of the stream whose policy in force names a dead-letter stream, each with that name; empty for a
+    /// group.
     pub group_dead_letters: Vec<(Vec<u8>, Vec<u8>)>,
-    /// The user with whose rights the policy acts; of a group, the one with whose rights dead letters are added. `None`: with
-    /// all rights, or there is no policy.
+    /// The user with whose rights the policy acts; of a group, the one with whose rights dead letters are added.
+    /// `None`: with all rights, or there is no policy.
     pub owner: Option<Vec<u8>>,
     /// Whether the owner may not add the dead letters of the group.
     pub is_owner_denied: bool,
@@ -248,8 +249,8 @@ pub(crate) fn denied_owner<'t>(
     (!rights.allow_dead_letters(owner, key, dead_letters)).then_some(owner)
 }
 
-/// Returns the memory that a new policy takes at once to find entries at the delivery limit. The timekeeper asks for that of
-/// later steps.
+/// Returns the memory that a new policy takes at once to find entries at the delivery limit. The timekeeper asks for
+/// that of later steps.
 fn examination_bytes(stream: &Stream, group: Option<&[u8]>, policy: &Policy) -> u64 {
     type Field = fn(&Policy) -> Option<u64>;
     let (lease, limit): (Field, Field) = (|policy| policy.lease_ms, |policy| policy.max_deliveries);

@@ -107,8 +107,8 @@ pub fn require_groups<'k, B: AsRef<[u8]>>(
     keys.iter().map(AsRef::as_ref).try_for_each(require)
 }
 
-/// Like [`require_groups`], and creates the consumer where it does not exist. So once a read of several streams has begun,
-/// none of them is refused.
+/// Like [`require_groups`], and creates the consumer where it does not exist. So once a read of several streams has
+/// begun, none of them is refused.
 pub fn require_readers<'k, B: AsRef<[u8]>>(
     txn: &mut Txn<'_>,
     keys: &'k [B],
@@ -227,8 +227,8 @@ pub fn read_new(
     Ok(delivered)
 }
 
-/// Selects up to `count` entries that the reader's group has not delivered yet; `None` if there are none, or if the group
-/// has reached its MAXPENDING.
+/// Selects up to `count` entries that the reader's group has not delivered yet; `None` if there are none, or if the
+/// group has reached its MAXPENDING.
 pub fn find_new<'t>(
     txn: &'t Txn<'_>,
     reader: ConsumerPath<&[u8]>,
@@ -315,7 +315,8 @@ pub fn read_claiming(
 }
 
 /// Delivers to the consumer of a group with a lease, in this order: released entries whose time has come; entries whose
-/// lease and back-off are over, those that became ready first; new entries. Returns their number, which is at most `count`.
+/// lease and back-off are over, those that became ready first; new entries. Returns their number, which is at most
+/// `count`.
 ///
 /// Creates the consumer if it does not exist.
 pub fn read_ready(

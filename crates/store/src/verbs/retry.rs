@@ -47,8 +47,8 @@ impl<B: AsRef<[u8]>> Verb for ReleaseRecorded<B> {
     }
 }
 
-/// Adds dead letters as [`DeadLetters`] does, and removes from a hash the fields of the acknowledged entries. The fields
-/// are the ids of the entries. Returns these ids.
+/// Adds dead letters as [`DeadLetters`] does, and removes from a hash the fields of the acknowledged entries. The
+/// fields are the ids of the entries. Returns these ids.
 #[derive(Clone, Debug)]
 pub struct DeadLettersRecorded<B = Vec<u8>> {
     /// The dead letters to add.

@@ -120,8 +120,8 @@ impl Chunk {
         (first_ms, rest_ms)
     }
 
-    /// Returns a lower bound for the ready times of rows with an owner. `oldest_ms` is the oldest delivery time of such a
-    /// row. Much faster than looking at all rows.
+    /// Returns a lower bound for the ready times of rows with an owner. `oldest_ms` is the oldest delivery time of such
+    /// a row. Much faster than looking at all rows.
     pub(in crate::pending) fn ready_lower_bound_ms(&self, rule: &ReadyRule, oldest_ms: u64) -> u64 {
         rule.lower_bound_ms(oldest_ms, self.column(COUNT).min())
     }

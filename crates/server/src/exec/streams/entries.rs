@@ -47,8 +47,8 @@ pub(crate) fn xtrim(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>) -> Reply {
     Ok(Outcome::SlowWork(SlowWork { work, timeout_ms: 0, fallback_reply: None }))
 }
 
-/// Continues a trim that asks groups about many entries. Other clients run between two steps. If the work ends early, because
-/// the disk is full for example, the other entries stay.
+/// Continues a trim that asks groups about many entries. Other clients run between two steps. If the work ends early,
+/// because the disk is full for example, the other entries stay.
 fn trim_in_steps(
     server: &Server,
     out: &mut Writer,

@@ -62,8 +62,8 @@ pub(crate) fn xgroup_delconsumer(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>)
     Ok(Outcome::SlowWork(SlowWork { work, timeout_ms: 0, fallback_reply: None }))
 }
 
-/// Removes a consumer with many pending entries. Other clients run between two steps. If the work ends early, because the
-/// disk is full for example, the consumer stays with the rest of its entries.
+/// Removes a consumer with many pending entries. Other clients run between two steps. If the work ends early, because
+/// the disk is full for example, the consumer stays with the rest of its entries.
 fn delete_in_steps(
     server: &Server,
     out: &mut Writer,

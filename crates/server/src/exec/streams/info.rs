@@ -32,7 +32,8 @@ pub(crate) fn xinfo_groups(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_
     DONE
 }
 
-/// The entries that groups missed are not fields of XINFO GROUPS, because some clients fail on a field that they do not know.
+/// The entries that groups missed are not fields of XINFO GROUPS, because some clients fail on a field that they do not
+/// know.
 pub(crate) fn xinfo_missed(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
     let [key] = Args::of_subcommand(argv).exactly()?;
     write_missed(out, &DescribeStream { key }.view(txn)?);

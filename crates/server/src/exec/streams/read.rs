@@ -105,7 +105,8 @@ fn read_streams(txn: &mut Txn<'_>, out: &mut Writer, cmd: &Xreadgroup<'_>) -> Re
     Ok(block_or_null(out, cmd.block_ms, is_brief, interests, Vec::new()))
 }
 
-/// Returns an error if a stream or its group is missing, or an id is invalid. Otherwise, creates the consumer in all streams.
+/// Returns an error if a stream or its group is missing, or an id is invalid. Otherwise, creates the consumer in all
+/// streams.
 #[inline(never)]
 fn check_groups(txn: &mut Txn<'_>, cmd: &Xreadgroup<'_>) -> Result<(), CommandError> {
     let keys = cmd.streams.keys;

@@ -1,7 +1,7 @@
 //! What the timekeeper does: checks that it is what the policies say, and makes the model do the same.
 //!
-//! Promotions and dead letters have exact moments. Retention and the removal of consumers have an earliest and a latest one:
-//! the timekeeper looks at them at intervals.
+//! Promotions and dead letters have exact moments. Retention and the removal of consumers have an earliest and a latest
+//! one: the timekeeper looks at them at intervals.
 
 use std::collections::{BTreeMap, BTreeSet};
 
