@@ -30,7 +30,7 @@ impl Store {
     }
 
     /// Locks the shard of one key.
-    #[inline]
+    #[inline(always)]
     pub fn lock_key(&self, db: u32, key: &[u8], now_ms: u64) -> Txn<'_> {
         let mut txn = Txn::of_shard(self, Origin::Client, db, now_ms, self.shard_of(key));
         txn.expire(key);

@@ -18,12 +18,12 @@ use crate::{BlockLimits, ClaimedRow, StreamEffect, StreamId};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Acknowledged {
     /// How many of the ids were pending.
-    pub count: u64,
+    pub count: u32,
     /// Whether the group had reached its MAXPENDING and can deliver new entries again.
     pub makes_room: bool,
     /// In a group with a lease: how many of the ids came too late. Their lease had run out, or they were no longer
     /// pending, because another consumer got and acknowledged them or because they became dead letters.
-    pub late: u64,
+    pub late: u32,
 }
 
 impl Stream {
@@ -169,7 +169,7 @@ impl Stream {
         match self.groups.get_mut(group) {
             Some(group) if group.rules.is_some() => group.acknowledge_with_rules(ids, now_ms),
             Some(group) => {
-                let count = ids.iter().map(|id| u64::from(group.remove_without_rules(*id))).sum();
+                let count = ids.iter().map(|id| u32::from(group.remove_without_rules(*id))).sum();
                 Acknowledged { count, ..Acknowledged::default() }
             }
             None => Acknowledged::default(),
@@ -196,8 +196,8 @@ impl Group {
                 // An id after the group's position was never delivered.
                 _ => *id <= self.last_id,
             };
-            acknowledged.count += u64::from(row.is_some());
-            acknowledged.late += u64::from(is_late);
+            acknowledged.count += u32::from(row.is_some());
+            acknowledged.late += u32::from(is_late);
         }
         acknowledged.makes_room = was_full && self.room() > 0;
         acknowledged

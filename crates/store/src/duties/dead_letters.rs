@@ -97,7 +97,7 @@ impl DeadLetterWork {
             let ids: Vec<_> = rows.iter().map(|row| row.id).collect();
             let removed =
                 txn.acknowledge(key, &self.group, &ids).map_or(0, |acknowledged| acknowledged.count);
-            self.count(txn, key, |counters| counters.gone.fetch_add(removed, Ordering::Relaxed));
+            self.count(txn, key, |counters| counters.gone.fetch_add(removed.into(), Ordering::Relaxed));
             return;
         };
         if let Some(owner) = denied_owner(txn, key, group, dead_letters).filter(|_| !rows.is_empty()) {

@@ -227,7 +227,7 @@ impl<B: AsRef<[u8]>> ConsumerDelete<B> {
             }
             None => {
                 let ids: Vec<StreamId> = rows.iter().map(|row| row.id).collect();
-                txn.acknowledge(key, group, &ids)?.count
+                txn.acknowledge(key, group, &ids)?.count.into()
             }
         };
         // The consumer can have read entries before `from` again.

@@ -33,15 +33,15 @@ impl<B: AsRef<[u8]>, I: AsRef<[StreamId]>> Verb for Acknowledge<B, I> {
         if acknowledged.late > 0 {
             count_late(txn, key, group, acknowledged.late)?;
         }
-        Ok(acknowledged.count)
+        Ok(acknowledged.count.into())
     }
 }
 
 /// Counts entries that a client acknowledged after their lease had run out.
 #[cold]
-fn count_late(txn: &Txn<'_>, key: &[u8], group: &[u8], late: u64) -> Result<(), Refusal> {
+fn count_late(txn: &Txn<'_>, key: &[u8], group: &[u8], late: u32) -> Result<(), Refusal> {
     if let Some(counters) = txn.existing_group(key, group)?.1.policy_counters() {
-        counters.late_acks.fetch_add(late, Ordering::Relaxed);
+        counters.late_acks.fetch_add(late.into(), Ordering::Relaxed);
     }
     Ok(())
 }

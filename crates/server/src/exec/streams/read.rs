@@ -74,14 +74,15 @@ fn reads_few_new(cmd: &Xreadgroup<'_>) -> bool {
 fn read_streams(txn: &mut Txn<'_>, out: &mut Writer, cmd: &Xreadgroup<'_>) -> Reply {
     // A read of one stream checks the group itself. Several streams are all checked before the first is read. If the id
     // is invalid, no stream is read, so the group must be checked here too.
-    if cmd.streams.len() > 1 || cmd.position(0).is_err() {
+    let mut first_position = Some(cmd.position(0));
+    if cmd.streams.len() > 1 || matches!(first_position, Some(Err(_))) {
         check_groups(txn, cmd)?;
     }
     let mut reply = StreamsReply::begin(out, cmd.streams.len(), &cmd.bounds);
     for (index, &key) in cmd.streams.keys.iter().enumerate() {
         let Some(count) = reply.next_count() else { break };
         let reader = ConsumerPath { key, group: cmd.group, consumer: cmd.consumer };
-        let history_after = match cmd.position(index)? {
+        let history_after = match first_position.take().unwrap_or_else(|| cmd.position(index))? {
             GroupReadFrom::New => None,
             GroupReadFrom::PendingAfter(after) => Some(after),
         };
