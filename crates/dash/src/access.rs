@@ -59,18 +59,21 @@ pub struct Visitor {
     pub backend: Arc<dyn Admin>,
     /// Whether the visitor may see a stream in answers that come from a look at all streams.
     pub may_see: Arc<dyn Fn(&str) -> bool + Send + Sync>,
-    /// Whether the visitor may run a command, given with its subcommand, on any key at all. The store judges each call again.
+    /// Whether the visitor may run a command, given with its subcommand, on any key at all. The store judges each call
+    /// again.
     pub may_run: MayRun,
     /// Whether the visitor still exists and could log in as before. If not, its session has ended.
     pub is_valid: Arc<dyn Fn() -> bool + Send + Sync>,
     /// Whether the visitor may see what others have done, and may stop their jobs.
     pub is_operator: Arc<dyn Fn() -> bool + Send + Sync>,
-    /// Returns the figures of the server itself as text for Prometheus. Empty if there are none, or the visitor may not see them.
+    /// Returns the figures of the server itself as text for Prometheus. Empty if there are none, or the visitor may
+    /// not see them.
     pub figures: Arc<dyn Fn() -> String + Send + Sync>,
 }
 
 impl Visitor {
-    /// Whether the visitor may see what a look knows about a stream. Who sees a logical stream may see all its partitions.
+    /// Whether the visitor may see what a look knows about a stream. Who sees a logical stream may see all its
+    /// partitions.
     pub(crate) fn sees(&self, look: &Look, stream: &str) -> bool {
         look.stream(stream).map_or_else(|| (self.may_see)(stream), |stream| stream.is_seen(&*self.may_see))
     }

@@ -131,7 +131,8 @@ impl<S: Send + Sync> FromRequestParts<S> for LoggedIn {
     }
 }
 
-/// The parameters in the query of a request. Their types deny unknown ones: ignoring a condition would select everything.
+/// The parameters in the query of a request. Their types deny unknown ones: ignoring a condition would select
+/// everything.
 pub(crate) struct Params<T>(pub(crate) T);
 
 /// The query of a request that has no parameters.
@@ -146,6 +147,41 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Params<T> {
         axum::extract::Query::<T>::try_from_uri(&parts.uri)
             .map(|query| Params(query.0))
             .map_err(|error| Problem::bad_request(format!("invalid query: {}", error.body_text())))
+    }
+}
+
+/// A request of a visitor who has logged in.
+pub(crate) struct Asked<T = NoParams> {
+    pub(crate) app: Arc<App>,
+    pub(crate) visitor: Visitor,
+    pub(crate) query: T,
+}
+
+impl<T: DeserializeOwned> FromRequestParts<Arc<App>> for Asked<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Asked<T>, Problem> {
+        let LoggedIn(visitor) = LoggedIn::from_request_parts(parts, app).await?;
+        let Params(query) = Params::from_request_parts(parts, app).await?;
+        Ok(Asked { app: Arc::clone(app), visitor, query })
+    }
+}
+
+/// A request to act.
+pub(crate) struct Acting<T> {
+    pub(crate) app: Arc<App>,
+    pub(crate) caller: Caller,
+    pub(crate) body: T,
+}
+
+impl<T: DeserializeOwned> FromRequest<Arc<App>> for Acting<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, app: &Arc<App>) -> Result<Acting<T>, Problem> {
+        let (mut head, body) = request.into_parts();
+        let caller = Caller::from_request_parts(&mut head, app).await?;
+        let JsonBody(body) = JsonBody::from_request(Request::from_parts(head, body), app).await?;
+        Ok(Acting { app: Arc::clone(app), caller, body })
     }
 }
 
@@ -184,5 +220,14 @@ impl<T: Serialize> IntoResponse for Json<T> {
             return problem.way_out("ask for fewer rows").into_response();
         }
         ([(header::CONTENT_TYPE, "application/json")], body).into_response()
+    }
+}
+
+/// The bytes of a file.
+pub(crate) struct Attachment(pub(crate) Response);
+
+impl IntoResponse for Attachment {
+    fn into_response(self) -> Response {
+        self.0
     }
 }

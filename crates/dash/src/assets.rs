@@ -1,8 +1,8 @@
 //! The files of the pages: embedded, or from a folder in debug builds. Knows their names and types, not their contents.
 //!
-//! `index.html` is the answer to the path of every page. Two words in it are replaced: `__ROOT__` by the relative path of
-//! the root, such as `./` or `../`, and `__ASSETS__` by the relative path of the other files, such as `./a/HASH/`. So
-//! pages work below any path of a proxy. The hash changes with any file, so browsers keep the files forever.
+//! `index.html` is the answer to the path of every page. Two words in it are replaced: `__ROOT__` by the relative path
+//! of the root, such as `./` or `../`, and `__ASSETS__` by the relative path of the other files, such as `./a/HASH/`.
+//! So pages work below any path of a proxy. The hash changes with any file, so browsers keep the files forever.
 
 use std::path::PathBuf;
 

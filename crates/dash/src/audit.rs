@@ -17,7 +17,8 @@ use crate::problem::Problem;
 
 /// Number of records to keep in memory.
 const RECORDS_MAX: usize = 200;
-/// Maximum number of refusals and failed logins to record per second. Strangers can cause them, so the rest is only counted.
+/// Maximum number of refusals and failed logins to record per second. Strangers can cause them, so the rest is only
+/// counted.
 const REFUSALS_MAX: u32 = 10;
 
 /// Who did what, when and from where, and what else the record says about it.
@@ -115,8 +116,8 @@ impl Audit {
         self.write(Value::Object(record), &mut last);
     }
 
-    /// Returns the last records that a visitor may see, newest first: its own, and if it is an operator, those of others about
-    /// streams that it may see or about no stream.
+    /// Returns the last records that a visitor may see, newest first: its own, and if it is an operator, those of
+    /// others about streams that it may see or about no stream.
     pub(crate) fn last(&self, visitor: &Visitor) -> Vec<AuditRecord> {
         let (last, is_operator) = (self.last.lock(), (visitor.is_operator)());
         let is_shown = |record: &&Value| {

@@ -8,17 +8,23 @@ use axum::handler::Handler;
 use axum::http::{HeaderName, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, on};
+use millstream_worker::operate::operation::{Effect, EffectAnswer};
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use crate::app::{App, Caller, Json, JsonBody, LoggedIn, Params};
+use crate::app::{Acting, App, Asked, Attachment, Caller, Json, JsonBody, Params};
 use crate::problem::{Problem, ProblemJson};
+use crate::sse::EventStream;
 
 const ABOUT: &str = "The API of `millstream dash` and of `serve --http`. Fields are only ever added. Numbers in milliseconds end \
     in _ms, ids are strings, and unknown is null. Names travel in the query, percent-encoded. Actions that destroy something \
     need two steps: with \"dry_run\": true they answer a plan with its preview; without, the body carries this preview.";
+
+pub(crate) const GET: (MethodFilter, &str) = (MethodFilter::GET, "get");
+pub(crate) const POST: (MethodFilter, &str) = (MethodFilter::POST, "post");
+pub(crate) const DELETE: (MethodFilter, &str) = (MethodFilter::DELETE, "delete");
 
 /// Routes, and their description.
 pub(crate) struct Api {
@@ -76,7 +82,6 @@ macro_rules! described {
 described!(A);
 described!(A B);
 described!(A B C);
-described!(A B C D);
 
 impl Api {
     pub(crate) fn new() -> Api {
@@ -90,47 +95,17 @@ impl Api {
         Api { router: Router::new(), paths: Map::new(), schemas }
     }
 
-    /// Adds a route that changes nothing.
-    pub(crate) fn get<T: 'static, A>(
-        self,
-        path: &str,
-        summary: &str,
-        handler: impl Handler<T, Arc<App>> + Described<A>,
-    ) -> Api {
-        self.route(MethodFilter::GET, "get", path, summary, handler)
-    }
-
-    /// Adds a route that changes something.
-    pub(crate) fn post<T: 'static, A>(
-        self,
-        path: &str,
-        summary: &str,
-        handler: impl Handler<T, Arc<App>> + Described<A>,
-    ) -> Api {
-        self.route(MethodFilter::POST, "post", path, summary, handler)
-    }
-
-    /// Adds a route that ends something.
-    pub(crate) fn delete<T: 'static, A>(
-        self,
-        path: &str,
-        summary: &str,
-        handler: impl Handler<T, Arc<App>> + Described<A>,
-    ) -> Api {
-        self.route(MethodFilter::DELETE, "delete", path, summary, handler)
-    }
-
-    fn route<H: Handler<T, Arc<App>> + Described<A>, T: 'static, A>(
+    /// Adds a route.
+    pub(crate) fn route<H: Handler<T, Arc<App>> + Described<A>, T: 'static, A>(
         mut self,
-        filter: MethodFilter,
-        method: &str,
+        (filter, method): (MethodFilter, &str),
         path: &str,
         summary: &str,
         handler: H,
     ) -> Api {
         let problem = json!({ "$ref": "#/components/responses/Problem" });
         let mut route = json!({ "summary": summary, "parameters": [], "responses": { "default": problem } });
-        if filter != MethodFilter::GET {
+        if filter != GET.0 {
             route["parameters"] = json!([{ "$ref": "#/components/parameters/XMillstream" }]);
         }
         H::describe(&mut route, &mut self.schemas);
@@ -172,7 +147,6 @@ impl Api {
 }
 
 impl Input for State<Arc<App>> {}
-impl Input for LoggedIn {}
 impl Input for Caller {}
 
 impl<T: JsonSchema> Input for Params<T> {
@@ -192,6 +166,18 @@ impl<T: JsonSchema> Input for Params<T> {
                 }));
             }
         }
+    }
+}
+
+impl<T: JsonSchema> Input for Asked<T> {
+    fn describe(route: &mut Value, schemas: &mut Schemas) {
+        Params::<T>::describe(route, schemas);
+    }
+}
+
+impl<T: JsonSchema> Input for Acting<T> {
+    fn describe(route: &mut Value, schemas: &mut Schemas) {
+        JsonBody::<T>::describe(route, schemas);
     }
 }
 
@@ -233,26 +219,15 @@ impl Output for StatusCode {
     }
 }
 
-/// The bytes of a file.
-pub(crate) struct Attachment(pub(crate) Response);
-
-/// Events that are sent until the client, the session or the dashboard ends.
-pub(crate) struct EventStream(pub(crate) Response);
-
-/// What an action would do, what it did, or the job that does it.
-pub(crate) struct Acted(pub(crate) Response);
-
-#[derive(Serialize, JsonSchema)]
-/// What an action would do. Send its `preview` to do it.
-struct PlanJson {
-    matched: u64,
-    dry_run: bool,
-    preview: String,
+/// What an action would do, what it did, or the id of the job that does it.
+pub(crate) enum Acted<E> {
+    Effect(EffectAnswer<E>),
+    Job(String),
 }
 
+/// The job that does what the plan says.
 #[derive(Serialize, JsonSchema)]
-/// The job that does it.
-struct JobStarted {
+struct StartedJob {
     job: String,
 }
 
@@ -272,20 +247,18 @@ impl Output for EventStream {
     }
 }
 
-impl Output for Acted {
+impl<E: Effect> Output for Acted<E> {
     fn describe(responses: &mut Value, schemas: &mut Schemas) {
-        responses["200"] = schemas.response::<PlanJson>("The plan, or what was done");
-        responses["202"] = schemas.response::<JobStarted>("A job does it");
+        responses["200"] = schemas.response::<EffectAnswer<E>>("The plan, or what was done");
+        responses["202"] = schemas.response::<StartedJob>("A job does it, because it takes long");
     }
 }
 
-macro_rules! into_response {
-    ($($name:ident)*) => {$(
-        impl IntoResponse for $name {
-            fn into_response(self) -> Response {
-                self.0
-            }
+impl<E: Effect> IntoResponse for Acted<E> {
+    fn into_response(self) -> Response {
+        match self {
+            Acted::Effect(answer) => Json(answer).into_response(),
+            Acted::Job(job) => (StatusCode::ACCEPTED, Json(StartedJob { job })).into_response(),
         }
-    )*};
+    }
 }
-into_response!(Attachment EventStream Acted);

@@ -176,8 +176,8 @@ impl Known {
         self.points.push_back(point);
     }
 
-    /// Notes the calls of each command, and how many there were per second since the last time. A command that was not called
-    /// before began at 0; a counter that went back began anew.
+    /// Notes the calls of each command, and how many there were per second since the last time. A command that was not
+    /// called before began at 0; a counter that went back began anew.
     fn count_calls(&mut self, calls: Vec<(String, u64)>, since: Option<Duration>) {
         let seconds = since.map(|since| since.as_secs_f64().max(0.001));
         let before = std::mem::take(&mut self.commands);

@@ -1,11 +1,12 @@
 //! The rules that every request passes before its handler: which host it names, which page sent it, who logged in, and
-//! whether it may change anything. Also the headers of every answer. Knows nothing about routes except which of them need
-//! no login.
+//! whether it may change anything. Also the headers of every answer. Knows nothing about routes except which of them
+//! need no login.
 //!
 //! A browser on the visitor's machine runs pages of strangers, and those can send requests to any address. Three rules
 //! keep them out. A name that a stranger's DNS server resolves to this machine is not an allowed `Host`. A request that
-//! can change something must come from our own origin and have headers that no foreign page can send without permission,
-//! which the dashboard never grants. And no foreign page may read or load the API, because a search is work for the store.
+//! can change something must come from our own origin and have headers that no foreign page can send without
+//! permission, which the dashboard never grants. And no foreign page may read or load the API, because a search is
+//! work for the store.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -124,7 +125,8 @@ fn is_api(path: &str) -> bool {
 
 /// Returns the host that the request names, if it is allowed.
 ///
-/// An address cannot be resolved to another one, so it is allowed. Of names, only `localhost` and those of the options are.
+/// An address cannot be resolved to another one, so it is allowed. Of names, only `localhost` and those of the options
+/// are.
 fn check_host<'a>(options: &Options, request: &'a Parts) -> Result<&'a str, Problem> {
     let host = request.headers.get(header::HOST).and_then(|value| value.to_str().ok());
     let is_single = request.headers.get_all(header::HOST).iter().count() == 1;

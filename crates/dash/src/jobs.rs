@@ -144,7 +144,8 @@ impl Job {
         });
     }
 
-    /// Runs the work of the job until it is done, the job is stopped, its visitor may no longer log in, or the dashboard ends.
+    /// Runs the work of the job until it is done, the job is stopped, its visitor may no longer log in, or the
+    /// dashboard ends.
     pub(crate) async fn run(
         &self,
         ended: &CancellationToken,

@@ -1,10 +1,11 @@
 //! The dashboard: web pages and a JSON API over any store of streams.
 //!
-//! This crate has the HTTP server with its security rules, the API with live updates, the jobs, the record of actions and
-//! the embedded pages. It works on an [`Admin`](millstream_worker::Admin) and on a sampler that looks at the store for all
-//! viewers. It knows no protocol of a store, no server and no command line.
+//! This crate has the HTTP server with its security rules, the API with live updates, the jobs, the record of actions
+//! and the embedded pages. It works on an [`Admin`](millstream_worker::Admin) and on a sampler that looks at the store
+//! for all viewers. It knows no protocol of a store, no server and no command line.
 //!
-//! [`serve()`] runs it on a listener of its own. [`router`] returns it as an axum router, to mount it in another server.
+//! [`serve()`] runs it on a listener of its own. [`router`] returns it as an axum router, to mount it in another
+//! server.
 
 pub mod access;
 mod api;

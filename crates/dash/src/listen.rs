@@ -36,10 +36,10 @@ use crate::options::{ANSWER_TIMEOUT, CONNECTIONS_MAX, HEAD_BYTES_MAX, Options, W
 /// How long the dashboard waits for answers in progress when it stops.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Returns the dashboard as a router, to mount it in the server of another program. All its paths are relative, so it can
-/// be nested below any path. The program is responsible for connections and their limits. Give it
-/// [`into_make_service_with_connect_info`](Router::into_make_service_with_connect_info) with a `SocketAddr`, so that wrong
-/// passwords are counted for each address. Events and jobs end when `stopped` is cancelled.
+/// Returns the dashboard as a router, to mount it in the server of another program. All its paths are relative, so it
+/// can be nested below any path. The program is responsible for connections and their limits. Give it
+/// [`into_make_service_with_connect_info`](Router::into_make_service_with_connect_info) with a `SocketAddr`, so that
+/// wrong passwords are counted for each address. Events and jobs end when `stopped` is cancelled.
 pub fn router(
     options: Options,
     access: Arc<dyn Access>,

@@ -9,8 +9,8 @@ use millstream_worker::operate::command::Command;
 use millstream_worker::redaction::Redaction;
 use serde_json::Value;
 
-/// Maximum number of open connections. For another one, the dashboard closes one that sends no request or reads nothing, or
-/// whose request it has just answered.
+/// Maximum number of open connections. For another one, the dashboard closes one that sends no request or reads
+/// nothing, or whose request it has just answered.
 pub const CONNECTIONS_MAX: usize = 128;
 /// Maximum number of requests that are handled at a time, other than those of [`PROBES`].
 pub const REQUESTS_MAX: usize = 64;
@@ -36,8 +36,8 @@ pub const ANSWER_BYTES_MAX: usize = 8 * 1024 * 1024;
 pub const LOGIN_FAILURES_MAX: usize = 5;
 /// How long a slow check of a password takes.
 pub const SLOW_LOGIN_DELAY: Duration = Duration::from_secs(1);
-/// Number of wrong passwords in a minute, of one address and all users together, after which further ones are checked one after
-/// the other, each after another [`SLOW_LOGIN_DELAY`].
+/// Number of wrong passwords in a minute, of one address and all users together, after which further ones are checked
+/// one after the other, each after another [`SLOW_LOGIN_DELAY`].
 pub const ADDRESS_FAILURES_MAX: usize = 30;
 /// Maximum number of logins of such an address that wait for their turn. They must be over before [`ANSWER_TIMEOUT`].
 pub const LOGINS_WAITING_MAX: u32 = 8;

@@ -61,8 +61,8 @@ impl Problem {
 }
 
 answers! {
-    /// Why a request failed (RFC 9457). `code` is for programs, `way_out` says what to do. After `preview_outdated` and `in_use`,
-    /// `plan` is the plan now.
+    /// Why a request failed (RFC 9457). `code` is for programs, `way_out` says what to do. After `preview_outdated`
+    /// and `in_use`, `plan` is the plan now.
     pub(crate) struct ProblemJson(problem: &Problem) {
         #[serde(rename = "type")]
         kind: &'static str = "about:blank",

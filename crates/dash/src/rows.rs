@@ -15,8 +15,8 @@ pub(crate) fn key(key: &RowKey) -> String {
 }
 
 answers! {
-    /// A group, or a stream without groups. Unknown is null, except that the health of a group is `unknown` if its details were not
-    /// read yet (`detail_at_ms` is null) and nothing else shows a problem.
+    /// A group, or a stream without groups. Unknown is null, except that the health of a group is `unknown` if its
+    /// details were not read yet (`detail_at_ms` is null) and nothing else shows a problem.
     pub(crate) struct RowJson(row: &Row, at_ms: u64) {
         #[serde(flatten)]
         head: RowHead = RowHead::new(&row.key, row.openable, row.partitions, row.group.as_ref()),

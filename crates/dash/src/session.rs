@@ -1,5 +1,5 @@
-//! Sessions of visitors who have logged in: random tokens in memory, gone at the end of the process. Also the cookie that
-//! carries a token.
+//! Sessions of visitors who have logged in: random tokens in memory, gone at the end of the process. Also the cookie
+//! that carries a token.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -49,7 +49,8 @@ impl Sessions {
         self.find(&bearer_key(credentials), now)
     }
 
-    /// Returns the visitor of a token. `None` if the token is unknown, the session has ended, or the visitor is not valid any more.
+    /// Returns the visitor of a token. `None` if the token is unknown, the session has ended, or the visitor is not
+    /// valid any more.
     pub(crate) fn find(&self, token: &str, now: Instant) -> Option<Visitor> {
         let sessions = self.by_digest.lock();
         let session = sessions.get(&key(token))?;
@@ -80,8 +81,8 @@ impl Sessions {
     }
 }
 
-/// Returns the key of a token. Sessions are found by the digest of the token, so that the time of a search tells nothing
-/// about tokens.
+/// Returns the key of a token. Sessions are found by the digest of the token, so that the time of a search tells
+/// nothing about tokens.
 fn key(token: &str) -> [u8; 32] {
     let mut key = [0; 32];
     key.copy_from_slice(digest(&SHA256, token.as_bytes()).as_ref());
@@ -109,8 +110,8 @@ pub(crate) struct Cookie {
 }
 
 impl Cookie {
-    /// The name of the cookie has the port, because cookies do not know ports: a browser sends the cookie of one port to
-    /// all ports of a host.
+    /// The name of the cookie has the port, because cookies do not know ports: a browser sends the cookie of one port
+    /// to all ports of a host.
     pub(crate) fn new(port: &str, is_secure: bool) -> Cookie {
         let prefix = if is_secure { "__Host-" } else { "" };
         Cookie { name: format!("{prefix}millstream_{port}"), is_secure }

@@ -9,13 +9,11 @@ use std::task::{Context, Poll};
 
 use axum::body::Body;
 use axum::http::header;
-use axum::response::IntoResponse;
+use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_core::Stream;
 use serde_json::Value;
 use tokio::sync::mpsc;
-
-use crate::describe::EventStream;
 
 /// The client has closed the connection, or may not receive more.
 #[derive(Debug)]
@@ -23,6 +21,15 @@ pub(crate) struct Gone;
 
 /// Whether the client may still receive events.
 pub(crate) type MayReceive = Box<dyn Fn() -> bool + Send + Sync>;
+
+/// Events that are sent until the client, the session or the dashboard ends.
+pub(crate) struct EventStream(Response);
+
+impl IntoResponse for EventStream {
+    fn into_response(self) -> Response {
+        self.0
+    }
+}
 
 /// Where a task writes its events.
 pub(crate) struct Events {
@@ -59,8 +66,8 @@ impl Events {
     }
 }
 
-/// Returns an answer with the events that the task writes. It ends when the task does, or before the first event that the client
-/// may no longer receive. `slot` is freed then.
+/// Returns an answer with the events that the task writes. It ends when the task does, or before the first event that
+/// the client may no longer receive. `slot` is freed then.
 pub(crate) fn answer<F>(
     slot: impl Send + 'static,
     may_receive: MayReceive,

@@ -1,8 +1,8 @@
 //! Limits how many passwords can be tried. Knows no HTTP.
 //!
-//! Many people can share an address, and a program with the right password must not suffer from somebody who types wrong
-//! ones. So wrong passwords of one user slow down only attempts with that user, many wrong passwords of an address slow down
-//! all attempts of that address, and neither applies to credentials that were right before.
+//! Many people can share an address, and a program with the right password must not suffer from somebody who types
+//! wrong ones. So wrong passwords of one user slow down only attempts with that user, many wrong passwords of an
+//! address slow down all attempts of that address, and neither applies to credentials that were right before.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -15,13 +15,14 @@ use crate::options::{ADDRESS_FAILURES_MAX, LOGIN_FAILURES_MAX, LOGINS_WAITING_MA
 
 /// The time in which failures are counted.
 const WINDOW: Duration = Duration::from_secs(60);
-/// Maximum number of addresses, and of users at an address, whose failures are remembered. If there are more, the oldest
-/// failure of all is forgotten.
+/// Maximum number of addresses, and of users at an address, whose failures are remembered. If there are more, the
+/// oldest failure of all is forgotten.
 const COUNTED_MAX: usize = 4096;
-/// Maximum number of credentials that are remembered because they were right. If there are more, the oldest is forgotten.
+/// Maximum number of credentials that are remembered because they were right. If there are more, the oldest is
+/// forgotten.
 const KNOWN_MAX: usize = 1024;
-/// Maximum number of addresses of which attempts wait for a turn. All waiting attempts together take half of the requests that
-/// the dashboard handles at a time.
+/// Maximum number of addresses of which attempts wait for a turn. All waiting attempts together take half of the
+/// requests that the dashboard handles at a time.
 const WAITING_ADDRESSES_MAX: usize = 4;
 
 /// The recent failures, and the credentials that were right.

@@ -23,6 +23,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use schemars::JsonSchema;
+use serde::Serialize;
+
 use crate::backend::{
     Admin, Consumer, ConsumerInfo, Error, ErrorKind, GroupInfo, IdOrder, Range, Start, StreamId, StreamInfo,
 };
@@ -44,8 +47,8 @@ pub struct GroupManager {
 }
 
 /// The position to move a group to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Position<'a> {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Position {
     /// The oldest entry of the stream.
     Beginning,
     /// The end of the stream: only entries added from now on.
@@ -59,20 +62,24 @@ pub enum Position<'a> {
     /// This number of entries forwards, or backwards if negative.
     Shift(i64),
     /// The position of another group of the stream.
-    Group(&'a str),
+    Group(String),
 }
 
 /// The effect that a reset would have. [`GroupManager::reset`] executes it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct ResetPlan {
     /// The name of the stream.
     pub stream: String,
     /// The name of the group.
     pub group: String,
+    /// Whether the group was moved.
+    pub executed: bool,
     /// The current position of the group.
+    #[schemars(with = "PositionJson")]
     pub before: GroupPosition,
     /// The position after the reset.
+    #[schemars(with = "PositionJson")]
     pub after: GroupPosition,
     /// Number of pending entries. A reset does not change them.
     pub pending: u64,
@@ -81,12 +88,26 @@ pub struct ResetPlan {
 }
 
 /// A position of a group, and its lag there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(into = "PositionJson")]
 pub struct GroupPosition {
     /// The id after which the group continues to read.
     pub last_delivered: StreamId,
     /// Number of entries after this position.
     pub lag: Lag,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct PositionJson {
+    last_delivered: String,
+    lag: u64,
+    lag_exact: bool,
+}
+
+impl From<GroupPosition> for PositionJson {
+    fn from(GroupPosition { last_delivered, lag }: GroupPosition) -> PositionJson {
+        PositionJson { last_delivered: last_delivered.to_string(), lag: lag.count, lag_exact: lag.is_exact() }
+    }
 }
 
 /// The result of [`GroupManager::remove_consumer`].
@@ -99,8 +120,8 @@ pub struct RemovedConsumer {
     pub heir: Option<String>,
     /// Number of pending entries that moved to the heir.
     pub adopted: u64,
-    /// Number of pending entries that could not move, because the stream no longer has them. If there are any, the consumer
-    /// was not removed.
+    /// Number of pending entries that could not move, because the stream no longer has them. If there are any, the
+    /// consumer was not removed.
     pub left: u64,
 }
 
@@ -112,11 +133,11 @@ impl GroupManager {
 
     /// Moves a consumer's pending entries to its heir and removes the consumer, atomically.
     ///
-    /// If `heir` is `None`, the most recently active of the other consumers is the heir. The only consumer of a group can be
-    /// removed without an heir if it has no pending entries.
+    /// If `heir` is `None`, the most recently active of the other consumers is the heir. The only consumer of a group
+    /// can be removed without an heir if it has no pending entries.
     ///
-    /// Redis and Valkey cannot move a pending entry that was deleted from the stream. The consumer then stays with these
-    /// [left](RemovedConsumer::left), until a worker dead-letters them or somebody acknowledges them.
+    /// Redis and Valkey cannot move a pending entry that was deleted from the stream. The consumer then stays with
+    /// these [left](RemovedConsumer::left), until a worker dead-letters them or somebody acknowledges them.
     pub async fn remove_consumer(
         &self,
         stream: &str,
@@ -151,12 +172,7 @@ impl GroupManager {
     }
 
     /// Returns what moving a group would change, without moving it.
-    pub async fn preview_reset(
-        &self,
-        stream: &str,
-        group: &str,
-        to: Position<'_>,
-    ) -> Result<ResetPlan, Error> {
+    pub async fn preview_reset(&self, stream: &str, group: &str, to: Position) -> Result<ResetPlan, Error> {
         let info = self.backend.stream(stream).await?;
         let info = info.ok_or_else(|| no_group(format!("there is no stream {stream}")))?;
         let groups = self.backend.groups(stream).await?;
@@ -166,6 +182,7 @@ impl GroupManager {
         Ok(ResetPlan {
             stream: stream.to_owned(),
             group: group.to_owned(),
+            executed: false,
             before: GroupPosition { last_delivered: found.last_delivered, lag },
             after: GroupPosition {
                 last_delivered: target,
@@ -176,7 +193,8 @@ impl GroupManager {
         })
     }
 
-    /// Returns the names of the consumers that have tried to read within the last minute, and of workers that send heartbeats.
+    /// Returns the names of the consumers that have tried to read within the last minute, and of workers that send
+    /// heartbeats.
     ///
     /// If the group is moved or deleted, they skip or repeat entries, or fail.
     pub async fn active_consumers(&self, stream: &str, group: &str) -> Result<Vec<String>, Error> {
@@ -188,7 +206,8 @@ impl GroupManager {
         Ok(names.collect::<BTreeSet<String>>().into_iter().collect())
     }
 
-    /// Deletes a group with its pending entries, and what workers remember about it. Returns false if it does not exist.
+    /// Deletes a group with its pending entries, and what workers remember about it. Returns false if it does not
+    /// exist.
     pub async fn delete(&self, stream: &str, group: &str) -> Result<bool, Error> {
         let deleted = self.backend.delete_group(stream, group).await?;
         self.delete_records(stream, group).await?;
@@ -215,7 +234,8 @@ impl GroupManager {
         Ok(())
     }
 
-    /// Moves the group to the position in the plan. Fails, without any change, if the group has moved since the preview.
+    /// Moves the group to the position in the plan. Fails, without any change, if the group has moved since the
+    /// preview.
     pub async fn reset(&self, plan: &ResetPlan) -> Result<(), Error> {
         match self.reset_unless_moved(plan).await? {
             true => Ok(()),
@@ -226,7 +246,8 @@ impl GroupManager {
         }
     }
 
-    /// Moves the group to the position in the plan. Returns false, without any change, if the group has moved since the preview.
+    /// Moves the group to the position in the plan. Returns false, without any change, if the group has moved since
+    /// the preview.
     pub(crate) async fn reset_unless_moved(&self, plan: &ResetPlan) -> Result<bool, Error> {
         let (from, target) = (plan.before.last_delivered, plan.after.last_delivered);
         let start = if target == StreamId::MIN { Start::Beginning } else { Start::After(target) };
@@ -244,7 +265,7 @@ impl GroupManager {
         info: &StreamInfo,
         groups: &[GroupInfo],
         current: StreamId,
-        to: Position<'_>,
+        to: Position,
     ) -> Result<StreamId, Error> {
         match to {
             Position::Beginning => Ok(StreamId::MIN),
@@ -257,7 +278,7 @@ impl GroupManager {
             }
             Position::Shift(0) => Ok(current),
             Position::Shift(by) => self.shifted(stream, info, current, by).await,
-            Position::Group(other) => Ok(find(groups, stream, other)?.last_delivered),
+            Position::Group(other) => Ok(find(groups, stream, &other)?.last_delivered),
         }
     }
 

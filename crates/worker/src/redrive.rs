@@ -4,8 +4,8 @@
 //! redrive may then redrive the last few messages a second time. To stop a redrive, drop its future.
 //!
 //! Dead letters of other programs may name neither the group nor the original entry. If the stream has only one group,
-//! it must be the one that gave up on the message; otherwise the caller names the group. If the original entry is unknown
-//! or gone, the message is added to the stream as a new entry, unless other groups would receive it too.
+//! it must be the one that gave up on the message; otherwise the caller names the group. If the original entry is
+//! unknown or gone, the message is added to the stream as a new entry, unless other groups would receive it too.
 //!
 //! A dead letter names the stream that its message comes from, but anybody who can add to the dead-letter stream can
 //! write any name. So a redrive returns messages to one stream only, which the caller knows.
@@ -19,6 +19,8 @@ use std::time::{Duration, SystemTime};
 pub use filter::Filter;
 
 use rate::RateLimiter;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use crate::backend::{
     Acknowledgement, Admin, Backend, Error, ErrorKind, IdOrder, Idempotence, NewEntry, Range, StreamId,
@@ -82,13 +84,15 @@ pub enum Destination {
 }
 
 /// The progress of a redrive, as counts of dead letters.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Progress {
     /// Dead letters in the stream when the redrive started.
     pub total: u64,
     /// Dead letters examined so far.
+    #[serde(skip)]
     pub scanned: u64,
     /// Dead letters that match the filter, as far as they were processed.
+    #[serde(skip)]
     pub matched: u64,
     /// Messages redriven.
     pub redriven: u64,
@@ -101,8 +105,8 @@ pub struct Progress {
     /// Dead letters not redriven because their group does not exist. They are kept. To redrive them, recreate the group
     /// or redrive to all groups.
     pub no_group: u64,
-    /// Dead letters not redriven because they name no group, and the stream has several. They are kept. To redrive them,
-    /// name the group in the filter, or redrive to all groups.
+    /// Dead letters not redriven because they name no group, and the stream has several. They are kept. To redrive
+    /// them, name the group in the filter, or redrive to all groups.
     pub unknown_group: u64,
     /// Dead letters not redriven because they name another stream. They are kept.
     pub other_stream: u64,
@@ -408,7 +412,8 @@ pub(crate) async fn redrive_counts(backend: &dyn Backend, messages: &[&Message])
 
 /// Raises the number of redrives of each dead letter to the number that the store has recorded.
 ///
-/// A server that dead-letters entries by itself does not know the number. If the store cannot be asked, for example because the user has no permission, the numbers stay as they are.
+/// A server that dead-letters entries by itself does not know the number. If the store cannot be asked, for example
+/// because the user has no permission, the numbers stay as they are.
 pub async fn count_redrives(backend: &dyn Backend, dead_letters: &mut [DeadLetter]) {
     let mut known: Vec<&mut DeadLetter> =
         dead_letters.iter_mut().filter(|dead_letter| !dead_letter.is_foreign).collect();

@@ -1,10 +1,8 @@
 //! `/dlq`, `/dlq/letters` and `/delayed`: messages that failed, and messages that wait for their time.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::State;
 use millstream_worker::backend::{Entry, StreamId};
 use millstream_worker::operate::dead_letters::{DeadLetterPage, DeadLetterSource, list};
 use millstream_worker::operate::fields::FieldsView;
@@ -17,7 +15,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-use crate::app::{Answer, App, Json, LoggedIn, Params};
+use crate::app::{Answer, App, Asked, Json};
 use crate::problem::Problem;
 use crate::query;
 
@@ -62,9 +60,7 @@ pub(super) struct DlqQuery {
 
 /// Lists dead-letter streams from the last look, with the streams that they belong to.
 pub(super) async fn streams(
-    State(app): State<Arc<App>>,
-    LoggedIn(visitor): LoggedIn,
-    Params(query): Params<DlqQuery>,
+    Asked { app, visitor, query }: Asked<DlqQuery>,
 ) -> Answer<Json<Vec<DeadLetterStreamRow>>> {
     app.sampler.touch();
     let look = app.sampler.look();
@@ -160,9 +156,7 @@ impl DeadLetterFilter {
 }
 
 pub(super) async fn dead_letters(
-    State(app): State<Arc<App>>,
-    LoggedIn(visitor): LoggedIn,
-    Params(query): Params<DeadLettersQuery>,
+    Asked { app, visitor, query }: Asked<DeadLettersQuery>,
 ) -> Answer<Json<DeadLetters>> {
     let count = query.count.as_deref().map(str::parse::<usize>).transpose();
     let count =
@@ -200,11 +194,7 @@ pub(super) struct DelayedQuery {
     count: Option<usize>,
 }
 
-pub(super) async fn delayed(
-    State(app): State<Arc<App>>,
-    LoggedIn(visitor): LoggedIn,
-    Params(query): Params<DelayedQuery>,
-) -> Answer<Json<DelayedPage>> {
+pub(super) async fn delayed(Asked { app, visitor, query }: Asked<DelayedQuery>) -> Answer<Json<DelayedPage>> {
     let count = query::count(query.count, 100, 500)?;
     let after = query.after.as_deref().map(|after| query::id(after, 0)).transpose()?;
     let first = after.map_or(Some(StreamId::MIN), StreamId::next).unwrap_or(StreamId::MAX);

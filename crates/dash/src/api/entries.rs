@@ -1,8 +1,5 @@
 //! The entries of a stream: pages of them, one with what each group did with it, and raw values.
 
-use std::sync::Arc;
-
-use axum::extract::State;
 use axum::http::{HeaderName, StatusCode, header};
 use axum::response::IntoResponse;
 use millstream_worker::backend::{Entry, Fields, IdOrder, Range, StreamId};
@@ -15,8 +12,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::overview::no_stream;
-use crate::app::{Answer, App, Json, LoggedIn, Params};
-use crate::describe::Attachment;
+use crate::app::{Answer, Asked, Attachment, Json};
 use crate::problem::Problem;
 use crate::query;
 
@@ -50,11 +46,7 @@ answers! {
     }
 }
 
-pub(super) async fn entries(
-    State(app): State<Arc<App>>,
-    LoggedIn(visitor): LoggedIn,
-    Params(query): Params<EntriesQuery>,
-) -> Answer<Json<Entries>> {
+pub(super) async fn entries(Asked { app, visitor, query }: Asked<EntriesQuery>) -> Answer<Json<Entries>> {
     let (first, last) = query::range(query.from.as_deref(), query.to.as_deref())?;
     let count = query::count(query.count, 100, ENTRIES_MAX)?;
     let range = Range { first, last, order: query::order(query.order.as_deref())?, count };
@@ -125,11 +117,7 @@ pub(super) struct EntryPage {
     dead_letter: Option<ViewedDeadLetter>,
 }
 
-pub(super) async fn entry(
-    State(app): State<Arc<App>>,
-    LoggedIn(visitor): LoggedIn,
-    Params(query): Params<EntryQuery>,
-) -> Answer<Json<EntryPage>> {
+pub(super) async fn entry(Asked { app, visitor, query }: Asked<EntryQuery>) -> Answer<Json<EntryPage>> {
     let id = query::id(&query.id, 0)?;
     let (backend, stream) = (&*visitor.backend, &*query.stream);
     let entry = find(backend, stream, id).await?;
@@ -188,11 +176,7 @@ pub(super) struct RawQuery {
     nth: usize,
 }
 
-pub(super) async fn raw(
-    State(app): State<Arc<App>>,
-    LoggedIn(visitor): LoggedIn,
-    Params(query): Params<RawQuery>,
-) -> Answer<Attachment> {
+pub(super) async fn raw(Asked { app, visitor, query }: Asked<RawQuery>) -> Answer<Attachment> {
     let id = query::id(&query.id, 0)?;
     let name = match &query.field_hex {
         Some(digits) => unhex(digits)

@@ -6,7 +6,6 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::State;
 use axum::http::Uri;
 use millstream_worker::observe::{Query, Row, RowKey, SamplerState};
 use millstream_worker::operate::wording::millis;
@@ -21,13 +20,12 @@ use super::status::TroubleJson;
 use super::stream::{self, GroupDetails, GroupQuery, StreamQuery};
 use super::tail::{self, TailEvent};
 use crate::access::Visitor;
-use crate::app::{Answer, App, Caller, LoggedIn, NoParams, Params, while_admitted};
-use crate::describe::EventStream;
+use crate::app::{Answer, App, Asked, Caller, NoParams, while_admitted};
 use crate::options::EVENT_STREAMS_MAX;
 use crate::problem::Problem;
 use crate::query::OverviewQuery;
 use crate::rows::{self, RowJson, TotalsJson};
-use crate::sse::{self, Events, Gone};
+use crate::sse::{self, EventStream, Events, Gone};
 
 /// What the route sends.
 pub(super) const SUMMARY: &str = "Live state. Events: hello, totals, rows, stream, group, entries, activity, job, trouble, \
@@ -100,10 +98,8 @@ fn parse_query<T: DeserializeOwned>(query: &str) -> Result<T, Problem> {
 }
 
 pub(super) async fn events(
-    State(app): State<Arc<App>>,
-    LoggedIn(visitor): LoggedIn,
     caller: Caller,
-    Params(query): Params<EventsQuery>,
+    Asked { app, visitor, query }: Asked<EventsQuery>,
 ) -> Answer<EventStream> {
     let watch = Watch::parse(&query.watch)?;
     let slot = Arc::clone(&app.event_slots).try_acquire_owned().map_err(|_| {

@@ -1,10 +1,8 @@
-//! `/history`: the last hour of a group or a stream, from memory. Asks the store only whether a group exists of which nothing was
-//! recorded.
+//! `/history`: the last hour of a group or a stream, from memory. Asks the store only whether a group exists of which
+//! nothing was recorded.
 
-use std::sync::Arc;
 use std::time::SystemTime;
 
-use axum::extract::State;
 use millstream_worker::answers;
 use millstream_worker::observe::{HistorySeries, RowKey};
 use millstream_worker::operate::wording::millis_since_epoch;
@@ -14,7 +12,7 @@ use serde::Deserialize;
 use super::overview::no_stream;
 use super::stream::no_group;
 use crate::access::Visitor;
-use crate::app::{Answer, App, Json, LoggedIn, Params};
+use crate::app::{Answer, App, Asked, Json};
 use crate::problem::Problem;
 use crate::query;
 
@@ -54,11 +52,7 @@ answers! {
     }
 }
 
-pub(super) async fn history(
-    State(app): State<Arc<App>>,
-    LoggedIn(visitor): LoggedIn,
-    Params(query): Params<HistoryQuery>,
-) -> Answer<Json<History>> {
+pub(super) async fn history(Asked { app, visitor, query }: Asked<HistoryQuery>) -> Answer<Json<History>> {
     app.sampler.touch();
     let points = query::count(query.points, 300, POINTS_MAX)?;
     let to_ms = query.to_ms.unwrap_or_else(|| millis_since_epoch(SystemTime::now()));

@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
-use axum::extract::State;
 use axum::http::StatusCode;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::access::Visitor;
-use crate::app::{Answer, App, Caller, Json, LoggedIn, NoParams, Params};
+use crate::app::{Answer, App, Asked, Caller, Json};
 use crate::audit::AuditRecord;
 use crate::jobs::{Job, JobJson};
 use crate::problem::Problem;
@@ -21,27 +20,17 @@ pub(super) struct JobQuery {
     id: String,
 }
 
-pub(super) async fn list(
-    State(app): State<Arc<App>>,
-    LoggedIn(visitor): LoggedIn,
-    Params(NoParams {}): Params<NoParams>,
-) -> Answer<Json<Vec<JobJson>>> {
+pub(super) async fn list(Asked { app, visitor, .. }: Asked) -> Answer<Json<Vec<JobJson>>> {
     Ok(Json(app.jobs.list(&*visitor.may_see)))
 }
 
-pub(super) async fn show(
-    State(app): State<Arc<App>>,
-    LoggedIn(visitor): LoggedIn,
-    Params(query): Params<JobQuery>,
-) -> Answer<Json<JobJson>> {
+pub(super) async fn show(Asked { app, visitor, query }: Asked<JobQuery>) -> Answer<Json<JobJson>> {
     Ok(Json(find(&app, &visitor, &query.id)?.state()))
 }
 
 pub(super) async fn stop(
-    State(app): State<Arc<App>>,
-    LoggedIn(visitor): LoggedIn,
     caller: Caller,
-    Params(query): Params<JobQuery>,
+    Asked { app, visitor, query }: Asked<JobQuery>,
 ) -> Answer<StatusCode> {
     let job = find(&app, &visitor, &query.id)?;
     if !job.may_be_stopped_by(&visitor) {
@@ -64,10 +53,6 @@ fn find(app: &App, visitor: &Visitor, id: &str) -> Result<Arc<Job>, Problem> {
     })
 }
 
-pub(super) async fn audit(
-    State(app): State<Arc<App>>,
-    LoggedIn(visitor): LoggedIn,
-    Params(NoParams {}): Params<NoParams>,
-) -> Answer<Json<Vec<AuditRecord>>> {
+pub(super) async fn audit(Asked { app, visitor, .. }: Asked) -> Answer<Json<Vec<AuditRecord>>> {
     Ok(Json(app.audit.last(&visitor)))
 }

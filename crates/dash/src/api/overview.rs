@@ -1,8 +1,5 @@
 //! Answers from the last look, which never ask the store: `/overview`, `/streams`, `/workers`, `/consumers`.
 
-use std::sync::Arc;
-
-use axum::extract::State;
 use axum::http::HeaderName;
 use millstream_worker::answers;
 use millstream_worker::monitor::{GroupSnapshot, StreamSnapshot};
@@ -13,7 +10,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::access::Visitor;
-use crate::app::{Answer, App, Json, LoggedIn, NoParams, Params};
+use crate::app::{Answer, App, Asked, Json};
 use crate::problem::Problem;
 use crate::query::{self, OverviewQuery};
 use crate::rows::{RowJson, TotalsJson};
@@ -76,11 +73,7 @@ answers! {
     }
 }
 
-pub(super) async fn overview(
-    State(app): State<Arc<App>>,
-    LoggedIn(visitor): LoggedIn,
-    Params(query): Params<OverviewQuery>,
-) -> Answer<Json<Overview>> {
+pub(super) async fn overview(Asked { app, visitor, query }: Asked<OverviewQuery>) -> Answer<Json<Overview>> {
     app.sampler.touch();
     let look = app.sampler.look();
     let page = look.page(&query.parse()?, &*visitor.may_see);
@@ -98,11 +91,7 @@ pub(super) struct StreamsQuery {
     count: Option<usize>,
 }
 
-pub(super) async fn streams(
-    State(app): State<Arc<App>>,
-    LoggedIn(visitor): LoggedIn,
-    Params(query): Params<StreamsQuery>,
-) -> Answer<Json<Streams>> {
+pub(super) async fn streams(Asked { app, visitor, query }: Asked<StreamsQuery>) -> Answer<Json<Streams>> {
     app.sampler.touch();
     let look = app.sampler.look();
     let words = query::words(query.q)?.to_lowercase();
@@ -120,11 +109,7 @@ pub(super) async fn streams(
     Ok(Json(Streams::new(&look, rows, matched, offset)))
 }
 
-pub(super) async fn workers(
-    State(app): State<Arc<App>>,
-    LoggedIn(visitor): LoggedIn,
-    Params(NoParams {}): Params<NoParams>,
-) -> Answer<WithLook<Vec<WorkerRow>>> {
+pub(super) async fn workers(Asked { app, visitor, .. }: Asked) -> Answer<WithLook<Vec<WorkerRow>>> {
     app.sampler.touch();
     let look = app.sampler.look();
     let workers = groups(&look, &visitor).flat_map(|(stream, group)| {
@@ -135,11 +120,7 @@ pub(super) async fn workers(
     Ok(([(LOOK, look.number.to_string())], Json(workers.collect())))
 }
 
-pub(super) async fn consumers(
-    State(app): State<Arc<App>>,
-    LoggedIn(visitor): LoggedIn,
-    Params(NoParams {}): Params<NoParams>,
-) -> Answer<WithLook<Vec<ConsumerOfGroup>>> {
+pub(super) async fn consumers(Asked { app, visitor, .. }: Asked) -> Answer<WithLook<Vec<ConsumerOfGroup>>> {
     app.sampler.touch();
     let look = app.sampler.look();
     let consumers = groups(&look, &visitor).flat_map(|(stream, group)| {

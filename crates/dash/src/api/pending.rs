@@ -1,9 +1,7 @@
 //! `/pending`: pending entries of a group that match a filter, with their fields.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::State;
 use millstream_worker::answers;
 use millstream_worker::operate::fields::FieldsView;
 use millstream_worker::operate::pending::{self, ListedRow, PendingPage, PendingQuery};
@@ -11,7 +9,7 @@ use millstream_worker::operate::shapes::ViewedPending;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::app::{Answer, App, Json, LoggedIn, Params};
+use crate::app::{Answer, Asked, Json};
 use crate::query;
 
 /// Maximum number of pending entries that one answer examines to count those that match.
@@ -54,11 +52,7 @@ answers! {
     }
 }
 
-pub(super) async fn pending(
-    State(app): State<Arc<App>>,
-    LoggedIn(visitor): LoggedIn,
-    Params(query): Params<ListQuery>,
-) -> Answer<Json<PendingRows>> {
+pub(super) async fn pending(Asked { app, visitor, query }: Asked<ListQuery>) -> Answer<Json<PendingRows>> {
     let count = query::count(query.count, 100, 1000)?;
     let after = query.after.as_deref().map(|after| query::id(after, 0)).transpose()?;
     let filter = PendingQuery {

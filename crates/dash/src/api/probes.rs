@@ -1,5 +1,5 @@
-//! `/livez`, `/readyz` and `/metrics`, for programs that watch. The probes need no login and reveal only whether the store
-//! answers.
+//! `/livez`, `/readyz` and `/metrics`, for programs that watch. The probes need no login and reveal only whether the
+//! store answers.
 
 use std::sync::Arc;
 

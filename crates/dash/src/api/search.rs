@@ -1,10 +1,9 @@
-//! `/search`: looks for a text in the entries of a stream, and says how far it has come. It is bounded in every respect and
-//! ends with the connection. It never looks into hidden values: its answers would tell them bit by bit.
+//! `/search`: looks for a text in the entries of a stream, and says how far it has come. It is bounded in every
+//! respect and ends with the connection. It never looks into hidden values: its answers would tell them bit by bit.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use axum::extract::State;
 use millstream_worker::backend::{Entry, IdOrder, Range};
 use millstream_worker::operate::fields::FieldsView;
 use millstream_worker::operate::shapes::ViewedEntry;
@@ -16,12 +15,11 @@ use serde_json::json;
 use super::entries::bytes_of;
 use super::tail::{has, is_found};
 use crate::access::Visitor;
-use crate::app::{Answer, App, Caller, LoggedIn, Params, while_admitted};
-use crate::describe::EventStream;
+use crate::app::{Answer, App, Asked, Caller, while_admitted};
 use crate::options::SEARCHES_MAX;
 use crate::problem::Problem;
 use crate::query;
-use crate::sse::{self, Events, Gone};
+use crate::sse::{self, EventStream, Events, Gone};
 
 /// Maximum number of entries that a search examines.
 pub(super) const SCAN_MAX: usize = 100_000;
@@ -66,10 +64,8 @@ struct Search {
 }
 
 pub(super) async fn search(
-    State(app): State<Arc<App>>,
-    LoggedIn(visitor): LoggedIn,
     caller: Caller,
-    Params(query): Params<SearchQuery>,
+    Asked { app, visitor, query }: Asked<SearchQuery>,
 ) -> Answer<EventStream> {
     let (first, last) = query::range(query.from.as_deref(), query.to.as_deref())?;
     let range = Range { first, last, order: query::order(query.order.as_deref())?, count: PAGE };

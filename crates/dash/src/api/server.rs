@@ -1,9 +1,7 @@
 //! The server of the store: `/server`, `/slowlog`, `/clients`, `/doctor`.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
 
-use axum::extract::State;
 use millstream_worker::answers;
 use millstream_worker::backend::{ClientInfo, ServerInfo, SlowCommand};
 use millstream_worker::observe::Look;
@@ -16,7 +14,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use crate::app::{Answer, App, Json, LoggedIn, NoParams, Params};
+use crate::app::{Answer, App, Asked, Json};
 use crate::facts::{self, COMMAND_PREFIX, CommandFacts, FactSeries};
 use crate::query;
 
@@ -130,11 +128,7 @@ answers! {
     }
 }
 
-pub(super) async fn server(
-    State(app): State<Arc<App>>,
-    LoggedIn(visitor): LoggedIn,
-    Params(NoParams {}): Params<NoParams>,
-) -> Answer<Json<Server>> {
+pub(super) async fn server(Asked { app, visitor, .. }: Asked) -> Answer<Json<Server>> {
     Ok(Json(Server::new(&app, visitor.backend.server(&SETTINGS).await?)))
 }
 
@@ -153,18 +147,13 @@ pub(super) struct CountQuery {
 }
 
 pub(super) async fn slow_log(
-    State(app): State<Arc<App>>,
-    LoggedIn(visitor): LoggedIn,
-    Params(query): Params<CountQuery>,
+    Asked { app, visitor, query }: Asked<CountQuery>,
 ) -> Answer<Json<Vec<SlowCommandJson>>> {
     let slow = visitor.backend.slow_log(query::count(query.count, 100, 1000)?).await?;
     Ok(Json(slow.iter().map(|slow| SlowCommandJson::new(&app, slow)).collect()))
 }
 
-pub(super) async fn clients(
-    LoggedIn(visitor): LoggedIn,
-    Params(NoParams {}): Params<NoParams>,
-) -> Answer<Json<Vec<ClientJson>>> {
+pub(super) async fn clients(Asked { visitor, .. }: Asked) -> Answer<Json<Vec<ClientJson>>> {
     Ok(Json(visitor.backend.clients().await?.iter().map(ClientJson::new).collect()))
 }
 
@@ -181,11 +170,7 @@ pub(super) struct DoctorQuery {
     count: Option<usize>,
 }
 
-pub(super) async fn doctor(
-    State(app): State<Arc<App>>,
-    LoggedIn(visitor): LoggedIn,
-    Params(query): Params<DoctorQuery>,
-) -> Answer<Json<Doctor>> {
+pub(super) async fn doctor(Asked { app, visitor, query }: Asked<DoctorQuery>) -> Answer<Json<Doctor>> {
     let count = query::count(query.count, SHOWN_DEFAULT, SHOWN_MAX)?;
     let wanted = FindingsQuery {
         words: &query::words(query.q)?,

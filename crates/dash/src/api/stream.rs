@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use axum::extract::State;
 use millstream_worker::Admin;
 use millstream_worker::answers;
 use millstream_worker::backend::PolicyInfo;
@@ -20,7 +19,7 @@ use serde_json::{Map, Value, json};
 
 use super::overview::{InRate, StreamRow, no_stream};
 use crate::access::Visitor;
-use crate::app::{Answer, App, Json, LoggedIn, Params};
+use crate::app::{Answer, App, Asked, Json};
 use crate::problem::Problem;
 use crate::rows::{self, Figures, PartitionRow, RowHead, RowJson};
 
@@ -80,11 +79,7 @@ answers! {
     }
 }
 
-pub(super) async fn stream(
-    State(app): State<Arc<App>>,
-    LoggedIn(visitor): LoggedIn,
-    Params(query): Params<StreamQuery>,
-) -> Answer<Json<StreamPage>> {
+pub(super) async fn stream(Asked { app, visitor, query }: Asked<StreamQuery>) -> Answer<Json<StreamPage>> {
     app.sampler.touch();
     stream_page(&app, &visitor, &query.stream).await.map(Json)
 }
@@ -158,11 +153,7 @@ pub(crate) struct GroupPage {
     cli: String,
 }
 
-pub(super) async fn group(
-    State(app): State<Arc<App>>,
-    LoggedIn(visitor): LoggedIn,
-    Params(query): Params<GroupQuery>,
-) -> Answer<Json<GroupPage>> {
+pub(super) async fn group(Asked { app, visitor, query }: Asked<GroupQuery>) -> Answer<Json<GroupPage>> {
     app.sampler.touch();
     let details = GroupDetails::read(&app, &visitor, &query.stream, &query.group).await?;
     group_page(&app, &visitor, &query.stream, &query.group, &details).await.map(Json)
@@ -273,8 +264,7 @@ pub(super) fn no_group(look: &Look, visitor: &Visitor, stream: &str, group: &str
 }
 
 pub(super) async fn policy(
-    LoggedIn(visitor): LoggedIn,
-    Params(query): Params<PolicyQuery>,
+    Asked { visitor, query, .. }: Asked<PolicyQuery>,
 ) -> Answer<Json<Option<Map<String, Value>>>> {
     let found = visitor.backend.policy(&query.stream, query.group.as_deref()).await?;
     let policy = found.map(|policy| shapes::policy(&query.stream, query.group.as_deref(), &policy));

@@ -190,7 +190,8 @@ async fn the_number_of_event_streams_and_searches_is_limited() {
 #[tokio::test]
 async fn a_reader_that_stops_gets_the_newest_state_when_it_goes_on() {
     let store = stores::all().await.remove(0);
-    // Rows that together are far larger than the buffers of a connection. The age of an unread entry changes with each look.
+    // Rows that together are far larger than the buffers of a connection. The age of an unread entry changes with each
+    // look.
     let long = "x".repeat(40_000);
     for number in 0..20 {
         let stream = format!("{number}{long}");

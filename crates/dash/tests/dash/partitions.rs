@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 use crate::stores::{self, Store};
 use crate::support::{eventually, over};
 
-/// Makes `orders` with three partitions: `billing` has not read 2, 5 and 0 entries of them. One more of partition 1 is pending for
-/// `worker-1`, which owns it, and partition 0 has a dead letter.
+/// Makes `orders` with three partitions: `billing` has not read 2, 5 and 0 entries of them. One more of partition 1 is
+/// pending for `worker-1`, which owns it, and partition 0 has a dead letter.
 async fn fill(store: &Store) -> Partitions {
     let partitions = Partitions::plan("orders", 3, None).unwrap();
     partitions.create(&*store.admin).await.unwrap();

@@ -1,7 +1,7 @@
 //! A visitor who may not see all streams: no answer that comes from a look tells anything about the others.
 //!
-//! The backend of this visitor refuses nothing, so what these tests hide, the dashboard hides. Answers that ask the store with
-//! the rights of the visitor are tested with the server.
+//! The backend of this visitor refuses nothing, so what these tests hide, the dashboard hides. Answers that ask the
+//! store with the rights of the visitor are tested with the server.
 
 use std::net::IpAddr;
 use std::sync::Arc;

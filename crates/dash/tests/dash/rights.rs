@@ -13,7 +13,8 @@ use tokio::net::TcpStream;
 
 use crate::support::{Dash, eventually, memory, start};
 
-/// Users whose names are their passwords. `root` is an operator and sees all streams. Others see those that begin with their name.
+/// Users whose names are their passwords. `root` is an operator and sees all streams. Others see those that begin with
+/// their name.
 struct Users(Arc<dyn Admin>);
 
 impl Access for Users {

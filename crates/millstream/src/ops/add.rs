@@ -73,13 +73,15 @@ pub(crate) struct Add {
     /// Trim only entries that every group has acknowledged, even if the stream then exceeds the limit
     #[arg(long, requires = "limit")]
     keep_unread: bool,
-    /// Producer name, unique per stream: if the connection breaks, messages are sent again, and the stream adds each only once
+    /// Producer name, unique per stream: if the connection breaks, messages are sent again, and the stream adds each
+    /// only once
     #[arg(long, value_name = "NAME")]
     producer: Option<String>,
     /// Id of the message, unique per producer; if the stream already knows the id, it does not add the message again
     #[arg(long, value_name = "ID", requires = "producer")]
     iid: Option<String>,
-    /// Key of the messages, if the stream has partitions [default: the value of the field that the list of partitions names]
+    /// Key of the messages, if the stream has partitions [default: the value of the field that the list of partitions
+    /// names]
     #[arg(long, value_name = "KEY")]
     order_key: Option<String>,
     /// Add the message after this time; prints its ticket for 'millstream delayed' (only on Millstream)
@@ -88,8 +90,8 @@ pub(crate) struct Add {
     /// Add the message at this time, such as 2026-11-15T10:30:00Z (only on Millstream)
     #[arg(long, value_name = "TIME", value_parser = parse_time, group = "due")]
     at: Option<u64>,
-    /// Trace that the messages belong to: adds a field 'traceparent' [default: the environment variables TRACEPARENT and
-    /// TRACESTATE]
+    /// Trace that the messages belong to: adds a field 'traceparent' [default: the environment variables TRACEPARENT
+    /// and TRACESTATE]
     #[arg(long, value_name = "TRACEPARENT", value_parser = parse_trace)]
     traceparent: Option<TraceContext>,
     /// Number of messages to add; {i} in a value becomes the number of the message

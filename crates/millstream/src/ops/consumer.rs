@@ -7,13 +7,14 @@ use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
 use millstream_worker::Admin;
 use millstream_worker::backend::ConsumerInfo;
-use millstream_worker::group_manager::{GroupManager, RemovedConsumer};
 use millstream_worker::monitor::{GroupSnapshot, Monitor, PartitionOwners};
 use millstream_worker::operate::consumers::rows;
-use millstream_worker::operate::groups::{self, ConsumerRemoval};
+use millstream_worker::operate::operation::{EffectAnswer, Operate};
+use millstream_worker::operate::partitions::removal_of_consumer;
 use millstream_worker::operate::shapes;
 use serde_json::json;
 
+use super::apply::apply_plan;
 use super::confirm::Confirm;
 use super::connection::CommonOptions;
 use super::failure::Failure;
@@ -168,19 +169,11 @@ impl RemoveConsumer {
         let RemoveConsumer { group_args: GroupArgs { stream, group }, consumer, heir, dry_run, confirm } =
             self;
         let backend = common.connect().await?;
-        let mut target = Target::with_group(&*backend, stream, group).await?;
+        let target = Target::with_group(&*backend, stream, group).await?;
         let consumers = all_consumers(&*backend, &target, group).await?;
         let Some(found) = consumers.iter().find(|found| found.name == *consumer) else {
             return Err(lookup::no_consumer(stream, group, consumer, &consumers));
         };
-        let mut with_consumer = Vec::new();
-        for part in target.parts {
-            let here = backend.consumers(&part.stream, group).await?;
-            if here.iter().any(|found| found.name == *consumer) {
-                with_consumer.push(part);
-            }
-        }
-        target.parts = with_consumer;
         let entries = |number| counted(number, "pending entry", "pending entries");
         let heir_is_new =
             heir.as_ref().is_some_and(|heir| !consumers.iter().any(|other| other.name == *heir));
@@ -205,45 +198,29 @@ impl RemoveConsumer {
                 )));
             }
         };
-        let mut plan: Option<ConsumerRemoval> = None;
-        let mut removed: Option<RemovedConsumer> = None;
-        for part in &target.parts {
-            let heir = heir.as_deref();
-            let of_part =
-                groups::plan_consumer_removal(&*backend, &part.stream, group, consumer, heir).await?;
-            match &mut plan {
-                None => plan = Some(of_part.effect),
-                Some(plan) => plan.pending = plan.pending.saturating_add(of_part.effect.pending),
-            }
-        }
-        let Some(mut plan) = plan else { return Ok(()) };
-        plan.stream.clone_from(stream);
-        plan.heir_is_new = heir_is_new;
+        let operation = removal_of_consumer(&backend, stream, group, consumer, heir.as_deref()).await?;
+        let mut plan = operation.plan(&backend, None).await?;
+        plan.effect.whole.heir_is_new = heir_is_new;
+        let mut effect = plan.effect.clone();
         if !*dry_run {
             confirm.ask(&action).await?;
-            let groups = GroupManager::new(backend);
-            for part in &target.parts {
-                let of_part = groups.remove_consumer(&part.stream, group, consumer, heir.as_deref()).await?;
-                match &mut removed {
-                    None => removed = Some(of_part),
-                    Some(removed) => {
-                        removed.adopted = removed.adopted.saturating_add(of_part.adopted);
-                        removed.left = removed.left.saturating_add(of_part.left);
-                    }
-                }
-            }
+            effect = apply_plan(&backend, &operation, &plan).await?;
+            effect.whole.heir_is_new = heir_is_new;
         }
+        let removal = effect.whole.clone();
         if common.json {
-            print_json(&shapes::consumer_removal(&plan, removed.as_ref()))?;
-            let left = removed.map_or(0, |removed| removed.left);
-            return if left == 0 { Ok(()) } else { Err(stays(&self.group_args, consumer, left)) };
+            print_json(&EffectAnswer::without_preview(effect, *dry_run))?;
+            return match removal.left {
+                0 => Ok(()),
+                left => Err(stays(&self.group_args, consumer, left)),
+            };
         }
-        let Some(removed) = removed else {
+        if *dry_run {
             return print_line(&format!("would {action}"));
-        };
-        let (name, heir) = (printable(consumer), printable(removed.heir.unwrap_or_default()));
-        let moved = format!("{} moved to {heir}", entries(removed.adopted));
-        match (removed.left, removed.adopted) {
+        }
+        let (name, heir) = (printable(consumer), printable(removal.heir.unwrap_or_default()));
+        let moved = format!("{} moved to {heir}", entries(removal.moved));
+        match (removal.left, removal.moved) {
             (0, 0) => print_line(&format!("removed {name}; it had no pending entries"))?,
             (0, _) => print_line(&format!("removed {name}; {moved}"))?,
             (left, _) => {

@@ -4,11 +4,13 @@ use std::time::Duration;
 
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
-use millstream_worker::Admin;
 use millstream_worker::backend::StreamId;
+use millstream_worker::operate::delayed::{ChangeDelayed, DelayedChange, still_delayed};
+use millstream_worker::operate::operation::{Effect, OnParts, Operate};
 use millstream_worker::operate::shapes::DelayedJson;
 use serde_json::json;
 
+use super::apply::execute;
 use super::confirm::Confirm;
 use super::connection::CommonOptions;
 use super::failure::Failure;
@@ -94,26 +96,11 @@ pub(crate) struct TicketArgs {
     confirm: Confirm,
 }
 
-/// What the command does with delayed messages.
-#[derive(Clone, Copy)]
-enum Change {
-    Cancel,
-    Add,
-}
-
-impl Change {
-    fn verb(self) -> &'static str {
-        match self {
-            Change::Cancel => "cancel",
-            Change::Add => "add",
-        }
-    }
-
-    fn done(self) -> &'static str {
-        match self {
-            Change::Cancel => "cancelled",
-            Change::Add => "added",
-        }
+/// Returns what a command does, and what it has done.
+fn verbs(change: DelayedChange) -> (&'static str, &'static str) {
+    match change {
+        DelayedChange::Cancel => ("cancel", "cancelled"),
+        DelayedChange::Promote => ("add", "added"),
     }
 }
 
@@ -121,8 +108,8 @@ impl DelayedAction {
     pub(crate) async fn run(&self, common: &CommonOptions) -> Result<(), Failure> {
         match self {
             DelayedAction::Ls(list) => list_delayed(common, list).await,
-            DelayedAction::Rm(tickets) => change(common, tickets, Change::Cancel).await,
-            DelayedAction::Now(tickets) => change(common, tickets, Change::Add).await,
+            DelayedAction::Rm(tickets) => change(common, tickets, DelayedChange::Cancel).await,
+            DelayedAction::Now(tickets) => change(common, tickets, DelayedChange::Promote).await,
         }
     }
 }
@@ -166,7 +153,7 @@ async fn list_delayed(common: &CommonOptions, list: &DelayedListArgs) -> Result<
     print(target.table(&["TICKET", "DUE", ">IN", "FIELDS"], rows))
 }
 
-async fn change(common: &CommonOptions, args: &TicketArgs, change: Change) -> Result<(), Failure> {
+async fn change(common: &CommonOptions, args: &TicketArgs, change: DelayedChange) -> Result<(), Failure> {
     let stream = &args.stream;
     if args.tickets.is_empty() && !args.all {
         return Err(Failure::Usage(format!(
@@ -176,46 +163,46 @@ async fn change(common: &CommonOptions, args: &TicketArgs, change: Change) -> Re
     }
     let backend = common.connect().await?;
     let target = Target::existing(&*backend, stream).await?;
-    let mut by_part = Vec::new();
-    if args.all {
-        for part in &target.parts {
-            by_part.push((part, all_tickets(&*backend, &part.stream).await?));
+    let parts = match args.all {
+        true => target.parts.iter().map(|part| (part, None)).collect(),
+        false => {
+            let find = async |part: &Part| Ok(still_delayed(&*backend, &part.stream, &args.tickets).await?);
+            let found = target.by_part(&args.tickets, find).await?.into_iter();
+            found.map(|(part, tickets)| (part, Some(tickets))).collect::<Vec<_>>()
         }
-    } else {
-        let find = async |part: &Part| existing(&*backend, &part.stream, &args.tickets).await;
-        by_part = target.by_part(&args.tickets, find).await?;
-    }
-    let all: usize = by_part.iter().map(|(_, tickets)| tickets.len()).sum();
-    let asked = if args.all { all } else { args.tickets.len() } as u64;
+    };
+    let parts = parts.into_iter().map(|(part, tickets)| ChangeDelayed {
+        stream: part.stream.clone(),
+        tickets,
+        change,
+    });
+    let operation = OnParts { name: stream.clone(), parts: parts.collect() };
+    let plan = match operation.parts.is_empty() {
+        true => None,
+        false => Some(operation.plan(&backend, None).await?),
+    };
+    let (verb, verb_done) = verbs(change);
+    let matched = plan.as_ref().map_or(0, |plan| plan.effect.matched());
+    let asked = if args.all { matched } else { args.tickets.len() as u64 };
     if args.dry_run {
-        let mut matched = 0;
-        for (part, tickets) in &by_part {
-            matched += existing(&*backend, &part.stream, tickets).await?.len() as u64;
-        }
         if common.json {
-            return print_json(
-                &json!({ change.done(): 0, "matched": matched, "asked": asked, "dry_run": true }),
-            );
+            return print_json(&json!({ verb_done: 0, "matched": matched, "asked": asked, "dry_run": true }));
         }
-        return print_line(&format!("would {} {}", change.verb(), messages(matched)));
+        return print_line(&format!("would {verb} {}", messages(matched)));
     }
     if args.all && asked > 0 {
-        let question = format!("{} {} of stream {}", change.verb(), messages(asked), printable(stream));
+        let question = format!("{verb} {} of stream {}", messages(asked), printable(stream));
         args.confirm.ask(&question).await?;
     }
-    let mut changed = 0;
-    for (part, tickets) in &by_part {
-        for page in tickets.chunks(PAGE_SIZE) {
-            changed += match change {
-                Change::Cancel => backend.cancel_delayed(&part.stream, page).await?,
-                Change::Add => backend.promote_delayed(&part.stream, page).await?,
-            };
-        }
-    }
+    // A message that was added or cancelled in between is left alone.
+    let changed = match plan {
+        Some(plan) => execute(&backend, &operation, plan, |_| {}).await?.done(),
+        None => 0,
+    };
     if common.json {
-        print_json(&json!({ change.done(): changed, "asked": asked }))?;
+        print_json(&json!({ verb_done: changed, "asked": asked }))?;
     } else {
-        print_line(&format!("{} {}", change.done(), messages(changed)))?;
+        print_line(&format!("{verb_done} {}", messages(changed)))?;
     }
     if changed == 0 && !args.all {
         return Err(Failure::NotFound(format!(
@@ -230,24 +217,4 @@ async fn change(common: &CommonOptions, args: &TicketArgs, change: Change) -> Re
 
 fn messages(number: u64) -> String {
     counted(number, "delayed message", "delayed messages")
-}
-
-async fn all_tickets(backend: &dyn Admin, stream: &str) -> Result<Vec<StreamId>, Failure> {
-    let (mut tickets, mut next) = (Vec::new(), Some(StreamId::MIN));
-    while let Some(first) = next {
-        let page = backend.delayed(stream, first, PAGE_SIZE).await?;
-        next = page.last().and_then(|entry| entry.id.next());
-        tickets.extend(page.iter().map(|entry| entry.id));
-    }
-    Ok(tickets)
-}
-
-/// Returns those of the tickets whose messages are still delayed.
-async fn existing(backend: &dyn Admin, stream: &str, tickets: &[StreamId]) -> Result<Vec<StreamId>, Failure> {
-    let mut found = Vec::new();
-    for ticket in tickets {
-        let first = backend.delayed(stream, *ticket, 1).await?;
-        found.extend(first.first().map(|entry| entry.id).filter(|id| id == ticket));
-    }
-    Ok(found)
 }

@@ -71,8 +71,8 @@ impl Failure {
         }
     }
 
-    /// Writes the message to the log of the command, in its format, instead of printing it. Has no effect if the log has no
-    /// errors.
+    /// Writes the message to the log of the command, in its format, instead of printing it. Has no effect if the log
+    /// has no errors.
     pub(crate) fn logged(self) -> Failure {
         if self.is_silent() || !tracing::enabled!(tracing::Level::ERROR) {
             return self;

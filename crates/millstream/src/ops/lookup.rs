@@ -53,8 +53,8 @@ pub(crate) async fn similar_stream(backend: &dyn Admin, name: &str) -> Result<Op
     Ok(shown_names(backend).await?.into_iter().find(|other| is_mistyped(name, other)))
 }
 
-/// Whether two names differ by one character that was left out, added, replaced or swapped with its neighbour. Names that differ
-/// by a digit are usually intended.
+/// Whether two names differ by one character that was left out, added, replaced or swapped with its neighbour. Names
+/// that differ by a digit are usually intended.
 fn is_mistyped(name: &str, other: &str) -> bool {
     let (mut a, mut b): (Vec<char>, Vec<char>) = (name.chars().collect(), other.chars().collect());
     let common = a.iter().zip(&b).take_while(|(a, b)| a == b).count();

@@ -6,6 +6,7 @@
 
 pub(crate) mod add;
 pub(crate) mod address;
+mod apply;
 pub(crate) mod completions;
 mod confirm;
 pub(crate) mod connection;

@@ -1,8 +1,8 @@
 //! Output: text and JSON on standard output; remarks and progress bars on standard error.
 //!
-//! All text is made safe for a terminal here. Only [`print()`] and [`note_styled`] let styles through: their callers make
-//! names and other text from a store [`printable`](super::safe_text::printable) first. A [`Table`](super::table::Table)
-//! does this itself.
+//! All text is made safe for a terminal here. Only [`print()`] and [`note_styled`] let styles through: their callers
+//! make names and other text from a store [`printable`](super::safe_text::printable) first. A
+//! [`Table`](super::table::Table) does this itself.
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};

@@ -3,11 +3,13 @@
 use clap::Subcommand;
 use clap::builder::NonEmptyStringValueParser;
 use millstream_worker::Admin;
-use millstream_worker::operate::partitions::{self, GroupOwner, PartitionInfo};
-use millstream_worker::operate::shapes::{self, PartitionJson};
+use millstream_worker::operate::operation::{EffectAnswer, Operate};
+use millstream_worker::operate::partitions::{self, GroupOwner, PartitionInfo, RemovePartitions};
+use millstream_worker::operate::shapes::PartitionJson;
 use millstream_worker::partitions::{Partitions, partitions_key};
 use serde_json::{Value, json};
 
+use super::apply::apply_plan;
 use super::confirm::Confirm;
 use super::connection::CommonOptions;
 use super::failure::Failure;
@@ -56,7 +58,8 @@ pub(crate) enum PartitionAction {
         stream: String,
         /// Number of partitions, from 1 to 1024
         count: usize,
-        /// Field that holds the key: all messages with the same value are in one partition, and workers handle them in order
+        /// Field that holds the key: all messages with the same value are in one partition, and workers handle them in
+        /// order
         #[arg(long, value_name = "FIELD", value_parser = NonEmptyStringValueParser::new())]
         order_by: Option<String>,
     },
@@ -248,14 +251,16 @@ async fn remove(
 ) -> Result<(), Failure> {
     let backend = common.connect().await?;
     let found = find(&*backend, stream).await?;
-    let plan = partitions::plan_removal(&backend, &found).await?;
-    let active: Vec<String> = plan.active_consumers.iter().map(printable).collect();
+    let operation = RemovePartitions(found.clone());
+    let plan = operation.plan(&backend, None).await?;
+    let mut effect = plan.effect.clone();
+    let active: Vec<String> = effect.active_consumers.iter().map(printable).collect();
     let what = format!(
         "{} with {}, {} and {}",
         described(&found),
-        counted(plan.entries, "entry", "entries"),
-        counted(plan.groups.len() as u64, "group", "groups"),
-        counted(plan.dead_letters, "dead letter", "dead letters"),
+        counted(effect.entries, "entry", "entries"),
+        counted(effect.groups.len() as u64, "group", "groups"),
+        counted(effect.dead_letters, "dead letter", "dead letters"),
     );
     if !dry_run {
         if !force && !active.is_empty() {
@@ -266,10 +271,10 @@ async fn remove(
             )));
         }
         confirm.ask(&format!("permanently remove {what}")).await?;
-        partitions::remove(&backend, &found).await?;
+        effect = apply_plan(&backend, &operation, &plan).await?;
     }
     if common.json {
-        return print_json(&shapes::partitions_removal(&plan, !dry_run));
+        return print_json(&EffectAnswer::without_preview(effect, dry_run));
     }
     if !dry_run {
         print_line(&format!("removed {what}"))?;

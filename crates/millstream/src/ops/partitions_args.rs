@@ -59,8 +59,8 @@ impl PartitionsArgs {
         titles
     }
 
-    /// Returns the rows of a group and, if the user asked for them, of its partitions. `cells` returns the cells of one of
-    /// them, the first two of which are its names.
+    /// Returns the rows of a group and, if the user asked for them, of its partitions. `cells` returns the cells of
+    /// one of them, the first two of which are its names.
     pub(crate) fn rows(
         self,
         watched: &WatchedGroup,

@@ -242,7 +242,8 @@ impl StreamPolicyCommand {
     }
 }
 
-/// Refuses a lease for the groups of a logical stream: workers own its partitions, and refuse to read from such a group.
+/// Refuses a lease for the groups of a logical stream: workers own its partitions, and refuse to read from such a
+/// group.
 fn refuse_lease(target: &Target, change: &PolicyChange) -> Result<(), Failure> {
     if change.policy.get(PolicyField::Lease).is_none() {
         return Ok(());

@@ -18,7 +18,8 @@ pub(crate) fn line(command: &Command) -> String {
 
 /// Returns a command: `millstream`, the subcommand, the names quoted, and the options.
 ///
-/// If a name begins with `-`, the options come first and `--` ends them. Otherwise the name would be taken as an option.
+/// If a name begins with `-`, the options come first and `--` ends them. Otherwise the name would be taken as an
+/// option.
 pub(crate) fn suggest(subcommand: &str, names: &[&str], options: &str) -> String {
     let quoted: Vec<String> = names.iter().map(|name| word(name)).collect();
     let quoted = quoted.join(" ");

@@ -1,5 +1,5 @@
-//! What the name of a stream on the command line stands for: one stream, or all partitions of a logical stream. Commands
-//! that act on streams visit each of these, and merge what they find.
+//! What the name of a stream on the command line stands for: one stream, or all partitions of a logical stream.
+//! Commands that act on streams visit each of these, and merge what they find.
 
 use millstream_worker::Admin;
 use millstream_worker::backend::StreamId;
@@ -69,7 +69,8 @@ impl Target {
         Ok(target)
     }
 
-    /// Finds out what a name stands for, and leaves out partitions without this group. At least one stream must have it.
+    /// Finds out what a name stands for, and leaves out partitions without this group. At least one stream must have
+    /// it.
     pub(crate) async fn with_group(backend: &dyn Admin, name: &str, group: &str) -> Result<Target, Failure> {
         let mut target = Target::find(backend, name).await?;
         if target.partitions.is_none() {

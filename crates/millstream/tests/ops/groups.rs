@@ -136,7 +136,7 @@ fn group_rm_needs_yes() {
         output,
         json!({
             "stream": "orders", "group": "billing", "removed": true, "pending_dropped": 2,
-            "active_consumers": ["worker-1", "worker-2"], "dry_run": false,
+            "active_consumers": ["worker-1", "worker-2"], "matched": 1, "dry_run": false,
         })
     );
     store

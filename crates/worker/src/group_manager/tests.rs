@@ -67,12 +67,12 @@ async fn reset_moves_the_group_to_every_kind_of_position() {
         (Position::Shift(-1), ids[2].prev().unwrap(), 3),
         (Position::Shift(-3), ids[0].prev().unwrap(), 5),
         (Position::Shift(-4), StreamId::MIN, 5),
-        (Position::Group("other"), ids[0], 4),
+        (Position::Group("other".to_owned()), ids[0], 4),
         (Position::Time(UNIX_EPOCH + Duration::from_millis(ids[0].ms)), before_first, 5),
         (Position::Time(UNIX_EPOCH), StreamId::MIN, 5),
         (Position::Ago(Duration::MAX), StreamId::MIN, 5),
     ] {
-        let reset = groups.preview_reset("orders", "billing", to).await.unwrap();
+        let reset = groups.preview_reset("orders", "billing", to.clone()).await.unwrap();
         assert_eq!((reset.after.last_delivered, reset.after.lag.count), (expected, lag), "{to:?}");
         assert!(reset.after.lag.is_exact());
         groups.reset(&reset).await.unwrap();
@@ -91,7 +91,8 @@ async fn reset_rejects_missing_groups_and_long_shifts() {
     backend.create_group("orders", "billing", Start::End).await.unwrap();
     let far = groups.preview_reset("orders", "billing", Position::Shift(1_000_000)).await.unwrap_err();
     assert!(far.to_string().contains("give a time or an id"), "{far}");
-    let other = groups.preview_reset("orders", "billing", Position::Group("nobody")).await.unwrap_err();
+    let other =
+        groups.preview_reset("orders", "billing", Position::Group("nobody".to_owned())).await.unwrap_err();
     assert_eq!(other.kind(), ErrorKind::NoGroup);
 }
 

@@ -1,6 +1,7 @@
 //! What to do about a problem, as sentences and as commands of the command line.
 //!
-//! A [`Command`] is data. How it is quoted for a shell, and whether it is a line or a button, is up to the program that shows it.
+//! A [`Command`] is data. How it is quoted for a shell, and whether it is a line or a button, is up to the program
+//! that shows it.
 
 /// A command of the `millstream` program.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,11 +38,11 @@ impl Command {
 
 /// What an operator can do about a problem: text, with commands in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct WayOut(Vec<Part>);
+pub struct WayOut(Vec<WayOutPart>);
 
 /// A part of a [`WayOut`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum WayOutPart {
     /// Text, with the spaces and punctuation around commands.
     Text(String),
     /// A command to run.
@@ -57,14 +58,14 @@ impl WayOut {
     /// Appends text.
     #[must_use]
     pub fn then(mut self, text: impl Into<String>) -> WayOut {
-        self.0.push(Part::Text(text.into()));
+        self.0.push(WayOutPart::Text(text.into()));
         self
     }
 
     /// Appends a command.
     #[must_use]
     pub fn run(mut self, command: Command) -> WayOut {
-        self.0.push(Part::Command(command));
+        self.0.push(WayOutPart::Command(command));
         self
     }
 
@@ -76,23 +77,23 @@ impl WayOut {
     }
 
     /// Returns the parts, in order.
-    pub fn parts(&self) -> &[Part] {
+    pub fn parts(&self) -> &[WayOutPart] {
         &self.0
     }
 
     /// Returns the commands in the text.
     pub fn commands(&self) -> impl Iterator<Item = &Command> {
         self.0.iter().filter_map(|part| match part {
-            Part::Text(_) => None,
-            Part::Command(command) => Some(command),
+            WayOutPart::Text(_) => None,
+            WayOutPart::Command(command) => Some(command),
         })
     }
 
     /// Returns the whole text. `line_of` writes a command as a line for a shell.
     pub fn to_text(&self, line_of: impl Fn(&Command) -> String) -> String {
         let parts = self.0.iter().map(|part| match part {
-            Part::Text(text) => text.clone(),
-            Part::Command(command) => line_of(command),
+            WayOutPart::Text(text) => text.clone(),
+            WayOutPart::Command(command) => line_of(command),
         });
         parts.collect()
     }

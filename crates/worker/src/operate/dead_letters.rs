@@ -1,11 +1,16 @@
 //! Selects dead letters: where they are, which match a filter, how many there are by reason and by error. Purges and
-//! redrives them with a [`Plan`].
+//! redrives them.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use schemars::JsonSchema;
+use serde::Serialize;
+
 use super::error_counts::{ErrorCounts, TextCounts};
-use super::plan::{Executed, Plan, bound_of};
+use super::operation::{Admins, Done, Effect, OnProgress, Operate, Planned};
+use super::plan::{Plan, bound_of};
 use super::wording::millis_since_epoch;
 use crate::backend::{Admin, Error, ErrorKind, IdOrder, Range, StreamId};
 use crate::dead_letter::{DeadLetter, DeadLetterFormat, FieldMap};
@@ -30,8 +35,8 @@ pub struct DeadLetterSource {
     only_of: Option<String>,
 }
 
-/// Returns the names that the dead-letter stream of a stream can have, in order of precedence: those that policies name, and the
-/// defaults. The name of a dead-letter stream itself stands for that stream.
+/// Returns the names that the dead-letter stream of a stream can have, in order of precedence: those that policies
+/// name, and the defaults. The name of a dead-letter stream itself stands for that stream.
 pub async fn candidates(backend: &dyn Admin, stream: &str) -> Result<Vec<String>, Error> {
     if stream.ends_with(DEAD_LETTERS_SUFFIX) {
         return Ok(vec![stream.to_owned()]);
@@ -48,8 +53,8 @@ pub async fn candidates(backend: &dyn Admin, stream: &str) -> Result<Vec<String>
 
 /// Returns those of the candidates that exist, with their lengths.
 ///
-/// All but the first are optional: the user may have access only to the keys that workers use. An error comes with the name of
-/// the stream.
+/// All but the first are optional: the user may have access only to the keys that workers use. An error comes with the
+/// name of the stream.
 pub async fn existing(
     backend: &dyn Admin,
     candidates: &[String],
@@ -67,8 +72,8 @@ pub async fn existing(
 }
 
 impl DeadLetterSource {
-    /// Describes a dead-letter stream. `stream` is the stream that the dead letters come from; `None` if the caller named only
-    /// the dead-letter stream. `field_map` describes the dead letters of other programs.
+    /// Describes a dead-letter stream. `stream` is the stream that the dead letters come from; `None` if the caller
+    /// named only the dead-letter stream. `field_map` describes the dead letters of other programs.
     pub fn new(name: &str, stream: Option<&str>, field_map: Option<FieldMap>) -> DeadLetterSource {
         let format = DeadLetterFormat::new(name, stream, field_map);
         let is_shared = |stream: &&str| name != names::dead_letters_of(stream);
@@ -76,8 +81,8 @@ impl DeadLetterSource {
         DeadLetterSource { name: name.to_owned(), format, only_of }
     }
 
-    /// Finds the dead-letter stream of a stream: the one that the caller names, or the first that exists. `None` if there is
-    /// none.
+    /// Finds the dead-letter stream of a stream: the one that the caller names, or the first that exists. `None` if
+    /// there is none.
     pub async fn find(
         backend: &dyn Admin,
         stream: &str,
@@ -142,8 +147,8 @@ impl DeadLetterSource {
         self.scan(backend, filter, whole, visit).await.map(drop)
     }
 
-    /// Calls `visit` with the id of each entry of a range, and with the dead letter if it matches, until it breaks. Returns
-    /// whether all entries of the range were visited.
+    /// Calls `visit` with the id of each entry of a range, and with the dead letter if it matches, until it breaks.
+    /// Returns whether all entries of the range were visited.
     async fn scan(
         &self,
         backend: &dyn Admin,
@@ -208,8 +213,8 @@ impl Default for DeadLetterPage {
 
 /// Lists dead letters that are older than `after`, newest first, and counts all that match.
 ///
-/// Examines at most `scan` entries to count, and as many to fill the page. `redaction` applies to the errors that are counted;
-/// the letters are as they are in the stream.
+/// Examines at most `scan` entries to count, and as many to fill the page. `redaction` applies to the errors that are
+/// counted; the letters are as they are in the stream.
 pub async fn list(
     backend: &dyn Admin,
     source: &DeadLetterSource,
@@ -276,102 +281,192 @@ pub fn reason_of(letter: &DeadLetter) -> &str {
     letter.reason.map_or(&letter.reason_text, |reason| reason.as_str())
 }
 
+/// Deletes the dead letters that match a filter.
+#[derive(Clone, Debug)]
+pub struct PurgeDeadLetters {
+    /// Where they are.
+    pub source: DeadLetterSource,
+    /// Which ones.
+    pub filter: Filter,
+}
+
 /// The deletion of dead letters.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Purge {
     /// The name of the dead-letter stream.
     pub dead_letters: String,
-    /// The ids of those to delete.
+    /// Number of those to delete.
+    #[serde(skip)]
+    pub matched: u64,
+    /// Their ids, until they are deleted.
+    #[serde(skip)]
     pub ids: Vec<StreamId>,
+    /// Number of those that were deleted.
+    pub deleted: u64,
 }
 
-/// Plans to delete the dead letters that match.
-pub async fn plan_purge(
-    backend: &dyn Admin,
-    source: &DeadLetterSource,
-    filter: &Filter,
-) -> Result<Plan<Purge>, Error> {
-    let (filter, mut ids) = (filter.fixed(SystemTime::now()), Vec::new());
-    source
-        .for_each(backend, &filter, |letter| {
+/// Dead letters that are newer than the plan are not part of it, and their ages are those at its time.
+impl Operate for PurgeDeadLetters {
+    type Effect = Purge;
+
+    async fn plan(&self, backend: &Admins, planned: Option<&str>) -> Planned<Purge> {
+        let filter = planned.map_or(self.filter.clone(), |planned| as_planned(&self.filter, planned));
+        let (filter, mut ids) = (filter.fixed(SystemTime::now()), Vec::new());
+        let visit = |letter: DeadLetter| {
             ids.push(letter.id);
             true
-        })
-        .await?;
-    let bound = ids.last().copied().unwrap_or_default();
-    let seen = ("purge", source.name.clone(), asked(&filter), ids.len(), ids.first().copied());
-    Ok(letters_plan(Purge { dead_letters: source.name.clone(), ids }, bound, &filter, &seen))
-}
+        };
+        self.source.for_each(&**backend, &filter, visit).await?;
+        let bound = ids.last().copied().unwrap_or_default();
+        let name = &self.source.name;
+        let seen = ("purge", name.clone(), asked(&filter), ids.len(), ids.first().copied());
+        let matched = ids.len() as u64;
+        let effect = Purge { dead_letters: name.clone(), matched, ids, deleted: 0 };
+        Ok(timed_plan(effect, bound, &filter, &seen))
+    }
 
-/// Checks whether a plan is still right. Returns the dead letters to delete, for [`purge`], or the plan now.
-///
-/// Dead letters that are newer than the plan are not part of it, and their ages are those at its time.
-pub async fn check_purge(
-    backend: &dyn Admin,
-    source: &DeadLetterSource,
-    filter: &Filter,
-    digest: &str,
-) -> Result<Executed<Purge, Purge>, Error> {
-    let plan = plan_purge(backend, source, &as_planned(filter, digest)).await?;
-    match plan.digest == digest {
-        true => Ok(Executed::Done(plan.effect)),
-        false => Ok(Executed::Outdated(plan_purge(backend, source, filter).await?)),
+    async fn execute(
+        &self,
+        backend: &Admins,
+        plan: Plan<Purge>,
+        report: OnProgress<'_, Purge>,
+    ) -> Done<Purge> {
+        let mut purge = plan.effect;
+        let ids = std::mem::take(&mut purge.ids);
+        report(&purge);
+        for page in ids.chunks(DELETED_AT_ONCE) {
+            purge.deleted += backend.delete_entries(&purge.dead_letters, page).await?;
+            report(&purge);
+        }
+        Ok(Some(purge))
     }
 }
 
-/// Deletes dead letters. Calls `on_progress` with the number deleted so far after each page. To stop, drop the future.
-pub async fn purge(
-    backend: &dyn Admin,
-    purge: &Purge,
-    mut on_progress: impl FnMut(u64),
-) -> Result<u64, Error> {
-    let mut deleted = 0;
-    for page in purge.ids.chunks(DELETED_AT_ONCE) {
-        deleted += backend.delete_entries(&purge.dead_letters, page).await?;
-        on_progress(deleted);
+impl Effect for Purge {
+    fn matched(&self) -> u64 {
+        self.matched
     }
-    Ok(deleted)
+
+    fn done(&self) -> u64 {
+        self.deleted
+    }
+
+    fn takes_long(&self) -> bool {
+        true
+    }
+
+    fn name(&mut self) -> Option<&mut String> {
+        Some(&mut self.dead_letters)
+    }
+
+    fn add(&mut self, other: Purge) {
+        self.matched += other.matched;
+        self.deleted += other.deleted;
+    }
 }
 
-/// Plans a redrive: what would happen to the dead letters that are there now.
-pub async fn plan_redrive(
-    backend: &dyn Admin,
-    dead_letters: &str,
-    request: &Redrive,
-) -> Result<Plan<Progress>, Error> {
-    let last = backend.stream(dead_letters).await?.and_then(|info| info.last_entry).unwrap_or_default();
-    let bound = request.filter.through.unwrap_or(last);
-    let filter = Filter { through: Some(bound), ..request.filter.fixed(SystemTime::now()) };
-    let dry = Redrive { filter: filter.clone(), rate: None, dry_run: true, ..request.clone() };
-    let progress = redrive(backend, dead_letters, &dry, |_| {}).await?;
-    let seen = (
-        "redrive",
-        (dead_letters, &request.stream, asked(&filter), request.to, request.limit),
-        (progress.matched, progress.added, progress.skipped()),
-    );
-    Ok(letters_plan(progress, bound, &filter, &seen))
+/// Returns the messages of dead letters to their groups or streams.
+#[derive(Clone, Debug)]
+pub struct RedriveDeadLetters {
+    /// The name of the dead-letter stream.
+    pub dead_letters: String,
+    /// Which dead letters, where to, and how fast.
+    pub request: Redrive,
 }
 
-/// Checks whether a plan is still right. Returns the request to run with [`redrive`], or the plan now.
-///
+/// A redrive of dead letters.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct RedriveEffect {
+    /// The name of the dead-letter stream.
+    pub dead_letters: String,
+    /// How many there are, and what became of them.
+    #[serde(flatten)]
+    pub progress: Progress,
+}
+
+impl RedriveDeadLetters {
+    async fn run(
+        &self,
+        backend: &Arc<dyn Admin>,
+        request: &Redrive,
+        report: OnProgress<'_, RedriveEffect>,
+    ) -> Result<RedriveEffect, Error> {
+        let effect = |progress: &Progress| RedriveEffect {
+            dead_letters: self.dead_letters.clone(),
+            progress: *progress,
+        };
+        let done = redrive(&**backend, &self.dead_letters, request, |now| report(&effect(now))).await?;
+        Ok(effect(&done))
+    }
+}
+
 /// Dead letters that are newer than the plan are not part of it, and their ages are those at its time.
-pub async fn check_redrive(
-    backend: &dyn Admin,
-    dead_letters: &str,
-    request: &Redrive,
-    digest: &str,
-) -> Result<Executed<Progress, Redrive>, Error> {
-    let filter = as_planned(&request.filter, digest);
-    let bounded = Redrive { filter, dry_run: false, ..request.clone() };
-    match plan_redrive(backend, dead_letters, &bounded).await?.digest == digest {
-        true => Ok(Executed::Done(bounded)),
-        false => Ok(Executed::Outdated(plan_redrive(backend, dead_letters, request).await?)),
+impl Operate for RedriveDeadLetters {
+    type Effect = RedriveEffect;
+
+    async fn plan(&self, backend: &Admins, planned: Option<&str>) -> Planned<RedriveEffect> {
+        let (name, request) = (&*self.dead_letters, &self.request);
+        let filter = planned.map_or(request.filter.clone(), |planned| as_planned(&request.filter, planned));
+        let last = backend.stream(name).await?.and_then(|info| info.last_entry).unwrap_or_default();
+        let bound = filter.through.unwrap_or(last);
+        let filter = Filter { through: Some(bound), ..filter.fixed(SystemTime::now()) };
+        let dry = Redrive { filter: filter.clone(), rate: None, dry_run: true, ..request.clone() };
+        let effect = self.run(backend, &dry, &mut |_| {}).await?;
+        let progress = effect.progress;
+        let seen = (
+            "redrive",
+            (name, &request.stream, asked(&filter), request.to, request.limit),
+            (progress.matched, progress.added, progress.skipped()),
+        );
+        Ok(timed_plan(effect, bound, &filter, &seen))
+    }
+
+    async fn execute(
+        &self,
+        backend: &Admins,
+        plan: Plan<RedriveEffect>,
+        report: OnProgress<'_, RedriveEffect>,
+    ) -> Done<RedriveEffect> {
+        let filter = as_planned(&self.request.filter, &plan.digest);
+        let request = Redrive { filter, dry_run: false, ..self.request.clone() };
+        self.run(backend, &request, report).await.map(Some)
+    }
+
+    fn after(&mut self, earlier: &RedriveEffect) {
+        let limit = &mut self.request.limit;
+        *limit = limit.map(|limit| limit.saturating_sub(earlier.progress.redrivable()));
+    }
+}
+
+impl Effect for RedriveEffect {
+    fn matched(&self) -> u64 {
+        self.progress.matched
+    }
+
+    fn expected(&self) -> u64 {
+        self.progress.redrivable()
+    }
+
+    fn done(&self) -> u64 {
+        self.progress.redriven
+    }
+
+    fn takes_long(&self) -> bool {
+        true
+    }
+
+    fn name(&mut self) -> Option<&mut String> {
+        Some(&mut self.dead_letters)
+    }
+
+    fn add(&mut self, other: RedriveEffect) {
+        self.progress = self.progress.plus(&other.progress);
     }
 }
 
 /// Makes a plan whose digest also holds the time of the filter.
-fn letters_plan<T>(effect: T, bound: StreamId, filter: &Filter, seen: &impl std::fmt::Debug) -> Plan<T> {
+fn timed_plan<T>(effect: T, bound: StreamId, filter: &Filter, seen: &impl std::fmt::Debug) -> Plan<T> {
     let plan = Plan::new(effect, bound, seen);
     let at_ms = filter.at.map_or(0, millis_since_epoch);
     Plan { digest: format!("{}.{at_ms}", plan.digest), ..plan }

@@ -1,7 +1,7 @@
 //! The fields of entries in JSON.
 //!
-//! The command line and handlers get an object ([`object`]). The dashboard gets an array of pairs ([`FieldsView`]), because it
-//! shows fields in their order, hides some values, and cuts long ones.
+//! The command line and handlers get an object ([`object`]). The dashboard gets an array of pairs ([`FieldsView`]),
+//! because it shows fields in their order, hides some values, and cuts long ones.
 
 use bytes::Bytes;
 use schemars::JsonSchema;
@@ -79,17 +79,17 @@ impl<'a> FieldsView<'a> {
     }
 
     /// Returns the value of a field.
-    pub fn value(&self, name: &[u8], value: &[u8]) -> FieldValue {
+    pub fn value(&self, name: &[u8], value: &[u8]) -> ShownValue {
         self.value_in(&Fields::new(), name, value)
     }
 
-    fn value_in(&self, fields: &Fields, name: &[u8], value: &[u8]) -> FieldValue {
+    fn value_in(&self, fields: &Fields, name: &[u8], value: &[u8]) -> ShownValue {
         let Some(shown) = self.redaction.shown_among(fields, name, value) else {
-            return FieldValue { hidden: Some(true), ..FieldValue::default() };
+            return ShownValue { hidden: Some(true), ..ShownValue::default() };
         };
         let is_cut = shown.len() > self.value_bytes_max;
         let text = std::str::from_utf8(&shown).ok();
-        FieldValue {
+        ShownValue {
             text: text.map(|text| beginning(text, self.value_bytes_max).to_owned()),
             hex: text.is_none().then(|| hex(&shown[..shown.len().min(self.value_bytes_max)])),
             hidden: None,
@@ -104,15 +104,15 @@ impl<'a> FieldsView<'a> {
 #[serde(untagged)]
 pub enum FieldPair {
     /// A field whose name is UTF-8.
-    Named(String, FieldValue),
+    Named(String, ShownValue),
     /// A field whose name is not UTF-8.
-    Escaped(String, FieldValue, String),
+    Escaped(String, ShownValue, String),
 }
 
-/// A value of a field: text, or hexadecimal digits if it is not UTF-8, or hidden. `bytes` and `cut` say that only its beginning
-/// is here, and how long it is.
+/// A value of a field: text, or hexadecimal digits if it is not UTF-8, or hidden. `bytes` and `cut` say that only its
+/// beginning is here, and how long it is.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
-pub struct FieldValue {
+pub struct ShownValue {
     #[serde(skip_serializing_if = "Option::is_none")]
     text: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]

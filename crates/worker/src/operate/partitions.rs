@@ -3,11 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::backend::{Admin, Error, ErrorKind, LookDetail, StreamOwner};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::groups::{RemoveConsumer, RemoveGroup};
+use super::operation::{Admins, Done, Effect, OnParts, OnProgress, Operate, Planned};
+use super::plan::Plan;
+use crate::backend::{Admin, Error, ErrorKind, LookDetail, StreamId, StreamOwner};
 use crate::group_manager::GroupManager;
 use crate::heartbeat::known_workers;
 use crate::names::{control_stream, dead_letters_of, members_key};
-use crate::partitions::{Partitions, logical_name, partitions_key};
+use crate::partitions::{Named, Partitions, logical_name, partitions_key};
 use crate::slots::slot_of;
 
 /// A partition of a logical stream.
@@ -58,6 +64,68 @@ pub async fn list(backend: &dyn Admin) -> Result<Vec<Partitions>, Error> {
     Ok(found)
 }
 
+/// Returns the names of the streams that a name stands for: that of one stream, or those of all partitions that exist.
+///
+/// With a group, only those of partitions that have it. If none does, returns the first, where a plan then fails.
+pub async fn parts_of(backend: &dyn Admin, name: &str, group: Option<&str>) -> Result<Vec<String>, Error> {
+    let partitions = match Named::find(backend, name).await? {
+        Named::Stream(stream) => return Ok(vec![stream.to_string()]),
+        Named::Partitions(partitions) => partitions,
+    };
+    let mut found = Vec::new();
+    for part in partitions.names() {
+        let has_it = match group {
+            None => backend.stream(part).await?.is_some(),
+            Some(group) => backend.groups(part).await?.iter().any(|known| known.name == group),
+        };
+        found.extend(has_it.then(|| part.to_owned()));
+    }
+    if found.is_empty() {
+        found.extend(partitions.names().first().map(|part| (*part).to_owned()));
+    }
+    Ok(found)
+}
+
+/// Returns the removal of a group from a stream, or from all partitions that have it.
+pub async fn removal_of_group(
+    backend: &Arc<dyn Admin>,
+    stream: &str,
+    group: &str,
+) -> Result<OnParts<RemoveGroup>, Error> {
+    let parts = parts_of(&**backend, stream, Some(group)).await?;
+    let has_several = parts.len() > 1;
+    let remove = |stream| RemoveGroup { stream, group: group.to_owned(), forget: None };
+    let mut operation = OnParts::new(stream, parts, remove);
+    if let (true, Some(last)) = (has_several, operation.parts.last_mut()) {
+        last.forget = Some(stream.to_owned());
+    }
+    Ok(operation)
+}
+
+/// Returns the removal of a consumer from a group of a stream, or of all partitions where it is one.
+pub async fn removal_of_consumer(
+    backend: &Arc<dyn Admin>,
+    stream: &str,
+    group: &str,
+    consumer: &str,
+    heir: Option<&str>,
+) -> Result<OnParts<RemoveConsumer>, Error> {
+    let parts = parts_of(&**backend, stream, Some(group)).await?;
+    let mut with_consumer = Vec::new();
+    for part in &parts {
+        let consumers = backend.consumers(part, group).await?;
+        with_consumer.extend(consumers.iter().any(|found| found.name == consumer).then(|| part.clone()));
+    }
+    // If there is no such consumer, the plan fails.
+    let parts = if with_consumer.is_empty() { parts } else { with_consumer };
+    Ok(OnParts::new(stream, parts, |stream| RemoveConsumer {
+        stream,
+        group: group.to_owned(),
+        consumer: consumer.to_owned(),
+        heir: heir.map(str::to_owned),
+    }))
+}
+
 /// Describes the partitions of a stream, in the order of their numbers.
 pub async fn describe(backend: &dyn Admin, partitions: &Partitions) -> Result<Vec<PartitionInfo>, Error> {
     let names: Vec<String> = partitions.names().into_iter().map(str::to_owned).collect();
@@ -93,8 +161,16 @@ pub async fn describe(backend: &dyn Admin, partitions: &Partitions) -> Result<Ve
     Ok(described)
 }
 
+/// Removes all partitions of a stream with their groups, their default dead-letter streams and what workers remember
+/// about them.
+///
+/// If it fails, do it again: the list is removed after the streams. The fences of owners stay, so that an owner of
+/// partitions that are created later cannot have the number of an earlier one.
+#[derive(Clone, Debug)]
+pub struct RemovePartitions(pub Partitions);
+
 /// The removal of all partitions of a stream.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct PartitionsRemoval {
     /// The name of the logical stream.
@@ -109,38 +185,57 @@ pub struct PartitionsRemoval {
     pub groups: BTreeSet<String>,
     /// The active consumers of all groups. Their next calls fail.
     pub active_consumers: BTreeSet<String>,
+    /// Whether they were removed.
+    pub removed: bool,
 }
 
-/// Finds out what a removal of all partitions of a stream removes.
-pub async fn plan_removal(
-    backend: &Arc<dyn Admin>,
-    partitions: &Partitions,
-) -> Result<PartitionsRemoval, Error> {
-    let groups = GroupManager::new(Arc::clone(backend));
-    let mut plan = PartitionsRemoval {
-        stream: partitions.stream().to_string(),
-        partitions: partitions.len() as u64,
-        ..PartitionsRemoval::default()
-    };
-    for name in partitions.names() {
-        let Some(info) = backend.stream(name).await? else { continue };
-        plan.entries = plan.entries.saturating_add(info.length);
-        plan.dead_letters = plan
-            .dead_letters
-            .saturating_add(backend.stream(&dead_letters_of(name)).await?.map_or(0, |info| info.length));
-        for group in backend.groups(name).await? {
-            plan.active_consumers.extend(groups.active_consumers(name, &group.name).await?);
-            plan.groups.insert(group.name);
+/// The plan is out of date if the partitions have other groups or dead letters, or other numbers of entries.
+impl Operate for RemovePartitions {
+    type Effect = PartitionsRemoval;
+
+    async fn plan(&self, backend: &Admins, _: Option<&str>) -> Planned<PartitionsRemoval> {
+        let groups = GroupManager::new(Arc::clone(backend));
+        let mut removal = PartitionsRemoval {
+            stream: self.0.stream().to_string(),
+            partitions: self.0.len() as u64,
+            ..PartitionsRemoval::default()
+        };
+        for name in self.0.names() {
+            let Some(info) = backend.stream(name).await? else { continue };
+            let dead = backend.stream(&dead_letters_of(name)).await?.map_or(0, |info| info.length);
+            removal.entries = removal.entries.saturating_add(info.length);
+            removal.dead_letters = removal.dead_letters.saturating_add(dead);
+            for group in backend.groups(name).await? {
+                removal.active_consumers.extend(groups.active_consumers(name, &group.name).await?);
+                removal.groups.insert(group.name);
+            }
         }
+        let PartitionsRemoval { stream, partitions, entries, dead_letters, groups, .. } = removal.clone();
+        Ok(Plan::new(removal, StreamId::MIN, &(stream, partitions, entries, dead_letters, groups)))
     }
-    Ok(plan)
+
+    async fn execute(
+        &self,
+        backend: &Admins,
+        plan: Plan<PartitionsRemoval>,
+        _: OnProgress<'_, PartitionsRemoval>,
+    ) -> Done<PartitionsRemoval> {
+        remove(backend, &self.0).await?;
+        Ok(Some(PartitionsRemoval { removed: true, ..plan.effect }))
+    }
 }
 
-/// Removes all partitions of a stream with their groups, their default dead-letter streams and what workers remember about them.
-///
-/// If it fails, call it again: the list is removed after the streams. The fences of owners stay, so that an owner of partitions
-/// that are created later cannot have the number of an earlier one.
-pub async fn remove(backend: &Arc<dyn Admin>, partitions: &Partitions) -> Result<(), Error> {
+impl Effect for PartitionsRemoval {
+    fn matched(&self) -> u64 {
+        self.partitions
+    }
+
+    fn active_consumers(&self) -> Vec<String> {
+        self.active_consumers.iter().cloned().collect()
+    }
+}
+
+async fn remove(backend: &Arc<dyn Admin>, partitions: &Partitions) -> Result<(), Error> {
     let groups = GroupManager::new(Arc::clone(backend));
     let mut seen = BTreeSet::new();
     for name in partitions.names() {
@@ -161,23 +256,23 @@ pub async fn remove(backend: &Arc<dyn Admin>, partitions: &Partitions) -> Result
     Ok(())
 }
 
-/// Removes a group from all partitions, and what its workers remember. Returns false if no partition has it.
-pub async fn remove_group(
-    backend: &Arc<dyn Admin>,
-    partitions: &Partitions,
-    group: &str,
-) -> Result<bool, Error> {
-    let (groups, stream) = (GroupManager::new(Arc::clone(backend)), partitions.stream());
-    let mut is_removed = false;
+/// Removes a group from all partitions, and what its workers remember.
+async fn remove_group(backend: &Arc<dyn Admin>, partitions: &Partitions, group: &str) -> Result<(), Error> {
+    let groups = GroupManager::new(Arc::clone(backend));
     for name in partitions.names() {
-        is_removed |= match groups.delete(name, group).await {
+        match groups.delete(name, group).await {
             // The partition is gone.
-            Err(error) if error.kind() == ErrorKind::NoGroup => false,
-            deleted => deleted?,
-        };
+            Err(error) if error.kind() == ErrorKind::NoGroup => {}
+            deleted => drop(deleted?),
+        }
     }
+    forget_group(backend, partitions.stream(), group).await
+}
+
+/// Removes what the workers of a group of a logical stream remember.
+pub(super) async fn forget_group(backend: &Arc<dyn Admin>, stream: &str, group: &str) -> Result<(), Error> {
+    let groups = GroupManager::new(Arc::clone(backend));
     groups.delete_records(stream, group).await?;
     groups.delete_hash(&members_key(stream, group)).await?;
-    backend.delete_stream(&control_stream(stream, group)).await?;
-    Ok(is_removed)
+    backend.delete_stream(&control_stream(stream, group)).await.map(drop)
 }

@@ -1,13 +1,17 @@
 //! Lists the pending entries of a group, and acts on them: claim, acknowledge, release, extend.
 //!
-//! An action gets the rows as they were listed. It does not change a row that has another owner or another delivery count
-//! now. It reads the rows again just before it acts, and the store compares once more where it can: the owner
-//! and the delivery count for a release, the owner for an extension, the idle time for a claim. Acknowledgements have no such
-//! comparison in any store.
+//! An action gets the rows as they were listed. It does not change a row that has another owner or another delivery
+//! count now. It reads the rows again just before it acts, and the store compares once more where it can: the owner
+//! and the delivery count for a release, the owner for an extension, the idle time for a claim. Acknowledgements have
+//! no such comparison in any store.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::operation::{Admins, Done, Effect, OnProgress, Operate, Planned};
 use super::plan::Plan;
 use crate::backend::{
     Acknowledgement, Admin, Consumer, Error, Fields, PendingFilter, PendingRow, Range, Release, StreamId,
@@ -31,8 +35,8 @@ pub struct PendingQuery {
     pub idle_min: Option<Duration>,
     /// Only entries that were delivered at least this often.
     pub deliveries_min: Option<u64>,
-    /// Only entries that count as stuck in the health of the group: delivered five times, or idle for five minutes. A released
-    /// entry has no idle time.
+    /// Only entries that count as stuck in the health of the group: delivered five times, or idle for five minutes. A
+    /// released entry has no idle time.
     pub stuck: bool,
 }
 
@@ -77,7 +81,8 @@ pub struct ListedRow {
     pub fields: Option<Fields>,
 }
 
-/// Lists pending entries after an id, and counts all that match. Examines at most `scan` rows to count them, and to fill the page.
+/// Lists pending entries after an id, and counts all that match. Examines at most `scan` rows to count them, and to
+/// fill the page.
 pub async fn list(
     backend: &dyn Admin,
     stream: &str,
@@ -195,7 +200,7 @@ pub enum PendingChange {
 }
 
 /// What a change did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Changed {
     /// Number of rows that were given.
@@ -204,22 +209,136 @@ pub struct Changed {
     pub done: u64,
     /// Number of rows that had another owner or another delivery count, or were no longer pending.
     pub changed_hands: u64,
-    /// Number of rows that cannot be changed: the entry was deleted from the stream, or, for an extension, has no owner.
+    /// Number of rows that cannot be changed: the entry was deleted from the stream, or, for an extension, has no
+    /// owner.
     pub skipped: u64,
 }
 
-/// Plans a change: lists the rows. The digest identifies the rows, their owners and their delivery counts.
-///
-/// Programs keep the plan and pass its rows to [`change`]: rows that change hands in the meantime do not make it invalid.
-pub fn plan(
-    stream: &str,
-    group: &str,
-    change: &PendingChange,
-    rows: Vec<PendingRow>,
-) -> Plan<Vec<PendingRow>> {
-    let seen: Vec<_> = rows.iter().map(|row| (row.id, row.consumer.clone(), row.deliveries)).collect();
-    let bound = rows.last().map(|row| row.id).unwrap_or_default();
-    Plan::new(rows, bound, &(stream, group, change, seen))
+impl Changed {
+    fn add(&mut self, other: &Changed) {
+        self.asked = self.asked.saturating_add(other.asked);
+        self.done = self.done.saturating_add(other.done);
+        self.changed_hands = self.changed_hands.saturating_add(other.changed_hands);
+        self.skipped = self.skipped.saturating_add(other.skipped);
+    }
+}
+
+/// Which pending entries to change.
+#[derive(Clone, Debug)]
+pub enum PendingSelection {
+    /// Those with these ids. Entries that change hands after the plan do not make it out of date; they are left alone.
+    Ids(Vec<StreamId>),
+    /// All that match. The plan is out of date if one of them changes hands.
+    Matching {
+        /// What they match.
+        query: PendingQuery,
+        /// Maximum number of entries to examine.
+        scan: usize,
+    },
+}
+
+/// Changes pending entries of a group.
+#[derive(Clone, Debug)]
+pub struct ChangePending {
+    /// The name of the stream.
+    pub stream: String,
+    /// The name of the group.
+    pub group: String,
+    /// Which entries.
+    pub selection: PendingSelection,
+    /// What to do with them.
+    pub change: PendingChange,
+}
+
+/// A change of pending entries.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct PendingEffect {
+    /// The name of the stream.
+    pub stream: String,
+    /// The name of the group.
+    pub group: String,
+    /// Whether these are all that match.
+    pub exact: bool,
+    /// What was done.
+    #[serde(flatten)]
+    pub changed: Changed,
+    /// Number of the entries.
+    #[serde(skip)]
+    pub matched: u64,
+    /// The entries, until they are changed.
+    #[serde(skip)]
+    pub rows: Vec<PendingRow>,
+}
+
+impl Operate for ChangePending {
+    type Effect = PendingEffect;
+
+    async fn plan(&self, backend: &Admins, _: Option<&str>) -> Planned<PendingEffect> {
+        let (stream, group) = (&*self.stream, &*self.group);
+        let (rows, exact) = match &self.selection {
+            PendingSelection::Ids(ids) => (rows_of(&**backend, stream, group, ids).await?, true),
+            PendingSelection::Matching { query, scan } => {
+                select(&**backend, stream, group, query, StreamId::MIN, *scan).await?
+            }
+        };
+        let bound = rows.last().map(|row| row.id).unwrap_or_default();
+        let seen: Vec<_> = rows.iter().map(|row| (row.id, row.consumer.clone(), row.deliveries)).collect();
+        let matched = rows.len() as u64;
+        let changed = Changed { asked: matched, ..Changed::default() };
+        let (stream, group) = (self.stream.clone(), self.group.clone());
+        let effect = PendingEffect { stream, group, exact, changed, matched, rows };
+        let (stream, group) = (&self.stream, &self.group);
+        Ok(match &self.selection {
+            PendingSelection::Ids(ids) => {
+                Plan::new(effect, StreamId::MIN, &(stream, group, &self.change, ids))
+            }
+            PendingSelection::Matching { .. } => {
+                Plan::new(effect, bound, &(stream, group, &self.change, seen))
+            }
+        })
+    }
+
+    async fn execute(
+        &self,
+        backend: &Admins,
+        plan: Plan<PendingEffect>,
+        report: OnProgress<'_, PendingEffect>,
+    ) -> Done<PendingEffect> {
+        let mut effect = plan.effect;
+        let rows = std::mem::take(&mut effect.rows);
+        effect.changed = Changed::default();
+        for step in rows.chunks(PAGE) {
+            let changed = change(&**backend, &self.stream, &self.group, &self.change, step).await?;
+            effect.changed.add(&changed);
+            report(&effect);
+        }
+        Ok(Some(effect))
+    }
+}
+
+impl Effect for PendingEffect {
+    fn matched(&self) -> u64 {
+        self.matched
+    }
+
+    fn done(&self) -> u64 {
+        self.changed.done
+    }
+
+    fn takes_long(&self) -> bool {
+        self.matched > PAGE as u64
+    }
+
+    fn name(&mut self) -> Option<&mut String> {
+        Some(&mut self.stream)
+    }
+
+    fn add(&mut self, other: PendingEffect) {
+        self.changed.add(&other.changed);
+        self.exact &= other.exact;
+        self.matched += other.matched;
+    }
 }
 
 /// Changes pending entries that are still as they were listed.

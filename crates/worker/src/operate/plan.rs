@@ -1,9 +1,9 @@
 //! Plans: what an action would do, and a digest of what it was based on.
 //!
 //! A program shows a plan and asks for confirmation. To execute it, it passes the digest back. The action then plans
-//! again: if the digest is the same, it does what the plan says; if not, it changes nothing and returns the new plan. The digest also
-//! holds the bound of the plan, such as the last dead letter that it is about. So entries that are added in the meantime do
-//! not make it out of date, and are not part of it.
+//! again: if the digest is the same, it does what the plan says; if not, it changes nothing and returns the new plan.
+//! The digest also holds the bound of the plan, such as the last dead letter that it is about. So entries that are
+//! added in the meantime do not make it out of date, and are not part of it.
 
 use std::fmt::Debug;
 
@@ -20,7 +20,7 @@ pub struct Plan<T> {
     pub digest: String,
 }
 
-/// The result of executing a plan.
+/// The result of applying a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Executed<T, R> {
     /// The plan was executed.

@@ -1,7 +1,7 @@
 //! The answers that programs show, one type each, so that `--json`, the dashboard's API and its description agree.
 //!
-//! Numbers in milliseconds end in `_ms`. Ids are text. What is unknown is null. Names that begin with `Viewed` have the fields of
-//! an entry in their order, long values cut and some hidden; the others have them as an object.
+//! Numbers in milliseconds end in `_ms`. Ids are text. What is unknown is null. Names that begin with `Viewed` have
+//! the fields of an entry in their order, long values cut and some hidden; the others have them as an object.
 
 use std::collections::BTreeMap;
 use std::time::SystemTime;
@@ -13,19 +13,15 @@ use super::consumers;
 use super::doctor::{Diagnosis, DoctorFinding, FindingKind, ServerFacts, TEXT_BYTES_MAX};
 use super::error_counts::{ErrorCounts, TextCounts, common_text};
 use super::fields::{self, FieldPair, FieldsView};
-use super::groups::{ConsumerRemoval, GroupRemoval};
 use super::idle_times::{IdleRange, IdleTimes};
 use super::life::{EntryInGroup, EntryState};
-use super::partitions::{GroupOwner, PartitionInfo, PartitionsRemoval};
-use super::pending::Changed;
-use super::trim::{Deletion, TrimEffect};
+use super::partitions::{GroupOwner, PartitionInfo};
 use super::wording::{format_time, millis, millis_since_epoch};
 use crate::backend::policy::{PolicyField, PolicyValue};
 use crate::backend::{
     ConsumerInfo, Entry, Fields, PendingRow, PolicyInfo, StreamId, StreamInfo, StreamOwner,
 };
 use crate::dead_letter::DeadLetter;
-use crate::group_manager::{GroupPosition, RemovedConsumer, ResetPlan};
 use crate::heartbeat::WorkerInfo;
 use crate::message::age_of;
 use crate::monitor::{
@@ -34,12 +30,12 @@ use crate::monitor::{
 };
 use crate::outcome::shortened;
 use crate::redaction::HIDDEN;
-use crate::redrive::Progress;
 use crate::retry_record::RetryRecord;
 
 /// Declares answers: types that are serialized as JSON and described by a schema, each with a function `new`.
 ///
-/// A line has the name of a member, its type and its value. Statements between brackets run before the values are computed.
+/// A line has the name of a member, its type and its value. Statements between brackets run before the values are
+/// computed.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! answers {
@@ -97,7 +93,8 @@ answers! {
         part_of: Option<PartOfJson> = found.part_of.as_ref().map(PartOfJson::new),
     }
 
-    /// The partitions of a logical stream: how many, the numbers of those that do not exist, and the field that holds the key.
+    /// The partitions of a logical stream: how many, the numbers of those that do not exist, and the field that holds
+    /// the key.
     pub struct PartitionedJson(found: &Partitioned) {
         partition_count: usize = found.list.len(),
         missing_partitions: Vec<usize> = found.missing(),
@@ -503,51 +500,6 @@ pub fn consumers(consumers: &[ConsumerInfo], workers: &[WorkerInfo]) -> Vec<Cons
     all
 }
 
-/// Returns a position of a group.
-pub fn position(position: &GroupPosition) -> Value {
-    json!({
-        "last_delivered": position.last_delivered.to_string(),
-        "lag": position.lag.count,
-        "lag_exact": position.lag.is_exact(),
-    })
-}
-
-/// Returns a reset of a group, before or after it was executed.
-pub fn reset(plan: &ResetPlan, executed: bool) -> Value {
-    json!({
-        "stream": plan.stream,
-        "group": plan.group,
-        "executed": executed,
-        "before": position(&plan.before),
-        "after": position(&plan.after),
-        "pending": plan.pending,
-        "active_consumers": plan.active_consumers,
-    })
-}
-
-/// Returns the progress of a redrive.
-pub fn redrive_progress(dead_letters: &str, progress: &Progress, dry_run: bool) -> Value {
-    json!({
-        "dead_letters": dead_letters,
-        "total": progress.total,
-        "matched": progress.matched,
-        "redriven": progress.redriven,
-        "added": progress.added,
-        "gone": progress.gone,
-        "payload_gone": progress.payload_gone,
-        "no_group": progress.no_group,
-        "unknown_group": progress.unknown_group,
-        "other_stream": progress.other_stream,
-        "foreign": progress.foreign,
-        "dry_run": dry_run,
-    })
-}
-
-/// Returns the result of a purge.
-pub fn purge(dead_letters: &str, matched: u64, deleted: u64, dry_run: bool) -> Value {
-    json!({ "dead_letters": dead_letters, "matched": matched, "deleted": deleted, "dry_run": dry_run })
-}
-
 /// Returns the policy of a stream, or the values in force in a group, and what the store counts.
 pub fn policy(stream: &str, group: Option<&str>, info: &PolicyInfo) -> Map<String, Value> {
     let mut policy = vec![("stream".to_owned(), json!(stream))];
@@ -583,90 +535,4 @@ fn policy_field(field: PolicyField) -> &'static str {
         PolicyField::MaxBytes => "max_bytes",
         PolicyField::AckedAge => "acked_age_ms",
     }
-}
-
-/// Returns the removal of all partitions of a stream, before or after it was executed.
-pub fn partitions_removal(removal: &PartitionsRemoval, removed: bool) -> Value {
-    json!({
-        "stream": removal.stream,
-        "partitions": removal.partitions,
-        "entries": removal.entries,
-        "dead_letters": removal.dead_letters,
-        "groups": removal.groups,
-        "active_consumers": removal.active_consumers,
-        "removed": removed,
-        "dry_run": !removed,
-    })
-}
-
-/// Returns the removal of a group, before or after it was executed.
-pub fn group_removal(removal: &GroupRemoval, removed: bool, dry_run: bool) -> Value {
-    json!({
-        "stream": removal.stream,
-        "group": removal.group,
-        "removed": removed,
-        "pending_dropped": removal.pending,
-        "active_consumers": removal.active_consumers,
-        "dry_run": dry_run,
-    })
-}
-
-/// Returns the removal of a consumer. `moved` is the heir and the number of entries that it got, after the removal was executed.
-pub fn consumer_removal(removal: &ConsumerRemoval, moved: Option<&RemovedConsumer>) -> Value {
-    json!({
-        "stream": removal.stream,
-        "group": removal.group,
-        "consumer": removal.consumer,
-        "removed": moved.is_none_or(|moved| moved.left == 0).then_some(&removal.consumer),
-        "left": moved.map_or(0, |moved| moved.left),
-        "heir": moved.map_or(&removal.heir, |moved| &moved.heir),
-        "heir_is_new": removal.heir_is_new,
-        "moved": moved.map_or(removal.pending, |moved| moved.adopted),
-        "dry_run": moved.is_none(),
-    })
-}
-
-/// Returns a trim. `removed` is the number of entries removed, after the trim was executed.
-pub fn trim(effect: &TrimEffect, removed: Option<u64>) -> Value {
-    let groups = effect.groups.iter().map(|loss| {
-        json!({
-            "group": loss.group,
-            "unread": loss.unread.0,
-            "unread_exact": loss.unread.1,
-            "pending": loss.pending.map(|(pending, _)| pending),
-            "pending_exact": loss.pending.is_some_and(|(_, exact)| exact),
-        })
-    });
-    json!({
-        "stream": effect.stream,
-        "length": effect.length,
-        "matched": effect.removed,
-        "exact": effect.exact,
-        "first_kept": effect.first_kept.map(|id| id.to_string()),
-        "keep_unread": effect.keep_unread,
-        "groups": groups.collect::<Value>(),
-        "removed": removed.unwrap_or(0),
-        "dry_run": removed.is_none(),
-    })
-}
-
-/// Returns a deletion of entries. `deleted` is the number of entries deleted, after the deletion was executed.
-pub fn deletion(deletion: &Deletion, deleted: Option<u64>) -> Value {
-    json!({
-        "stream": deletion.stream,
-        "asked": deletion.asked,
-        "matched": deletion.ids.len(),
-        "deleted": deleted.unwrap_or(0),
-        "dry_run": deleted.is_none(),
-    })
-}
-
-/// Returns what a change of pending entries did.
-pub fn changed(changed: &Changed) -> Value {
-    json!({
-        "asked": changed.asked,
-        "done": changed.done,
-        "changed_hands": changed.changed_hands,
-        "skipped": changed.skipped,
-    })
 }

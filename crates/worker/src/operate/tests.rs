@@ -3,20 +3,21 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use super::dead_letters::{self, DeadLetterSource};
-use super::groups;
+use super::dead_letters::{self, DeadLetterSource, PurgeDeadLetters, RedriveDeadLetters};
+use super::groups::{RemoveConsumer, RemoveGroup, ResetGroup};
 use super::idle_times::idle_times;
 use super::life::states_of;
-use super::pending::{self, PendingChange, PendingQuery};
+use super::operation::{Effect, OnParts, Operate, apply, check};
+use super::pending::{self, ChangePending, PendingChange, PendingQuery, PendingSelection};
 use super::plan::Executed;
-use super::trim::{self, COUNTED_MAX};
+use super::trim::{COUNTED_MAX, DeleteEntries, TrimStream};
 use crate::backend::{
     Acknowledgement, Admin, Consumer, Embedded, Range, Read, Release, Start, StreamId, TrimLimit,
 };
 use crate::group_manager::{GroupManager, Position};
 use crate::producer::Producer;
 use crate::redaction::Redaction;
-use crate::redrive::{Filter, Redrive, redrive};
+use crate::redrive::{Filter, Redrive};
 
 /// Returns a store with entries in the stream orders, and a group billing of which `one` has read some.
 async fn store(entries: usize, read: usize) -> (Arc<dyn Admin>, Vec<StreamId>) {
@@ -25,6 +26,14 @@ async fn store(entries: usize, read: usize) -> (Arc<dyn Admin>, Vec<StreamId>) {
     let ids = add(&backend, entries).await;
     deliver(&backend, "one", read).await;
     (backend, ids)
+}
+
+fn orders() -> String {
+    "orders".to_owned()
+}
+
+fn billing() -> String {
+    "billing".to_owned()
 }
 
 async fn add(backend: &Arc<dyn Admin>, entries: usize) -> Vec<StreamId> {
@@ -48,13 +57,12 @@ async fn length(backend: &Arc<dyn Admin>, stream: &str) -> u64 {
 #[tokio::test]
 async fn a_reset_goes_where_its_preview_said() {
     let (backend, ids) = store(5, 2).await;
-    let groups = GroupManager::new(Arc::clone(&backend));
-    let to = Position::End;
-    let plan = groups::plan_reset(&groups, "orders", "billing", to).await.unwrap();
+    let operation = ResetGroup { stream: orders(), group: billing(), to: Position::End };
+    let plan = operation.plan(&backend, None).await.unwrap();
     add(&backend, 2).await;
     let reset = |digest: String, force| {
-        let groups = groups.clone();
-        async move { groups::reset(&groups, "orders", "billing", to, &digest, force).await.unwrap() }
+        let (backend, operation) = (backend.clone(), operation.clone());
+        async move { apply(&operation, &backend, &digest, force).await.unwrap() }
     };
     let Executed::InUse(refused) = reset(plan.digest.clone(), false).await else { panic!() };
     assert_eq!(refused.effect.active_consumers, ["one"]);
@@ -81,73 +89,84 @@ async fn a_reset_fails_if_the_group_has_moved() {
 #[tokio::test]
 async fn groups_and_consumers_are_removed_as_planned() {
     let (backend, ids) = store(4, 2).await;
-    let plan = |heir| groups::plan_consumer_removal(&*backend, "orders", "billing", "one", heir);
-    let error = plan(None).await.unwrap_err();
+    let remove = |heir: Option<&str>| {
+        let heir = heir.map(str::to_owned);
+        RemoveConsumer { stream: orders(), group: billing(), consumer: "one".to_owned(), heir }
+    };
+    let error = remove(None).plan(&backend, None).await.unwrap_err();
     assert!(error.to_string().contains("2 pending entries; name an heir"), "{error}");
-    assert!(plan(Some("one")).await.unwrap_err().to_string().contains("its own heir"));
-    let planned = plan(Some("two")).await.unwrap();
-    assert!(planned.effect.heir_is_new && planned.effect.pending == 2);
-    let remove = |digest| groups::remove_consumer(&backend, "orders", "billing", "one", Some("two"), digest);
+    let error = remove(Some("one")).plan(&backend, None).await.unwrap_err();
+    assert!(error.to_string().contains("its own heir"));
+    let to_two = remove(Some("two"));
+    let planned = to_two.plan(&backend, None).await.unwrap();
+    assert!(planned.effect.heir_is_new && planned.effect.moved == 2);
     deliver(&backend, "one", 1).await;
+    let remove = |digest| apply(&to_two, &backend, digest, false);
     let Executed::Outdated(now) = remove(&planned.digest).await.unwrap() else { panic!() };
     let Executed::Done(removed) = remove(&now.digest).await.unwrap() else { panic!() };
-    assert_eq!((removed.heir.as_deref(), removed.adopted), (Some("two"), 3));
+    assert_eq!((removed.heir.as_deref(), removed.moved), (Some("two"), 3));
 
-    let planned = groups::plan_removal(&backend, "orders", "billing").await.unwrap();
+    let operation = RemoveGroup { stream: orders(), group: billing(), forget: None };
+    let planned = operation.plan(&backend, None).await.unwrap();
     assert_eq!((planned.effect.pending, planned.effect.consumers), (3, 1));
     let acknowledged = Acknowledgement { ids: ids[..1].to_vec(), ..Acknowledgement::default() };
     backend.acknowledge("orders", "billing", &acknowledged).await.unwrap();
-    let remove = |digest| groups::remove(&backend, "orders", "billing", digest, true);
+    let remove = |digest| apply(&operation, &backend, digest, true);
     let Executed::Outdated(now) = remove(&planned.digest).await.unwrap() else { panic!() };
     assert!(matches!(remove(&now.digest).await.unwrap(), Executed::Done(_)));
     assert!(backend.groups("orders").await.unwrap().is_empty());
+}
+
+fn trim(limit: TrimLimit, keep_unread: bool) -> TrimStream {
+    TrimStream { stream: orders(), limit, keep_unread }
 }
 
 #[tokio::test]
 async fn a_trim_says_what_each_group_loses() {
     let (backend, ids) = store(10, 3).await;
     let limit = TrimLimit::Length(4);
-    let plan = trim::plan_trim(&*backend, "orders", limit, false).await.unwrap();
-    assert_eq!((plan.effect.removed, plan.effect.exact), (6, true));
+    let plan = trim(limit, false).plan(&backend, None).await.unwrap();
+    assert_eq!((plan.effect.matched, plan.effect.exact), (6, true));
     assert_eq!(plan.effect.first_kept, Some(ids[6]));
-    assert_eq!((plan.effect.groups[0].unread, plan.effect.groups[0].pending), ((3, true), Some((3, true))));
-    let kept = trim::plan_trim(&*backend, "orders", limit, true).await.unwrap();
-    assert_eq!((kept.effect.removed, kept.effect.groups[0].unread.0), (0, 0));
+    let loss = &plan.effect.groups[0];
+    assert_eq!((loss.unread, loss.unread_exact, loss.pending, loss.pending_exact), (3, true, Some(3), true));
+    let kept = trim(limit, true).plan(&backend, None).await.unwrap();
+    assert_eq!((kept.effect.matched, kept.effect.groups[0].unread), (0, 0));
     // Entries that are added do not change what the trim removes.
     add(&backend, 3).await;
-    let run = |limit, digest| trim::trim(&*backend, "orders", limit, false, digest);
-    assert!(matches!(run(TrimLimit::Length(5), &plan.digest).await.unwrap(), Executed::Outdated(_)));
-    assert_eq!(run(limit, &plan.digest).await.unwrap(), Executed::Done(6));
+    let run = async |limit| apply(&trim(limit, false), &backend, &plan.digest, false).await.unwrap();
+    assert!(matches!(run(TrimLimit::Length(5)).await, Executed::Outdated(_)));
+    assert!(matches!(run(limit).await, Executed::Done(done) if done.removed == 6));
     assert_eq!(length(&backend, "orders").await, 7);
-    assert!(matches!(run(limit, &plan.digest).await.unwrap(), Executed::Outdated(_)));
-    let all = trim::plan_trim(&*backend, "orders", TrimLimit::Length(0), false).await.unwrap();
-    assert_eq!(all.effect.removed, 7);
-    let none = trim::plan_trim(&*backend, "orders", TrimLimit::Length(7), false).await.unwrap();
-    assert_eq!(none.effect.removed, 0);
-    let by_id = trim::plan_trim(&*backend, "orders", TrimLimit::MinId(ids[8]), false).await.unwrap();
-    assert_eq!((by_id.effect.removed, by_id.effect.groups[0].unread), (2, (2, true)));
+    assert!(matches!(run(limit).await, Executed::Outdated(_)));
+    let planned = async |limit| trim(limit, false).plan(&backend, None).await.unwrap().effect;
+    assert_eq!(planned(TrimLimit::Length(0)).await.matched, 7);
+    assert_eq!(planned(TrimLimit::Length(7)).await.matched, 0);
+    let by_id = planned(TrimLimit::MinId(ids[8])).await;
+    assert_eq!((by_id.matched, by_id.groups[0].unread, by_id.groups[0].unread_exact), (2, 2, true));
 }
 
 #[tokio::test]
 async fn a_trim_in_the_middle_of_a_long_stream_is_not_counted_entry_by_entry() {
     let (backend, _) = store(2 * COUNTED_MAX + 2, 1).await;
     let length = COUNTED_MAX as u64 + 1;
-    let plan = trim::plan_trim(&*backend, "orders", TrimLimit::Length(length), false).await.unwrap();
-    assert_eq!((plan.effect.removed, plan.effect.exact, plan.effect.first_kept), (length, true, None));
-    assert_eq!((plan.effect.groups[0].unread, plan.effect.groups[0].pending), ((length - 1, true), None));
-    let nearer = trim::plan_trim(&*backend, "orders", TrimLimit::Length(length - 1), false).await.unwrap();
-    assert!(nearer.effect.first_kept.is_some() && nearer.effect.removed == length + 1);
+    let plan = trim(TrimLimit::Length(length), false).plan(&backend, None).await.unwrap();
+    assert_eq!((plan.effect.matched, plan.effect.exact, plan.effect.first_kept), (length, true, None));
+    let loss = &plan.effect.groups[0];
+    assert_eq!((loss.unread, loss.unread_exact, loss.pending), (length - 1, true, None));
+    let nearer = trim(TrimLimit::Length(length - 1), false).plan(&backend, None).await.unwrap();
+    assert!(nearer.effect.first_kept.is_some() && nearer.effect.matched == length + 1);
 }
 
 #[tokio::test]
 async fn entries_are_deleted_as_planned() {
     let (backend, ids) = store(3, 0).await;
-    let asked = [ids[0], StreamId::new(1, 1), ids[2]];
-    let plan = trim::plan_deletion(&*backend, "orders", &asked).await.unwrap();
+    let operation = DeleteEntries { stream: orders(), ids: vec![ids[0], StreamId::new(1, 1), ids[2]] };
+    let plan = operation.plan(&backend, None).await.unwrap();
     assert_eq!((plan.effect.asked, plan.effect.ids.len()), (3, 2));
-    let delete = |digest| trim::delete(&*backend, "orders", &asked, digest);
-    assert_eq!(delete(&plan.digest).await.unwrap(), Executed::Done(2));
-    assert!(matches!(delete(&plan.digest).await.unwrap(), Executed::Outdated(_)));
+    let delete = || apply(&operation, &backend, &plan.digest, false);
+    assert!(matches!(delete().await.unwrap(), Executed::Done(done) if done.deleted == 2));
+    assert!(matches!(delete().await.unwrap(), Executed::Outdated(_)));
 }
 
 #[tokio::test]
@@ -230,15 +249,45 @@ async fn rows_that_have_changed_hands_are_left_alone() {
 #[tokio::test]
 async fn the_digest_of_pending_entries_follows_their_owners() {
     let (backend, ids) = store(2, 2).await;
-    let digest = || async {
-        let rows = pending::rows_of(&*backend, "orders", "billing", &ids).await.unwrap();
-        pending::plan("orders", "billing", &PendingChange::Release, rows).digest
+    let operation = |selection| ChangePending {
+        stream: orders(),
+        group: billing(),
+        selection,
+        change: PendingChange::Acknowledge,
     };
-    let before = digest().await;
-    assert_eq!(digest().await, before);
+    let all = operation(PendingSelection::Matching { query: PendingQuery::default(), scan: 100 });
+    let of_ids = operation(PendingSelection::Ids(ids.clone()));
+    let plan = all.plan(&backend, None).await.unwrap();
+    assert_eq!(all.plan(&backend, None).await.unwrap().digest, plan.digest);
+    let ids_plan = of_ids.plan(&backend, None).await.unwrap();
     let one = Consumer::new("orders", "billing", "one");
     backend.release(one, &[Release::counted(ids[0], 1)]).await.unwrap();
-    assert_ne!(digest().await, before);
+    assert!(matches!(apply(&all, &backend, &plan.digest, false).await.unwrap(), Executed::Outdated(_)));
+    let done = apply(&of_ids, &backend, &ids_plan.digest, false).await.unwrap();
+    assert!(matches!(done, Executed::Done(done) if done.changed.done == 2));
+}
+
+/// An operation on all partitions has one plan, which is out of date if one of the partitions has changed.
+#[tokio::test]
+async fn an_operation_on_partitions_is_planned_and_applied_as_one() {
+    let (backend, _) = store(3, 3).await;
+    backend.create_group("others", "billing", Start::Beginning).await.unwrap();
+    let remove = |stream| RemoveGroup { stream, group: billing(), forget: None };
+    let operation = OnParts::new("all", [orders(), "others".to_owned()], remove);
+    let plan = operation.plan(&backend, None).await.unwrap();
+    assert_eq!(
+        (plan.effect.whole.pending, plan.effect.parts.len(), &*plan.effect.whole.stream),
+        (3, 2, "all")
+    );
+    assert_eq!(plan.effect.active_consumers(), ["one"]);
+    let run = || apply(&operation, &backend, &plan.digest, true);
+    backend.move_group("others", "billing", Start::After(StreamId::new(5, 0))).await.unwrap();
+    assert!(matches!(run().await.unwrap(), Executed::Outdated(_)));
+    assert_eq!(backend.groups("orders").await.unwrap().len(), 1);
+    backend.move_group("others", "billing", Start::Beginning).await.unwrap();
+    assert!(matches!(run().await.unwrap(), Executed::Done(done) if done.whole.removed));
+    assert!(backend.groups("orders").await.unwrap().is_empty());
+    assert!(apply(&operation, &backend, "none", true).await.is_err());
 }
 
 #[tokio::test]
@@ -326,14 +375,14 @@ async fn a_purge_deletes_only_what_its_plan_counted() {
     let (backend, ids) = store(4, 0).await;
     die(&backend, &ids, |_| "no".to_owned()).await;
     let (source, filter) = (source(&backend).await, Filter { error: Some("no".into()), ..Filter::default() });
-    let plan = dead_letters::plan_purge(&*backend, &source, &filter).await.unwrap();
+    let operation = PurgeDeadLetters { source, filter };
+    let plan = operation.plan(&backend, None).await.unwrap();
     assert_eq!(plan.effect.ids.len(), 4);
     die(&backend, &ids[..1], |_| "no".to_owned()).await;
-    let check = |digest| dead_letters::check_purge(&*backend, &source, &filter, digest);
-    let Executed::Done(purge) = check(&plan.digest).await.unwrap() else { panic!() };
-    assert_eq!(dead_letters::purge(&*backend, &purge, |_| {}).await.unwrap(), 4);
-    assert_eq!(length(&backend, &source.name).await, 1);
-    let Executed::Outdated(now) = check(&plan.digest).await.unwrap() else { panic!() };
+    let run = || apply(&operation, &backend, &plan.digest, false);
+    assert!(matches!(run().await.unwrap(), Executed::Done(done) if done.deleted == 4));
+    assert_eq!(length(&backend, &operation.source.name).await, 1);
+    let Executed::Outdated(now) = run().await.unwrap() else { panic!() };
     assert_eq!(now.effect.ids.len(), 1);
 }
 
@@ -350,21 +399,19 @@ async fn a_plan_measures_ages_at_its_own_time() {
         (Filter { older_than: Some(hour), ..Filter::default() }, now + 2 * hour),
     ] {
         let then = Filter { at: Some(at), ..asked.clone() };
-        let plan = dead_letters::plan_purge(&*backend, &source, &then).await.unwrap();
-        assert_eq!(plan.effect.ids.len(), 2);
         let later = Filter { at: Some(at + 9 * hour), ..asked.clone() };
-        let Executed::Done(purge) =
-            dead_letters::check_purge(&*backend, &source, &later, &plan.digest).await.unwrap()
-        else {
-            panic!()
-        };
-        assert_eq!(purge.ids, plan.effect.ids);
+        let purge = |filter| PurgeDeadLetters { source: source.clone(), filter };
+        let plan = purge(then.clone()).plan(&backend, None).await.unwrap();
+        assert_eq!(plan.effect.ids.len(), 2);
+        let checked = check(&purge(later.clone()), &backend, &plan.digest, false).await.unwrap();
+        let Executed::Done(checked) = checked else { panic!() };
+        assert_eq!(checked.effect.ids, plan.effect.ids);
         let request = |filter| Redrive { filter, ..Redrive::default() };
-        let plan = dead_letters::plan_redrive(&*backend, &source.name, &request(then)).await.unwrap();
-        let check = dead_letters::check_redrive(&*backend, &source.name, &request(later), &plan.digest)
-            .await
-            .unwrap();
-        assert!(matches!(check, Executed::Done(_)), "{check:?}");
+        let redrive =
+            |filter| RedriveDeadLetters { dead_letters: source.name.clone(), request: request(filter) };
+        let plan = redrive(then).plan(&backend, None).await.unwrap();
+        let checked = check(&redrive(later), &backend, &plan.digest, false).await.unwrap();
+        assert!(matches!(checked, Executed::Done(_)), "{checked:?}");
     }
 }
 
@@ -372,15 +419,15 @@ async fn a_plan_measures_ages_at_its_own_time() {
 async fn a_redrive_moves_only_what_its_plan_counted() {
     let (backend, ids) = store(4, 0).await;
     die(&backend, &ids[..2], |_| "no".to_owned()).await;
-    let (source, request) = (source(&backend).await, Redrive::default());
-    let plan = dead_letters::plan_redrive(&*backend, &source.name, &request).await.unwrap();
-    assert_eq!(plan.effect.redrivable(), 2);
+    let source = source(&backend).await;
+    let operation = RedriveDeadLetters { dead_letters: source.name.clone(), request: Redrive::default() };
+    let plan = operation.plan(&backend, None).await.unwrap();
+    assert_eq!(plan.effect.progress.redrivable(), 2);
     die(&backend, &ids[2..3], |_| "no".to_owned()).await;
-    let check = |digest| dead_letters::check_redrive(&*backend, &source.name, &request, digest);
-    let Executed::Done(bounded) = check(&plan.digest).await.unwrap() else { panic!() };
-    let done = redrive(&*backend, &source.name, &bounded, |_| {}).await.unwrap();
-    assert_eq!((done.redriven, length(&backend, &source.name).await), (2, 1));
-    assert!(matches!(check(&plan.digest).await.unwrap(), Executed::Outdated(_)));
+    let run = || apply(&operation, &backend, &plan.digest, false);
+    let Executed::Done(done) = run().await.unwrap() else { panic!() };
+    assert_eq!((done.progress.redriven, length(&backend, &source.name).await), (2, 1));
+    assert!(matches!(run().await.unwrap(), Executed::Outdated(_)));
     let left = backend.range(&source.name, Range::starting_at(StreamId::MIN, 9)).await.unwrap();
     assert_eq!(source.find_letter(&*backend, ids[2]).await.unwrap().unwrap().id, left[0].id);
     assert!(source.find_letter(&*backend, ids[3]).await.unwrap().is_none());

@@ -1,6 +1,10 @@
-//! Trimming a stream and deleting entries, each with a [`Plan`] that says what groups lose.
+//! Trimming a stream and deleting entries. The plan of a trim says what groups lose.
 
-use super::plan::{Executed, Plan, bound_of};
+use schemars::JsonSchema;
+use serde::{Serialize, Serializer};
+
+use super::operation::{Admins, Done, Effect, OnProgress, Operate, Planned};
+use super::plan::{Plan, bound_of};
 use crate::backend::{
     Admin, Error, ErrorKind, GroupInfo, IdOrder, PendingFilter, Range, StreamId, StreamInfo, Trim, TrimLimit,
 };
@@ -11,8 +15,19 @@ pub const COUNTED_MAX: usize = 10_000;
 /// Number of entries or pending entries per call.
 const PAGE: usize = 1000;
 
-/// What a trim would remove.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Trims a stream: to its newest entries, or to those from an id on.
+#[derive(Clone, Debug)]
+pub struct TrimStream {
+    /// The name of the stream.
+    pub stream: String,
+    /// What to keep.
+    pub limit: TrimLimit,
+    /// Keep entries that a group has not read or not acknowledged.
+    pub keep_unread: bool,
+}
+
+/// What a trim removes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct TrimEffect {
     /// The name of the stream.
@@ -20,85 +35,94 @@ pub struct TrimEffect {
     /// Number of its entries.
     pub length: u64,
     /// Number of entries that would be removed.
-    pub removed: u64,
+    #[serde(skip)]
+    pub matched: u64,
     /// Whether that number is exact. If not, it is a lower bound.
     pub exact: bool,
     /// The first entry, or the id before which everything is removed. `None` if the entry is too far from both ends.
+    #[serde(serialize_with = "id_text")]
+    #[schemars(with = "Option<String>")]
     pub first_kept: Option<StreamId>,
     /// Whether entries are kept that a group has not read or not acknowledged.
     pub keep_unread: bool,
     /// What each group loses.
     pub groups: Vec<GroupLoss>,
+    /// Number of entries that were removed.
+    pub removed: u64,
 }
 
-/// What a group loses in a trim.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What a group loses in a trim. Numbers that are not exact are lower bounds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct GroupLoss {
     /// The name of the group.
     pub group: String,
-    /// Number of entries that it has not read, and whether that is exact or a lower bound.
-    pub unread: (u64, bool),
-    /// Number of entries that are pending, and whether that is exact or a lower bound. `None` if it is not known.
-    pub pending: Option<(u64, bool)>,
+    /// Number of entries that it has not read.
+    pub unread: u64,
+    /// Whether that number is exact.
+    pub unread_exact: bool,
+    /// Number of entries that are pending. `None` if it is not known.
+    pub pending: Option<u64>,
+    /// Whether that number is exact.
+    pub pending_exact: bool,
 }
 
-/// Plans to trim a stream: to its newest entries, or to those from an id on.
-pub async fn plan_trim(
-    backend: &dyn Admin,
-    stream: &str,
-    limit: TrimLimit,
-    keep_unread: bool,
-) -> Result<Plan<TrimEffect>, Error> {
-    let (info, groups) = look(backend, stream).await?;
-    let cut = match limit {
-        TrimLimit::MinId(id) => Some(id),
-        TrimLimit::Length(length) => first_of_newest(backend, stream, &info, length).await?,
-    };
-    let effect = effect(backend, stream, &info, &groups, (limit, cut), keep_unread).await?;
-    Ok(trim_plan(effect, limit, cut))
+fn id_text<S: Serializer>(id: &Option<StreamId>, serializer: S) -> Result<S::Ok, S::Error> {
+    id.map(|id| id.to_string()).serialize(serializer)
 }
 
-/// Trims a stream as the plan says and returns the number of entries removed.
-///
-/// `limit` and `keep_unread` are what the plan was made for. Removes nothing that was added since the plan. The plan is out of
-/// date if another group would lose entries, or if the oldest entry is another one.
-pub async fn trim(
-    backend: &dyn Admin,
-    stream: &str,
-    limit: TrimLimit,
-    keep_unread: bool,
-    digest: &str,
-) -> Result<Executed<TrimEffect, u64>, Error> {
-    let (info, groups) = look(backend, stream).await?;
-    let cut = Some(bound_of(digest)).filter(|cut| *cut > StreamId::MIN);
-    let effect = effect(backend, stream, &info, &groups, (limit, cut), keep_unread).await?;
-    let plan = trim_plan(effect, limit, cut);
-    if plan.digest != digest {
-        return Ok(Executed::Outdated(plan_trim(backend, stream, limit, keep_unread).await?));
+/// Removes nothing that was added since the plan. The plan is out of date if another group would lose entries, or if
+/// the oldest entry is another one.
+impl Operate for TrimStream {
+    type Effect = TrimEffect;
+
+    async fn plan(&self, backend: &Admins, planned: Option<&str>) -> Planned<TrimEffect> {
+        let (backend, stream) = (&**backend, &*self.stream);
+        let info = backend.stream(stream).await?;
+        let info =
+            info.ok_or_else(|| Error::new(ErrorKind::Refused, format!("there is no stream {stream}")))?;
+        let groups = backend.groups(stream).await?;
+        let cut = match (planned, self.limit) {
+            (Some(planned), _) => Some(bound_of(planned)).filter(|cut| *cut > StreamId::MIN),
+            (None, TrimLimit::MinId(id)) => Some(id),
+            (None, TrimLimit::Length(length)) => first_of_newest(backend, stream, &info, length).await?,
+        };
+        let effect = effect(backend, &info, &groups, self, cut).await?;
+        let losses = effect.groups.iter();
+        let losses =
+            losses.map(|loss| (&loss.group, loss.unread > 0, loss.pending.is_none_or(|pending| pending > 0)));
+        let losses: Vec<_> = losses.collect();
+        let seen = ("trim", stream, self.limit, self.keep_unread, effect.matched > 0, losses);
+        let digest = Plan::new((), cut.unwrap_or_default(), &seen).digest;
+        Ok(Plan { effect, digest })
     }
-    let limit = cut.map_or(limit, TrimLimit::MinId);
-    let removed = backend.trim(stream, Trim { limit, exact: true, keep_unread }).await?;
-    Ok(Executed::Done(removed))
+
+    async fn execute(
+        &self,
+        backend: &Admins,
+        plan: Plan<TrimEffect>,
+        _: OnProgress<'_, TrimEffect>,
+    ) -> Done<TrimEffect> {
+        let cut = Some(bound_of(&plan.digest)).filter(|cut| *cut > StreamId::MIN);
+        let limit = cut.map_or(self.limit, TrimLimit::MinId);
+        let trim = Trim { limit, exact: true, keep_unread: self.keep_unread };
+        let removed = backend.trim(&self.stream, trim).await?;
+        Ok(Some(TrimEffect { removed, ..plan.effect }))
+    }
 }
 
-fn trim_plan(effect: TrimEffect, limit: TrimLimit, cut: Option<StreamId>) -> Plan<TrimEffect> {
-    let losses = effect.groups.iter().map(|loss| {
-        (loss.group.clone(), loss.unread.0 > 0, loss.pending.is_none_or(|(pending, _)| pending > 0))
-    });
-    let losses: Vec<_> = losses.collect();
-    let seen = ("trim", effect.stream.clone(), limit, effect.keep_unread, effect.removed > 0, losses);
-    Plan::new(effect, cut.unwrap_or_default(), &seen)
+impl Effect for TrimEffect {
+    fn matched(&self) -> u64 {
+        self.matched
+    }
+
+    fn done(&self) -> u64 {
+        self.removed
+    }
 }
 
-async fn look(backend: &dyn Admin, stream: &str) -> Result<(StreamInfo, Vec<GroupInfo>), Error> {
-    let info = backend.stream(stream).await?;
-    let info = info.ok_or_else(|| Error::new(ErrorKind::Refused, format!("there is no stream {stream}")))?;
-    Ok((info, backend.groups(stream).await?))
-}
-
-/// Returns the first of the newest `length` entries, or the id after the last one if there are none to keep. `None` if it is
-/// more than [`COUNTED_MAX`] entries from both ends.
+/// Returns the first of the newest `length` entries, or the id after the last one if there are none to keep. `None` if
+/// it is more than [`COUNTED_MAX`] entries from both ends.
 async fn first_of_newest(
     backend: &dyn Admin,
     stream: &str,
@@ -143,20 +167,19 @@ async fn nth(backend: &dyn Admin, stream: &str, order: IdOrder, n: usize) -> Res
 
 async fn effect(
     backend: &dyn Admin,
-    stream: &str,
     info: &StreamInfo,
     groups: &[GroupInfo],
-    (limit, cut): (TrimLimit, Option<StreamId>),
-    keep_unread: bool,
+    TrimStream { stream, limit, keep_unread }: &TrimStream,
+    cut: Option<StreamId>,
 ) -> Result<TrimEffect, Error> {
-    let needed = if keep_unread { first_needed(backend, stream, groups).await? } else { None };
+    let needed = if *keep_unread { first_needed(backend, stream, groups).await? } else { None };
     let cut = match (cut, needed) {
         (Some(cut), Some(needed)) => Some(cut.min(needed)),
         (cut, needed) => cut.or(needed),
     };
     let (removed, exact) = match (limit, cut) {
         (_, Some(cut)) => removed_before(backend, stream, info, cut).await?,
-        (TrimLimit::Length(length), None) => (info.length.saturating_sub(length), true),
+        (TrimLimit::Length(length), None) => (info.length.saturating_sub(*length), true),
         (TrimLimit::MinId(_), None) => (0, true),
     };
     let mut losses = Vec::new();
@@ -173,20 +196,23 @@ async fn effect(
         };
         losses.push(GroupLoss {
             group: group.name.clone(),
-            unread: (unread, exact && lag.is_exact()),
-            pending,
+            unread,
+            unread_exact: exact && lag.is_exact(),
+            pending: pending.map(|(pending, _)| pending),
+            pending_exact: pending.is_some_and(|(_, exact)| exact),
         });
     }
     // A store that checks each entry also removes acknowledged entries after the first that a group needs.
     let exact = exact && needed.is_none();
     Ok(TrimEffect {
-        stream: stream.to_owned(),
+        stream: stream.clone(),
         length: info.length,
-        removed,
+        matched: removed,
         exact,
         first_kept: cut,
-        keep_unread,
+        keep_unread: *keep_unread,
         groups: losses,
+        removed: 0,
     })
 }
 
@@ -253,8 +279,17 @@ async fn pending_before(
     Ok((found, false))
 }
 
+/// Deletes entries.
+#[derive(Clone, Debug)]
+pub struct DeleteEntries {
+    /// The name of the stream.
+    pub stream: String,
+    /// The ids of the entries.
+    pub ids: Vec<StreamId>,
+}
+
 /// The deletion of entries.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Deletion {
     /// The name of the stream.
@@ -262,34 +297,44 @@ pub struct Deletion {
     /// Number of ids that were given.
     pub asked: u64,
     /// The ids of those entries that exist.
+    #[serde(skip)]
     pub ids: Vec<StreamId>,
+    /// Number of entries that were deleted.
+    pub deleted: u64,
 }
 
-/// Plans to delete entries.
-pub async fn plan_deletion(
-    backend: &dyn Admin,
-    stream: &str,
-    ids: &[StreamId],
-) -> Result<Plan<Deletion>, Error> {
-    let mut found = Vec::new();
-    for id in ids {
-        found.extend(backend.range(stream, Range::single(*id)).await?.iter().map(|entry| entry.id));
+/// The plan is out of date if one of the entries is gone.
+impl Operate for DeleteEntries {
+    type Effect = Deletion;
+
+    async fn plan(&self, backend: &Admins, _: Option<&str>) -> Planned<Deletion> {
+        let mut ids = Vec::new();
+        for id in &self.ids {
+            ids.extend(backend.range(&self.stream, Range::single(*id)).await?.iter().map(|entry| entry.id));
+        }
+        let asked = self.ids.len() as u64;
+        let effect = Deletion { stream: self.stream.clone(), asked, ids, deleted: 0 };
+        let seen = ("delete", effect.clone());
+        Ok(Plan::new(effect, StreamId::MIN, &seen))
     }
-    let effect = Deletion { stream: stream.to_owned(), asked: ids.len() as u64, ids: found };
-    let seen = ("delete", effect.clone());
-    Ok(Plan::new(effect, StreamId::MIN, &seen))
+
+    async fn execute(
+        &self,
+        backend: &Admins,
+        plan: Plan<Deletion>,
+        _: OnProgress<'_, Deletion>,
+    ) -> Done<Deletion> {
+        let deleted = backend.delete_entries(&self.stream, &plan.effect.ids).await?;
+        Ok(Some(Deletion { deleted, ..plan.effect }))
+    }
 }
 
-/// Deletes entries and returns the number deleted. The plan is out of date if one of them is gone.
-pub async fn delete(
-    backend: &dyn Admin,
-    stream: &str,
-    ids: &[StreamId],
-    digest: &str,
-) -> Result<Executed<Deletion, u64>, Error> {
-    let plan = plan_deletion(backend, stream, ids).await?;
-    if plan.digest != digest {
-        return Ok(Executed::Outdated(plan));
+impl Effect for Deletion {
+    fn matched(&self) -> u64 {
+        self.ids.len() as u64
     }
-    Ok(Executed::Done(backend.delete_entries(stream, &plan.effect.ids).await?))
+
+    fn done(&self) -> u64 {
+        self.deleted
+    }
 }

@@ -18,7 +18,8 @@ pub struct Filter {
     pub reason: Option<Reason>,
     /// Only dead letters whose error message or error type contains this text.
     pub error: Option<String>,
-    /// Hides parts of errors from `error`. Otherwise somebody who searches errors could guess them character by character.
+    /// Hides parts of errors from `error`. Otherwise somebody who searches errors could guess them character by
+    /// character.
     pub hidden: Option<Redaction>,
     /// Only dead letters with these ids: their own, or those of the original entries.
     pub ids: Option<BTreeSet<StreamId>>,

@@ -3,17 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::State;
+use millstream_worker::answers;
 use millstream_worker::backend::{Capability, Due, StreamId, TrimLimit};
-use millstream_worker::operate::shapes;
-use millstream_worker::operate::trim;
+use millstream_worker::operate::delayed::{ChangeDelayed, DelayedChange, DelayedEffect};
+use millstream_worker::operate::trim::{DeleteEntries, Deletion, TrimEffect, TrimStream};
 use millstream_worker::producer::Producer;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{Action, Outcome, Steps, dry_run, executed, planned};
-use crate::app::{Answer, App, Caller, JsonBody};
+use super::{Action, Outcome, Steps, operate};
+use crate::app::{Acting, Answer, Json};
 use crate::describe::Acted;
 use crate::problem::Problem;
 use crate::query;
@@ -32,11 +32,15 @@ pub(in crate::api) struct Add {
     iid: Option<String>,
 }
 
-pub(in crate::api) async fn add(
-    State(app): State<Arc<App>>,
-    caller: Caller,
-    JsonBody(body): JsonBody<Add>,
-) -> Answer<Acted> {
+answers! {
+    /// The id of an entry, or its ticket if it is delayed.
+    pub(in crate::api) struct Added(of: &str, is_delayed: bool) {
+        id: String = of.to_owned(),
+        delayed: bool = is_delayed,
+    }
+}
+
+pub(in crate::api) async fn add(Acting { app, caller, body }: Acting<Add>) -> Answer<Json<Added>> {
     let about = json!({ "stream": body.stream, "fields": body.fields.len() });
     let action = Action::new(&app, caller, "entries/add", about)?;
     let backend = Arc::clone(action.backend());
@@ -65,7 +69,7 @@ pub(in crate::api) async fn add(
                 }
             };
             let id = id.to_string();
-            Ok(Outcome::new(json!({ "id": id, "delayed": due.is_some() })).with("id", id))
+            Ok(Outcome::new(Json(Added::new(&id, due.is_some()))).with("id", id))
         })
         .await
 }
@@ -88,33 +92,12 @@ pub(in crate::api) struct Delete {
     steps: Steps,
 }
 
-pub(in crate::api) async fn delete(
-    State(app): State<Arc<App>>,
-    caller: Caller,
-    JsonBody(body): JsonBody<Delete>,
-) -> Answer<Acted> {
+pub(in crate::api) async fn delete(Acting { app, caller, body }: Acting<Delete>) -> Answer<Acted<Deletion>> {
     let about = json!({ "stream": body.stream, "asked": body.ids.len() });
     let action = Action::new(&app, caller, "entries/delete", about)?;
-    let backend = Arc::clone(action.backend());
-    action
-        .run(async move {
-            let ids = some_ids(&body.ids)?;
-            let shape = |plan: &_| plan_of_deletion(plan);
-            let Some(preview) = body.steps.preview()? else {
-                return Ok(dry_run(shape(&trim::plan_deletion(&*backend, &body.stream, &ids).await?)));
-            };
-            let done = trim::delete(&*backend, &body.stream, &ids, preview).await?;
-            let deleted = executed(done, shape)?;
-            let json = json!({
-                "stream": body.stream, "asked": ids.len(), "matched": deleted, "deleted": deleted, "dry_run": false,
-            });
-            Ok(Outcome::new(json).with("done", deleted))
-        })
-        .await
-}
-
-fn plan_of_deletion(plan: &millstream_worker::operate::plan::Plan<trim::Deletion>) -> serde_json::Value {
-    planned(plan, |deletion| shapes::deletion(deletion, None), plan.effect.ids.len() as u64)
+    let operation =
+        async |_: &Action| Ok(DeleteEntries { stream: body.stream.clone(), ids: some_ids(&body.ids)? });
+    operate(action, &body.steps, false, operation).await
 }
 
 /// Parses ids, at least one and not too many.
@@ -139,36 +122,21 @@ pub(in crate::api) struct Trim {
 }
 
 pub(in crate::api) async fn trim_stream(
-    State(app): State<Arc<App>>,
-    caller: Caller,
-    JsonBody(body): JsonBody<Trim>,
-) -> Answer<Acted> {
+    Acting { app, caller, body }: Acting<Trim>,
+) -> Answer<Acted<TrimEffect>> {
     let about = json!({
         "stream": body.stream, "max_length": body.max_length, "min_id": body.min_id, "keep_unread": body.keep_unread,
     });
     let action = Action::new(&app, caller, "stream/trim", about)?;
-    let backend = Arc::clone(action.backend());
-    action
-        .run(async move {
-            let limit = match (body.max_length, &body.min_id) {
-                (Some(length), None) => TrimLimit::Length(length),
-                (None, Some(id)) => TrimLimit::MinId(query::id(id.strip_prefix('t').unwrap_or(id), 0)?),
-                _ => return Err(Problem::bad_request("expected exactly one of max_length and min_id")),
-            };
-            let shape = |plan: &millstream_worker::operate::plan::Plan<trim::TrimEffect>| {
-                planned(plan, |effect| shapes::trim(effect, None), plan.effect.removed)
-            };
-            let Some(preview) = body.steps.preview()? else {
-                let plan = trim::plan_trim(&*backend, &body.stream, limit, body.keep_unread).await?;
-                return Ok(dry_run(shape(&plan)));
-            };
-            let done = trim::trim(&*backend, &body.stream, limit, body.keep_unread, preview).await?;
-            let removed = executed(done, shape)?;
-            let json =
-                json!({ "stream": body.stream, "matched": removed, "removed": removed, "dry_run": false });
-            Ok(Outcome::new(json).with("done", removed))
-        })
-        .await
+    let operation = async |_: &Action| {
+        let limit = match (body.max_length, &body.min_id) {
+            (Some(length), None) => TrimLimit::Length(length),
+            (None, Some(id)) => TrimLimit::MinId(query::id(id.strip_prefix('t').unwrap_or(id), 0)?),
+            _ => return Err(Problem::bad_request("expected exactly one of max_length and min_id")),
+        };
+        Ok(TrimStream { stream: body.stream.clone(), limit, keep_unread: body.keep_unread })
+    };
+    operate(action, &body.steps, false, operation).await
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -180,67 +148,22 @@ pub(in crate::api) struct Tickets {
     steps: Steps,
 }
 
-/// What to do with delayed entries.
-#[derive(Clone, Copy)]
-enum Delayed {
-    Cancel,
-    Now,
+type DelayedChanged = Answer<Acted<DelayedEffect>>;
+
+pub(in crate::api) async fn cancel_delayed(request: Acting<Tickets>) -> DelayedChanged {
+    delayed(request, "delayed/cancel", DelayedChange::Cancel).await
 }
 
-pub(in crate::api) async fn cancel_delayed(
-    State(app): State<Arc<App>>,
-    caller: Caller,
-    JsonBody(body): JsonBody<Tickets>,
-) -> Answer<Acted> {
-    delayed(&app, caller, body, "delayed/cancel", Delayed::Cancel).await
+pub(in crate::api) async fn delayed_now(request: Acting<Tickets>) -> DelayedChanged {
+    delayed(request, "delayed/now", DelayedChange::Promote).await
 }
 
-pub(in crate::api) async fn delayed_now(
-    State(app): State<Arc<App>>,
-    caller: Caller,
-    JsonBody(body): JsonBody<Tickets>,
-) -> Answer<Acted> {
-    delayed(&app, caller, body, "delayed/now", Delayed::Now).await
-}
-
-async fn delayed(
-    app: &Arc<App>,
-    caller: Caller,
-    body: Tickets,
-    name: &'static str,
-    change: Delayed,
-) -> Answer<Acted> {
+async fn delayed(request: Acting<Tickets>, name: &'static str, change: DelayedChange) -> DelayedChanged {
+    let Acting { app, caller, body } = request;
     let about = json!({ "stream": body.stream, "asked": body.tickets.len() });
-    let action = Action::new(app, caller, name, about)?;
-    let backend = Arc::clone(action.backend());
-    action
-        .run(async move {
-            let tickets = some_ids(&body.tickets)?;
-            let mut found = Vec::new();
-            for ticket in &tickets {
-                let entries = backend.delayed(&body.stream, *ticket, 1).await?;
-                found.extend(entries.iter().map(|entry| entry.id).filter(|id| id == ticket));
-            }
-            // A ticket identifies an entry: the only change there can be is that it is no longer delayed.
-            let plan = json!({
-                "stream": body.stream,
-                "asked": tickets.len(),
-                "matched": found.len(),
-                "dry_run": true,
-                "preview": found.len().to_string(),
-            });
-            match body.steps.preview()? {
-                None => return Ok(dry_run(plan)),
-                Some(preview) if plan["preview"] != preview => return Err(super::outdated(plan)),
-                Some(_) => {}
-            }
-            let done = match change {
-                Delayed::Cancel => backend.cancel_delayed(&body.stream, &found).await?,
-                Delayed::Now => backend.promote_delayed(&body.stream, &found).await?,
-            };
-            let json =
-                json!({ "stream": body.stream, "asked": tickets.len(), "done": done, "dry_run": false });
-            Ok(Outcome::new(json).with("done", done))
-        })
-        .await
+    let action = Action::new(&app, caller, name, about)?;
+    let operation = async |_: &Action| {
+        Ok(ChangeDelayed { stream: body.stream.clone(), tickets: Some(some_ids(&body.tickets)?), change })
+    };
+    operate(action, &body.steps, false, operation).await
 }

@@ -3,19 +3,19 @@
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
-use axum::extract::State;
 use axum::http::StatusCode;
+use millstream_worker::answers;
 use millstream_worker::backend::Start;
-use millstream_worker::group_manager::{GroupManager, Position, ResetPlan};
-use millstream_worker::operate::groups::{self, ConsumerRemoval, GroupRemoval};
-use millstream_worker::operate::plan::Plan;
-use millstream_worker::operate::shapes;
+use millstream_worker::group_manager::{Position, ResetPlan};
+use millstream_worker::operate::groups::{ConsumerRemoval, GroupRemoval, ResetGroup};
+use millstream_worker::operate::operation::{OnParts, PartsEffect};
+use millstream_worker::operate::partitions::{parts_of, removal_of_consumer, removal_of_group};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::{Action, Outcome, Steps, dry_run, executed, planned};
-use crate::app::{Answer, App, Caller, JsonBody};
+use super::{Action, Outcome, Steps, operate};
+use crate::app::{Acting, Answer, Json};
 use crate::describe::Acted;
 use crate::problem::Problem;
 use crate::query;
@@ -36,11 +36,16 @@ enum StartAt {
     Id(String),
 }
 
-pub(in crate::api) async fn create(
-    State(app): State<Arc<App>>,
-    caller: Caller,
-    JsonBody(body): JsonBody<Create>,
-) -> Answer<Acted> {
+answers! {
+    /// A group that was created.
+    pub(in crate::api) struct Created(name: String, of_group: String) {
+        stream: String = name,
+        group: String = of_group,
+        created: bool = true,
+    }
+}
+
+pub(in crate::api) async fn create(Acting { app, caller, body }: Acting<Create>) -> Answer<Json<Created>> {
     let about = json!({ "stream": body.stream, "group": body.group });
     let action = Action::new(&app, caller, "groups/create", about)?;
     let backend = Arc::clone(action.backend());
@@ -51,12 +56,16 @@ pub(in crate::api) async fn create(
                 StartAt::Latest => Start::End,
                 StartAt::Id(id) => query::id(id, 0)?.prev().map_or(Start::Beginning, Start::After),
             };
-            if !backend.create_group(&body.stream, &body.group, start).await? {
+            let mut is_created = false;
+            for stream in parts_of(&*backend, &body.stream, None).await? {
+                is_created |= backend.create_group(&stream, &body.group, start).await?;
+            }
+            if !is_created {
                 let detail = format!("stream {} already has a group {}", body.stream, body.group);
                 return Err(Problem::new(StatusCode::CONFLICT, "exists", detail)
                     .way_out("choose another name, or reset the group to another position"));
             }
-            Ok(Outcome::new(json!({ "stream": body.stream, "group": body.group, "created": true })))
+            Ok(Outcome::new(Json(Created::new(body.stream, body.group))))
         })
         .await
 }
@@ -87,7 +96,7 @@ struct Target {
 }
 
 impl Target {
-    fn position(&self) -> Result<Position<'_>, Problem> {
+    fn position(&self) -> Result<Position, Problem> {
         let id = self.id.as_deref().map(|id| query::id(id, 0)).transpose()?;
         let time = self.time_ms.map(|ms| UNIX_EPOCH.checked_add(Duration::from_millis(ms)));
         let time =
@@ -100,7 +109,7 @@ impl Target {
             time.map(Position::Time),
             self.ago_ms.map(Duration::from_millis).map(Position::Ago),
             self.shift.map(Position::Shift),
-            self.group.as_deref().map(Position::Group),
+            self.group.clone().map(Position::Group),
         ]
         .into_iter()
         .flatten();
@@ -113,32 +122,17 @@ impl Target {
 }
 
 pub(in crate::api) async fn reset(
-    State(app): State<Arc<App>>,
-    caller: Caller,
-    JsonBody(body): JsonBody<Reset>,
-) -> Answer<Acted> {
+    Acting { app, caller, body }: Acting<Reset>,
+) -> Answer<Acted<PartsEffect<ResetPlan>>> {
     let about = json!({ "stream": body.stream, "group": body.group, "force": body.force });
     let action = Action::new(&app, caller, "group/reset", about)?;
-    let manager = GroupManager::new(Arc::clone(action.backend()));
-    action
-        .run(async move {
-            let (stream, group, to) = (&*body.stream, &*body.group, body.to.position()?);
-            let Some(preview) = body.steps.preview()? else {
-                return Ok(dry_run(plan_of_reset(&groups::plan_reset(&manager, stream, group, to).await?)));
-            };
-            let done = groups::reset(&manager, stream, group, to, preview, body.force).await?;
-            let plan = executed(done, plan_of_reset)?;
-            let (from, to) = (plan.before.last_delivered, plan.after.last_delivered);
-            let mut json = shapes::reset(&plan, true);
-            json["dry_run"] = json!(false);
-            Ok(Outcome::new(json).with("from_id", from.to_string()).with("to_id", to.to_string()))
-        })
-        .await
-}
-
-/// Returns the plan of a reset. It affects one group.
-fn plan_of_reset(plan: &Plan<ResetPlan>) -> Value {
-    planned(plan, |reset| shapes::reset(reset, false), 1)
+    let operation = async |action: &Action| {
+        let to = body.to.position()?;
+        let parts = parts_of(&**action.backend(), &body.stream, Some(&body.group)).await?;
+        let reset = |stream| ResetGroup { stream, group: body.group.clone(), to: to.clone() };
+        Ok(OnParts::new(&body.stream, parts, reset))
+    };
+    operate(action, &body.steps, body.force, operation).await
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -153,32 +147,18 @@ pub(in crate::api) struct Remove {
 }
 
 pub(in crate::api) async fn remove(
-    State(app): State<Arc<App>>,
-    caller: Caller,
-    JsonBody(body): JsonBody<Remove>,
-) -> Answer<Acted> {
+    Acting { app, caller, body }: Acting<Remove>,
+) -> Answer<Acted<PartsEffect<GroupRemoval>>> {
     let about = json!({ "stream": body.stream, "group": body.group, "force": body.force });
     let action = Action::new(&app, caller, "group/remove", about)?;
-    let backend = Arc::clone(action.backend());
-    action
-        .run(async move {
-            let shape = |plan: &Plan<GroupRemoval>| {
-                planned(plan, |removal| shapes::group_removal(removal, false, true), 1)
-            };
-            let Some(preview) = body.steps.preview()? else {
-                return Ok(dry_run(shape(&groups::plan_removal(&backend, &body.stream, &body.group).await?)));
-            };
-            let done = groups::remove(&backend, &body.stream, &body.group, preview, body.force).await?;
-            let removal = executed(done, shape)?;
-            let pending = removal.pending;
-            Ok(Outcome::new(shapes::group_removal(&removal, true, false)).with("pending_dropped", pending))
-        })
-        .await
+    let operation =
+        async |action: &Action| Ok(removal_of_group(action.backend(), &body.stream, &body.group).await?);
+    operate(action, &body.steps, body.force, operation).await
 }
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(in crate::api) struct RemoveConsumer {
+pub(in crate::api) struct RemoveConsumerBody {
     stream: String,
     group: String,
     consumer: String,
@@ -188,28 +168,15 @@ pub(in crate::api) struct RemoveConsumer {
 }
 
 pub(in crate::api) async fn remove_consumer(
-    State(app): State<Arc<App>>,
-    caller: Caller,
-    JsonBody(body): JsonBody<RemoveConsumer>,
-) -> Answer<Acted> {
+    Acting { app, caller, body }: Acting<RemoveConsumerBody>,
+) -> Answer<Acted<PartsEffect<ConsumerRemoval>>> {
     let about = json!({
         "stream": body.stream, "group": body.group, "consumer": body.consumer, "heir": body.heir,
     });
     let action = Action::new(&app, caller, "consumer/remove", about)?;
-    let backend = Arc::clone(action.backend());
-    action
-        .run(async move {
-            let RemoveConsumer { stream, group, consumer, heir, .. } = &body;
-            let heir = heir.as_deref();
-            let shape = |plan: &Plan<ConsumerRemoval>| {
-                planned(plan, |removal| shapes::consumer_removal(removal, None), plan.effect.pending)
-            };
-            let plan = groups::plan_consumer_removal(&*backend, stream, group, consumer, heir).await?;
-            let Some(preview) = body.steps.preview()? else { return Ok(dry_run(shape(&plan))) };
-            let done = groups::remove_consumer(&backend, stream, group, consumer, heir, preview).await?;
-            let removed = executed(done, shape)?;
-            let moved = removed.adopted;
-            Ok(Outcome::new(shapes::consumer_removal(&plan.effect, Some(&removed))).with("done", moved))
-        })
-        .await
+    let operation = async |action: &Action| {
+        let RemoveConsumerBody { stream, group, consumer, heir, .. } = &body;
+        Ok(removal_of_consumer(action.backend(), stream, group, consumer, heir.as_deref()).await?)
+    };
+    operate(action, &body.steps, false, operation).await
 }

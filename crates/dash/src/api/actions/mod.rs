@@ -1,6 +1,6 @@
-//! The actions. One that destroys something needs two requests. The first has `"dry_run": true`; its answer is a plan with a
-//! `preview`. The second has this preview. If the store has changed since, it changes nothing and answers 409 with the new
-//! plan.
+//! The actions. One that destroys something needs two requests. The first has `"dry_run": true`; its answer is a plan
+//! with a `preview`. The second has this preview. If the store has changed since, it changes nothing and answers 409
+//! with the new plan.
 //!
 //! Every action adds a line to the record of actions: the request and its outcome, without payloads.
 
@@ -16,14 +16,15 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use axum::http::StatusCode;
-use axum::response::IntoResponse;
 use millstream_worker::Admin;
+use millstream_worker::operate::operation::{Effect, EffectAnswer, Operate, check};
 use millstream_worker::operate::plan::{Executed, Plan};
 use schemars::JsonSchema;
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::access::Visitor;
-use crate::app::{Answer, App, Caller, Json, login_required};
+use crate::app::{Answer, App, Caller, login_required};
 use crate::describe::Acted;
 use crate::jobs::Job;
 use crate::problem::Problem;
@@ -41,29 +42,87 @@ pub(super) struct Action {
 }
 
 /// What came of an action: its answer, and what its record says about the outcome.
-pub(super) struct Outcome {
-    status: StatusCode,
-    json: Value,
+pub(super) struct Outcome<T> {
+    answer: T,
     done: Map<String, Value>,
 }
 
-impl Outcome {
-    pub(super) fn new(json: Value) -> Outcome {
-        Outcome { status: StatusCode::OK, json, done: Map::new() }
-    }
-
-    /// The action goes on as a job.
-    pub(super) fn job(job: &Job) -> Outcome {
-        let id = json!(job.id.to_string());
-        let outcome = Outcome::new(json!({ "job": id }));
-        Outcome { status: StatusCode::ACCEPTED, ..outcome }.with("job", id)
+impl<T> Outcome<T> {
+    pub(super) fn new(answer: T) -> Outcome<T> {
+        Outcome { answer, done: Map::new() }
     }
 
     /// Adds something to the record.
-    pub(super) fn with(mut self, name: &str, value: impl Into<Value>) -> Outcome {
+    pub(super) fn with(mut self, name: &str, value: impl Into<Value>) -> Outcome<T> {
         self.done.insert(name.to_owned(), value.into());
         self
     }
+}
+
+/// Plans an operation, or does what the plan with this preview says. Operations that take long go on as jobs.
+///
+/// `operation` returns the operation that the body of the request describes.
+pub(super) async fn operate<O: Operate>(
+    action: Action,
+    steps: &Steps,
+    is_forced: bool,
+    operation: impl AsyncFnOnce(&Action) -> Result<O, Problem>,
+) -> Answer<Acted<O::Effect>> {
+    let (app, visitor, name) = (Arc::clone(&action.app), action.visitor.clone(), action.name);
+    let (backend, stream) = (Arc::clone(action.backend()), action.stream());
+    let operation = async {
+        let preview = steps.preview()?;
+        let operation = operation(&action).await?;
+        let Some(preview) = preview else {
+            let plan = operation.plan(&backend, None).await?;
+            let outcome = Outcome::new(Acted::Effect(EffectAnswer::planned(&plan)));
+            return Ok(outcome.with("matched", plan.effect.matched()).with("dry_run", true));
+        };
+        let plan = match check(&operation, &backend, preview, is_forced).await? {
+            Executed::Done(plan) => plan,
+            Executed::Outdated(plan) => return Err(outdated(&plan)),
+            Executed::InUse(plan) => return Err(in_use(&plan)),
+        };
+        let (matched, expected) = (plan.effect.matched(), plan.effect.expected());
+        if plan.effect.takes_long() {
+            let job = app.jobs.start(name.rsplit('/').next().unwrap_or(name), &stream, &visitor)?;
+            let id = job.id.to_string();
+            tokio::spawn(run_as_job(Arc::clone(&app), job, backend, operation, plan));
+            return Ok(Outcome::new(Acted::Job(id.clone())).with("job", id).with("matched", expected));
+        }
+        match operation.execute(&backend, plan, &mut |_| {}).await? {
+            None => Err(outdated(&operation.plan(&backend, None).await?)),
+            Some(effect) => {
+                let record = effect.record();
+                let done = effect.done();
+                let outcome = Outcome::new(Acted::Effect(EffectAnswer::done(effect)));
+                let outcome = outcome.with("done", done).with("matched", matched);
+                Ok(record.into_iter().fold(outcome, |outcome, (name, value)| outcome.with(name, value)))
+            }
+        }
+    }
+    .await;
+    action.run(async { operation }).await
+}
+
+async fn run_as_job<O: Operate>(
+    app: Arc<App>,
+    job: Arc<Job>,
+    backend: Arc<dyn Admin>,
+    operation: O,
+    plan: Plan<O::Effect>,
+) {
+    let expected = plan.effect.expected();
+    let work = async {
+        let report = |effect: &O::Effect| {
+            job.progress(json!(EffectAnswer::done(effect.clone())), effect.done(), Some(expected));
+        };
+        let done = operation.execute(&backend, plan, &mut |effect| report(effect)).await?;
+        done.iter().for_each(report);
+        Ok(())
+    };
+    job.run(&app.stopped, work).await;
+    app.sampler.wake();
 }
 
 impl Action {
@@ -95,26 +154,29 @@ impl Action {
         &self.visitor.backend
     }
 
-    pub(super) fn visitor(&self) -> &Visitor {
-        &self.visitor
+    pub(super) fn app(&self) -> &App {
+        &self.app
     }
 
-    pub(super) fn app(&self) -> &Arc<App> {
-        &self.app
+    /// Returns the stream that the action is about. Empty if there is none.
+    fn stream(&self) -> String {
+        self.about.get("stream").and_then(Value::as_str).unwrap_or_default().to_owned()
     }
 
     /// Waits for the outcome, records it, and returns the answer.
     ///
-    /// The work ends with the request: if the client disconnects, or waits too long. Then the record says so, because the
-    /// store may have done it.
-    pub(super) async fn run(mut self, work: impl Future<Output = Result<Outcome, Problem>>) -> Answer<Acted> {
+    /// The work ends with the request: if the client disconnects, or waits too long. Then the record says so, because
+    /// the store may have done it.
+    pub(super) async fn run<T>(
+        mut self,
+        work: impl Future<Output = Result<Outcome<T>, Problem>>,
+    ) -> Answer<T> {
         let outcome = work.await;
         if let Ok(outcome) = &outcome {
             self.about.extend(outcome.done.clone());
         }
         self.record(outcome.as_ref().err());
-        let outcome = outcome?;
-        Ok(Acted((outcome.status, Json(outcome.json)).into_response()))
+        outcome.map(|outcome| outcome.answer)
     }
 
     fn record(&mut self, problem: Option<&Problem>) {
@@ -137,7 +199,7 @@ impl Drop for Action {
 }
 
 /// The two steps of an action that destroys something, in its body.
-#[derive(Debug, Default, serde::Deserialize, JsonSchema)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 pub(super) struct Steps {
     #[serde(default)]
     dry_run: bool,
@@ -160,45 +222,19 @@ impl Steps {
     }
 }
 
-/// Returns a plan in JSON: its shape, the number of entries that it affects, and its preview.
-pub(super) fn planned<T>(plan: &Plan<T>, shape: impl FnOnce(&T) -> Value, matched: u64) -> Value {
-    let mut json = shape(&plan.effect);
-    json["matched"] = json!(matched);
-    json["dry_run"] = json!(true);
-    json["preview"] = json!(plan.digest);
-    json
-}
-
-/// Returns the answer to a dry run.
-pub(super) fn dry_run(plan: Value) -> Outcome {
-    let matched = plan["matched"].clone();
-    Outcome::new(plan).with("matched", matched).with("dry_run", true)
-}
-
-/// Returns the result of an executed plan, or why it was not executed, with the new plan.
-pub(super) fn executed<T, R>(
-    executed: Executed<T, R>,
-    shape: impl FnOnce(&Plan<T>) -> Value,
-) -> Result<R, Problem> {
-    match executed {
-        Executed::Done(result) => Ok(result),
-        Executed::Outdated(plan) => Err(outdated(shape(&plan))),
-        Executed::InUse(plan) => Err(Problem::new(
-            StatusCode::CONFLICT,
-            "in_use",
-            "consumers are at work in this group; nothing was changed",
-        )
-        .way_out("stop the consumers first, or repeat the action with \"force\": true")
-        .with("plan", shape(&plan))),
-    }
-}
-
 /// The store has changed since the preview.
-pub(super) fn outdated(plan: Value) -> Problem {
+fn outdated<E: Effect>(plan: &Plan<E>) -> Problem {
     let detail = "the store has changed since the preview; nothing was changed";
     Problem::new(StatusCode::CONFLICT, "preview_outdated", detail)
         .way_out("check the new plan, then repeat the action with its preview")
-        .with("plan", plan)
+        .with("plan", json!(EffectAnswer::planned(plan)))
+}
+
+fn in_use<E: Effect>(plan: &Plan<E>) -> Problem {
+    let detail = "consumers are at work in this group; nothing was changed";
+    Problem::new(StatusCode::CONFLICT, "in_use", detail)
+        .way_out("stop the consumers first, or repeat the action with \"force\": true")
+        .with("plan", json!(EffectAnswer::planned(plan)))
 }
 
 #[cfg(test)]
@@ -226,7 +262,7 @@ mod tests {
             token: None,
         };
         let action = Action::new(&app, caller, "entries/delete", json!({ "stream": "orders" })).unwrap();
-        let run = action.run(std::future::pending());
+        let run = action.run(std::future::pending::<Result<Outcome<()>, Problem>>());
         assert!(tokio::time::timeout(Duration::from_millis(1), run).await.is_err());
         let records = json!(app.audit.last(&visitor));
         assert_eq!(

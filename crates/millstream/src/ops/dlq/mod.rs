@@ -10,12 +10,14 @@ use clap::{Args, Subcommand};
 use millstream_worker::Admin;
 use millstream_worker::backend::{IdOrder, Range, StreamId};
 use millstream_worker::dead_letter::DeadLetter;
-use millstream_worker::operate::dead_letters::{self, DeadLetterSource, reason_of};
-use millstream_worker::operate::shapes::{self, DeadLetterJson, DeadLetterStreamJson};
+use millstream_worker::operate::dead_letters::{DeadLetterSource, PurgeDeadLetters, reason_of};
+use millstream_worker::operate::operation::{Effect, EffectAnswer, OnParts, Operate};
+use millstream_worker::operate::shapes::{DeadLetterJson, DeadLetterStreamJson};
 use millstream_worker::redrive::{Filter, count_redrives};
 use serde_json::Value;
 
 use self::select::{DeadLetterStream, Selection};
+use super::apply::apply_plan;
 use super::confirm::Confirm;
 use super::connection::CommonOptions;
 use super::failure::Failure;
@@ -239,22 +241,26 @@ impl PurgeArgs {
     async fn run(&self, common: &CommonOptions) -> Result<(), Failure> {
         let backend = common.connect().await?;
         let sources = self.dlq.find(&*backend, &self.stream, &self.selection).await?;
-        let mut purges = Vec::new();
-        for (_, source) in &sources.sources {
-            purges.push(dead_letters::plan_purge(&*backend, source, &self.selection.filter()).await?.effect);
-        }
         let name = sources.name();
+        let operation = OnParts {
+            name: name.clone(),
+            parts: sources
+                .sources
+                .into_iter()
+                .map(|(_, source)| PurgeDeadLetters { source, filter: self.selection.filter() })
+                .collect(),
+        };
+        let plan = operation.plan(&backend, None).await?;
         let described =
             |number| format!("{} of {}", counted(number, "dead letter", "dead letters"), printable(&name));
-        let (matched, mut deleted) = (purges.iter().map(|purge| purge.ids.len() as u64).sum(), 0);
+        let (matched, mut effect) = (plan.effect.matched(), plan.effect.clone());
         if !self.dry_run {
             self.confirm.ask(&format!("permanently delete {}", described(matched))).await?;
-            for purge in &purges {
-                deleted += dead_letters::purge(&*backend, purge, |_| {}).await?;
-            }
+            effect = apply_plan(&backend, &operation, &plan).await?;
         }
+        let deleted = effect.done();
         if common.json {
-            return print_json(&shapes::purge(&name, matched, deleted, self.dry_run));
+            return print_json(&EffectAnswer::without_preview(effect, self.dry_run));
         }
         print_line(&match self.dry_run {
             true => format!("would delete {}", described(matched)),

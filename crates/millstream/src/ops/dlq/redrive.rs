@@ -1,17 +1,19 @@
 //! `millstream dlq redrive`: moves dead letters back to their group or stream, with a progress bar.
 
-use std::cell::Cell;
 use std::collections::BTreeSet;
 
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use millstream_worker::Admin;
 use millstream_worker::dead_letter::DeadLetter;
-use millstream_worker::operate::shapes;
-use millstream_worker::redrive::{Destination, Progress, Redrive, redrive};
-use serde_json::Value;
+use millstream_worker::operate::dead_letters::{RedriveDeadLetters, RedriveEffect};
+use millstream_worker::operate::operation::{EffectAnswer, OnParts, Operate, PartsEffect};
+use millstream_worker::redrive::{Destination, Progress, Redrive};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
 
 use super::select::{DeadLetterStream, Selection, Sources};
+use crate::ops::apply::execute;
 use crate::ops::connection::CommonOptions;
 use crate::ops::failure::Failure;
 use crate::ops::output::{note, print_json, print_line, progress_bar};
@@ -66,10 +68,16 @@ impl RedriveArgs {
         })
         .await?;
         let name = sources.name();
-        let so_far = Cell::new(Progress::default());
+        let parts = sources.sources.iter().map(|(part, source)| RedriveDeadLetters {
+            dead_letters: source.name.clone(),
+            request: self.request(part),
+        });
+        let operation = OnParts { name: name.clone(), parts: parts.collect() };
+        let so_far = Mutex::new(Progress::default());
         let bar = progress_bar(0, "{bar:30} {human_pos}/{human_len} {msg} ({eta} left)");
-        let show = |progress: &Progress| {
-            so_far.set(*progress);
+        let show = |effect: &PartsEffect<RedriveEffect>| {
+            let progress = effect.whole.progress;
+            *so_far.lock() = progress;
             bar.set_length(self.count.map_or(progress.total, |limit| limit.min(progress.total)));
             bar.set_position(progress.redriven);
             bar.set_message(match progress.skipped() {
@@ -77,12 +85,20 @@ impl RedriveArgs {
                 skipped => format!("redriven, {} skipped", count(skipped)),
             });
         };
-        let done = until_ctrl_c(self.redrive_all(&*backend, &sources, show)).await;
+        let done = until_ctrl_c(async {
+            let plan = operation.plan(&backend, None).await?;
+            let effect = match self.dry_run {
+                true => plan.effect,
+                false => execute(&backend, &operation, plan, show).await?,
+            };
+            Ok(effect.whole.progress)
+        })
+        .await;
         bar.finish_and_clear();
         let done = match done {
             Ok(done) => done,
             Err(failure) => {
-                self.print_result(common, &name, &so_far.get(), Some(&failure))?;
+                self.print_result(common, &name, &so_far.lock(), Some(&failure))?;
                 if !self.dry_run {
                     note(
                         "the message in progress may have been redriven although its dead letter still exists",
@@ -98,26 +114,6 @@ impl RedriveArgs {
         Ok(())
     }
 
-    /// Redrives the dead letters of one stream after the other, each to the stream that it comes from.
-    async fn redrive_all(
-        &self,
-        backend: &dyn Admin,
-        sources: &Sources,
-        show: impl Fn(&Progress),
-    ) -> Result<Progress, Failure> {
-        let mut done = Progress::default();
-        for (part, source) in &sources.sources {
-            let request = Redrive {
-                limit: self.count.map(|limit| limit.saturating_sub(done.redrivable())),
-                ..self.request(part)
-            };
-            let of_part =
-                redrive(backend, &source.name, &request, |progress| show(&done.plus(progress))).await?;
-            done = done.plus(&of_part);
-        }
-        Ok(done)
-    }
-
     fn request(&self, part: &Part) -> Redrive {
         Redrive {
             stream: self.dlq.origin(&part.stream),
@@ -126,7 +122,7 @@ impl RedriveArgs {
             to: if self.all_groups { Destination::AllGroups } else { Destination::Group },
             rate: self.rate.map(f64::from),
             limit: self.count,
-            dry_run: self.dry_run,
+            dry_run: false,
         }
     }
 
@@ -141,7 +137,8 @@ impl RedriveArgs {
         interrupted_by: Option<&Failure>,
     ) -> Result<(), Failure> {
         if common.json {
-            let mut json = shapes::redrive_progress(name, done, self.dry_run);
+            let effect = RedriveEffect { dead_letters: name.to_owned(), progress: *done };
+            let mut json = json!(EffectAnswer::without_preview(effect, self.dry_run));
             if let Some(failure) = interrupted_by {
                 json["error"] = Value::from(failure.to_string());
             }

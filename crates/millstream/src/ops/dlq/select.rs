@@ -23,13 +23,13 @@ use crate::ops::time::{parse_duration, parse_id};
 /// The options that name the dead-letter stream and the format of its entries.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct DeadLetterStream {
-    /// Dead-letter stream [default: the one that a policy of the stream or its groups names, {STREAM}:dlq, or STREAM:dlq:
-    /// the first that exists]
+    /// Dead-letter stream [default: the one that a policy of the stream or its groups names, {STREAM}:dlq, or
+    /// STREAM:dlq: the first that exists]
     #[arg(long, value_name = "STREAM", value_parser = NonEmptyStringValueParser::new())]
     dlq: Option<String>,
-    /// If another program wrote the dead letters: the fields that describe the failure, such as id=original_id,error=why.
-    /// Names: id, stream, group, consumer, deliveries, reason, error, error_type, first_seen, dead_at. none: the dead
-    /// letters are copies of the messages
+    /// If another program wrote the dead letters: the fields that describe the failure, such as
+    /// id=original_id,error=why. Names: id, stream, group, consumer, deliveries, reason, error, error_type,
+    /// first_seen, dead_at. none: the dead letters are copies of the messages
     #[arg(long, value_name = "NAME=FIELD,…")]
     field_map: Option<FieldMap>,
 }
@@ -51,10 +51,11 @@ impl DeadLetterStream {
         self.field_map.clone()
     }
 
-    /// Returns the dead-letter stream of `stream`, or those of its partitions. A name that ends in `:dlq` is used as it is.
+    /// Returns the dead-letter stream of `stream`, or those of its partitions. A name that ends in `:dlq` is used as
+    /// it is.
     ///
-    /// Returns an error if there is none, if one of them contains only other entries, or if they have none of the ids in the
-    /// selection.
+    /// Returns an error if there is none, if one of them contains only other entries, or if they have none of the ids
+    /// in the selection.
     pub(super) async fn find(
         &self,
         backend: &dyn Admin,
@@ -134,8 +135,8 @@ impl Sources {
         }
     }
 
-    /// Returns the sources that have dead letters with one of these ids, or with one of these ids of original entries. At least one
-    /// must have some.
+    /// Returns the sources that have dead letters with one of these ids, or with one of these ids of original entries.
+    /// At least one must have some.
     pub(super) async fn with_ids(
         &self,
         backend: &dyn Admin,
@@ -187,8 +188,8 @@ async fn check(backend: &dyn Admin, source: &DeadLetterSource) -> Result<(), Fai
 /// Filters for dead letters. A dead letter must match all of them.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Selection {
-    /// Only dead letters with this reason: max_attempts, max_deliveries, rejected, decode, panic, timeout, payload_gone or
-    /// failed
+    /// Only dead letters with this reason: max_attempts, max_deliveries, rejected, decode, panic, timeout,
+    /// payload_gone or failed
     #[arg(long, value_name = "REASON", value_parser = parse_reason)]
     reason: Option<Reason>,
     /// Only dead letters whose error or error type contains this text

@@ -7,13 +7,14 @@ mod reset;
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
 use millstream_worker::backend::Start;
-use millstream_worker::group_manager::GroupManager;
 use millstream_worker::monitor::{GroupSnapshot, Monitor};
-use millstream_worker::operate;
-use millstream_worker::operate::groups::{self, GroupRemoval};
-use millstream_worker::operate::shapes::{self, GroupJson};
+use millstream_worker::operate::groups::GroupRemoval;
+use millstream_worker::operate::operation::{EffectAnswer, Operate};
+use millstream_worker::operate::partitions::removal_of_group;
+use millstream_worker::operate::shapes::GroupJson;
 use serde_json::{Value, json};
 
+use super::apply::apply_plan;
 use super::confirm::Confirm;
 use super::connection::CommonOptions;
 use super::failure::Failure;
@@ -247,33 +248,21 @@ async fn remove(
     Removal { dry_run, force, confirm }: Removal,
 ) -> Result<(), Failure> {
     let backend = common.connect().await?;
-    let target = Target::with_group(&*backend, stream, group).await?;
-    let mut effect: Option<GroupRemoval> = None;
-    for part in &target.parts {
-        let plan = groups::plan_removal(&backend, &part.stream, group).await?.effect;
-        match &mut effect {
-            None => effect = Some(plan),
-            Some(effect) => effect.add(plan),
-        }
-    }
-    let Some(mut effect) = effect else { return Ok(()) };
-    effect.stream.clone_from(stream);
-    let GroupRemoval { pending, consumers, active_consumers: active, .. } = &effect;
+    Target::with_group(&*backend, stream, group).await?;
+    let operation = removal_of_group(&backend, stream, group).await?;
+    let plan = operation.plan(&backend, None).await?;
+    let GroupRemoval { pending, consumers, active_consumers: active, .. } = &plan.effect.whole;
     let entries = counted(*pending, "pending entry", "pending entries");
     let consumers = counted(*consumers, "consumer", "consumers");
     let what = format!("group {} of {}, with {consumers} and {entries}", printable(group), printable(stream));
-    let removed = if dry_run {
-        false
-    } else {
+    let mut effect = plan.effect.clone();
+    if !dry_run {
         active::refuse(group, active, force)?;
         confirm.ask(&format!("remove {what}")).await?;
-        match &target.partitions {
-            Some(partitions) => operate::partitions::remove_group(&backend, partitions, group).await?,
-            None => GroupManager::new(backend).delete(&target.parts[0].stream, group).await?,
-        }
-    };
+        effect = apply_plan(&backend, &operation, &plan).await?;
+    }
     if common.json {
-        return print_json(&shapes::group_removal(&effect, removed, dry_run));
+        return print_json(&EffectAnswer::without_preview(effect, dry_run));
     }
     if !dry_run {
         return print_line(&format!("removed {what}"));

@@ -1,17 +1,17 @@
 //! `millstream group reset`: moves a group to another position. It prints the old and the new position, and changes
 //! the group only with `--execute`.
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use clap::Args;
 use millstream_worker::backend::StreamId;
-use millstream_worker::group_manager::{GroupManager, Position, ResetPlan};
-use millstream_worker::operate::shapes;
+use millstream_worker::group_manager::{Position, ResetPlan};
+use millstream_worker::operate::groups::ResetGroup;
+use millstream_worker::operate::operation::{Effect, OnParts, Operate};
 use serde_json::{Value, json};
 
 use super::active;
+use crate::ops::apply::apply_plan;
 use crate::ops::connection::CommonOptions;
 use crate::ops::failure::Failure;
 use crate::ops::group_args::GroupArgs;
@@ -85,21 +85,24 @@ impl ResetCommand {
         if let Some(option) = self.to.needs_one_stream() {
             target.refuse_partitions(&format!("{option} needs one stream"))?;
         }
-        let groups = GroupManager::new(Arc::clone(&backend));
-        let mut changes = Vec::with_capacity(target.parts.len());
         for part in &target.parts {
             if let Some(other) = &self.to.to_group {
                 lookup::group(&*backend, &part.stream, other).await?;
             }
-            changes.push(groups.preview_reset(&part.stream, group, self.to.position()).await?);
         }
+        let streams = target.parts.iter().map(|part| part.stream.clone());
+        let reset = |stream| ResetGroup { stream, group: group.clone(), to: self.to.position() };
+        let operation = OnParts::new(stream, streams, reset);
+        let plan = operation.plan(&backend, None).await?;
+        let changes = plan.effect.parts.iter().map(|part| {
+            let mut change = part.effect.clone();
+            change.executed = self.execute;
+            change
+        });
+        let changes: Vec<ResetPlan> = changes.collect();
         if self.execute {
-            let active: BTreeSet<String> =
-                changes.iter().flat_map(|change| change.active_consumers.clone()).collect();
-            active::refuse(group, &active.into_iter().collect::<Vec<_>>(), self.force)?;
-            for change in &changes {
-                groups.reset(change).await?;
-            }
+            active::refuse(group, &plan.effect.active_consumers(), self.force)?;
+            apply_plan(&backend, &operation, &plan).await?;
         }
         self.print(common, &target, &changes)
     }
@@ -107,7 +110,7 @@ impl ResetCommand {
     fn print(&self, common: &CommonOptions, target: &Target, changes: &[ResetPlan]) -> Result<(), Failure> {
         let parts = || target.parts.iter().zip(changes);
         if common.json {
-            let mut changes = parts().map(|(part, change)| part.mark(shapes::reset(change, self.execute)));
+            let mut changes = parts().map(|(part, change)| part.mark(change));
             let json = match target.has_partitions() {
                 true => json!({
                     "stream": target.name,
@@ -143,7 +146,7 @@ impl NewPosition {
         self.to_id.map(|_| "--to-id").or(shift)
     }
 
-    fn position(&self) -> Position<'_> {
+    fn position(&self) -> Position {
         match self {
             NewPosition { to_latest: true, .. } => Position::End,
             NewPosition { to_id: Some(id), .. } => id.prev().map_or(Position::Beginning, Position::After),
@@ -152,7 +155,7 @@ impl NewPosition {
             }
             NewPosition { by_duration: Some(ago), .. } => Position::Ago(*ago),
             NewPosition { shift_by: Some(by), .. } => Position::Shift(*by),
-            NewPosition { to_group: Some(group), .. } => Position::Group(group),
+            NewPosition { to_group: Some(group), .. } => Position::Group(group.clone()),
             _ => Position::Beginning,
         }
     }

@@ -1,11 +1,18 @@
 //! The actions on pending entries: claim, acknowledge, release, extend.
 
+use std::sync::Arc;
+
 use millstream_worker::Admin;
-use millstream_worker::backend::{Acknowledgement, Consumer, PendingFilter, StreamId};
-use millstream_worker::operate::pending::{self, PendingChange};
+use millstream_worker::backend::{Consumer, PendingFilter, StreamId};
+use millstream_worker::operate::operation::{Effect, OnParts, Operate, PartsEffect};
+use millstream_worker::operate::pending::{
+    self, ChangePending, PendingChange, PendingEffect, PendingQuery, PendingSelection,
+};
+use millstream_worker::operate::plan::Plan;
 use serde_json::{Value, json};
 
 use super::{AckArgs, ClaimArgs, EntryArgs, RELEASED};
+use crate::ops::apply::execute;
 use crate::ops::connection::CommonOptions;
 use crate::ops::failure::Failure;
 use crate::ops::group_args::GroupArgs;
@@ -109,33 +116,32 @@ pub(super) async fn acknowledge(common: &CommonOptions, ack: &AckArgs) -> Result
     }
     let backend = common.connect().await?;
     let target = Target::with_group(&*backend, stream, group).await?;
-    let mut pending = 0_u64;
-    for part in &target.parts {
-        pending = pending.saturating_add(backend.pending_summary(&part.stream, group).await?.total);
-    }
+    let parts = match ack.all {
+        true => {
+            let all = || PendingSelection::Matching { query: PendingQuery::default(), scan: usize::MAX };
+            target.parts.iter().map(|part| (part, all())).collect()
+        }
+        false => pending_by_part(&*backend, &target, group, &ack.ids).await?,
+    };
+    let operation = operation(&ack.group_args, parts, PendingChange::Acknowledge);
+    let plan = planned(&backend, &operation).await?;
+    let matched = plan.as_ref().map_or(0, |plan| plan.effect.matched());
+    let asked = if ack.all { matched } else { ack.ids.len() as u64 };
     if ack.dry_run {
-        return print_dry_run(common, &*backend, &target, ack, pending).await;
+        if common.json {
+            return print_json(
+                &json!({ "acknowledged": 0, "matched": matched, "asked": asked, "dry_run": true }),
+            );
+        }
+        return print_line(&format!("would acknowledge {}", counted(matched, "entry", "entries")));
     }
-    let mut by_part = Vec::new();
     if ack.all {
-        let entries = counted(pending, "pending entry", "pending entries");
+        let entries = counted(matched, "pending entry", "pending entries");
         ack.confirm
             .ask(&format!("acknowledge {entries} of group {} without processing them", printable(group)))
             .await?;
-        for part in &target.parts {
-            let rows = backend.all_pending(&part.stream, group).await?;
-            by_part.push((part, rows.into_iter().map(|row| row.id).collect()));
-        }
-    } else {
-        by_part = pending_by_part(&*backend, &target, group, &ack.ids).await?;
     }
-    let (mut acknowledged, mut asked) = (0_u64, ack.ids.len());
-    for (part, ids) in by_part {
-        let done = Acknowledgement { ids: ids.clone(), remember: Vec::new(), forget: ids.clone() };
-        acknowledged = acknowledged.saturating_add(backend.acknowledge(&part.stream, group, &done).await?);
-        asked += if ack.all { ids.len() } else { 0 };
-    }
-    print_count(common, "acknowledged", acknowledged, asked as u64, &ack.group_args)
+    finish(common, &backend, &operation, plan, "acknowledged", asked, &ack.group_args).await
 }
 
 /// Distributes ids over the streams in which they are pending.
@@ -144,35 +150,40 @@ async fn pending_by_part<'t>(
     target: &'t Target,
     group: &str,
     ids: &[StreamId],
-) -> Result<Vec<(&'t Part, Vec<StreamId>)>, Failure> {
+) -> Result<Vec<(&'t Part, PendingSelection)>, Failure> {
     let find = async |part: &Part| {
         let rows = pending::rows_of(backend, &part.stream, group, ids).await?;
         Ok(rows.into_iter().map(|row| row.id).collect())
     };
-    target.by_part(ids, find).await
+    let found = target.by_part(ids, find).await?;
+    Ok(found.into_iter().map(|(part, ids)| (part, PendingSelection::Ids(ids))).collect())
 }
 
-/// Prints the number of entries that would be acknowledged.
-async fn print_dry_run(
-    common: &CommonOptions,
-    backend: &dyn Admin,
-    target: &Target,
-    ack: &AckArgs,
-    pending: u64,
-) -> Result<(), Failure> {
-    let (mut found, mut asked) = (pending, pending);
-    if !ack.all {
-        let group = &ack.group_args.group;
-        asked = ack.ids.len() as u64;
-        found = 0;
-        for (part, ids) in pending_by_part(backend, target, group, &ack.ids).await? {
-            found += pending::rows_of(backend, &part.stream, group, &ids).await?.len() as u64;
-        }
+fn operation(
+    GroupArgs { stream, group }: &GroupArgs,
+    parts: Vec<(&Part, PendingSelection)>,
+    change: PendingChange,
+) -> OnParts<ChangePending> {
+    let parts = parts.into_iter().map(|(part, selection)| ChangePending {
+        stream: part.stream.clone(),
+        group: group.clone(),
+        selection,
+        change: change.clone(),
+    });
+    OnParts { name: stream.clone(), parts: parts.collect() }
+}
+
+type PendingPlan = Plan<PartsEffect<PendingEffect>>;
+
+/// Returns the plan. `None` if no partition has one of the entries.
+async fn planned(
+    backend: &Arc<dyn Admin>,
+    operation: &OnParts<ChangePending>,
+) -> Result<Option<PendingPlan>, Failure> {
+    match operation.parts.is_empty() {
+        true => Ok(None),
+        false => Ok(Some(operation.plan(backend, None).await?)),
     }
-    if common.json {
-        return print_json(&json!({ "acknowledged": 0, "matched": found, "asked": asked, "dry_run": true }));
-    }
-    print_line(&format!("would acknowledge {}", counted(found, "entry", "entries")))
 }
 
 pub(super) async fn release(common: &CommonOptions, entries: &EntryArgs) -> Result<(), Failure> {
@@ -194,23 +205,27 @@ async fn change(
     let GroupArgs { stream, group } = group_args;
     let backend = common.connect().await?;
     let target = Target::with_group(&*backend, stream, group).await?;
-    let mut done = 0_u64;
-    for (part, ids) in pending_by_part(&*backend, &target, group, ids).await? {
-        let rows = pending::rows_of(&*backend, &part.stream, group, &ids).await?;
-        done =
-            done.saturating_add(pending::change(&*backend, &part.stream, group, &change, &rows).await?.done);
-    }
-    print_count(common, verb, done, ids.len() as u64, group_args)
+    let parts = pending_by_part(&*backend, &target, group, ids).await?;
+    let operation = operation(group_args, parts, change);
+    let plan = planned(&backend, &operation).await?;
+    finish(common, &backend, &operation, plan, verb, ids.len() as u64, group_args).await
 }
 
-/// Prints the number of changed entries. Returns an error if none of the entries was pending.
-fn print_count(
+/// Changes what was planned, and prints the number of changed entries. Entries that have changed hands since are left
+/// alone. Returns an error if none of the entries was pending.
+async fn finish(
     common: &CommonOptions,
+    backend: &Arc<dyn Admin>,
+    operation: &OnParts<ChangePending>,
+    plan: Option<PendingPlan>,
     verb: &str,
-    done: u64,
     asked: u64,
     GroupArgs { stream, group }: &GroupArgs,
 ) -> Result<(), Failure> {
+    let done = match plan {
+        Some(plan) => execute(backend, operation, plan, |_| {}).await?.done(),
+        None => 0,
+    };
     if common.json {
         print_json(&json!({ verb: done, "asked": asked }))?;
     } else {

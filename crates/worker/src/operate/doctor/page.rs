@@ -1,4 +1,5 @@
-//! The findings of a diagnosis by kind: a store with thousands of unhealthy groups has thousands of findings, but few kinds.
+//! The findings of a diagnosis by kind: a store with thousands of unhealthy groups has thousands of findings, but few
+//! kinds.
 
 use super::{Diagnosis, DoctorFinding};
 use crate::monitor::Health;

@@ -1,4 +1,5 @@
-//! Findings about logical streams: whether their partitions exist, are spread over the nodes, and have equal shares of the work.
+//! Findings about logical streams: whether their partitions exist, are spread over the nodes, and have equal shares of
+//! the work.
 
 use super::finding::{DoctorFinding, Subject};
 use crate::backend::Admin;
@@ -54,10 +55,10 @@ pub(super) fn of_group(stream: &StreamSnapshot, group: &GroupSnapshot) -> Vec<Do
 }
 
 /// The parts of a finding that differ: health, code, text and way out.
-type Found = (Health, &'static str, String, WayOut);
+type PartitionProblem = (Health, &'static str, String, WayOut);
 
 /// Partitions that are in the list, but whose streams do not exist.
-fn missing(stream: &StreamSnapshot, partitioned: &Partitioned) -> Option<Found> {
+fn missing(stream: &StreamSnapshot, partitioned: &Partitioned) -> Option<PartitionProblem> {
     let missing = partitioned.missing();
     let first = partitioned.list.name(*missing.first()?)?;
     let group = stream.groups.first().map_or("GROUP", |group| &group.name);
@@ -75,7 +76,7 @@ fn missing(stream: &StreamSnapshot, partitioned: &Partitioned) -> Option<Found> 
 }
 
 /// Entries in a stream that has the name of the logical one.
-fn plain(stream: &StreamSnapshot, partitioned: &Partitioned) -> Option<Found> {
+fn plain(stream: &StreamSnapshot, partitioned: &Partitioned) -> Option<PartitionProblem> {
     let length = partitioned.plain.as_ref().map(|plain| plain.info.length).filter(|length| *length > 0)?;
     let text = format!(
         "{} added to the stream {} itself, and not to a partition: no worker reads {}",
@@ -92,7 +93,7 @@ fn plain(stream: &StreamSnapshot, partitioned: &Partitioned) -> Option<Found> {
 }
 
 /// Nodes of a cluster that have many more partitions than others.
-fn spread(backend: &dyn Admin, partitioned: &Partitioned) -> Option<Found> {
+fn spread(backend: &dyn Admin, partitioned: &Partitioned) -> Option<PartitionProblem> {
     let per_node = backend.keys_per_node(&partitioned.list.names());
     let (most, most_at) = per_node.iter().map(|(node, keys)| (*keys, node)).max()?;
     let (fewest, fewest_at) = per_node.iter().map(|(node, keys)| (*keys, node)).min()?;
@@ -111,7 +112,7 @@ fn spread(backend: &dyn Admin, partitioned: &Partitioned) -> Option<Found> {
 }
 
 /// A partition that got many more entries than the others.
-fn full(stream: &StreamSnapshot) -> Option<Found> {
+fn full(stream: &StreamSnapshot) -> Option<PartitionProblem> {
     let added = |part: &StreamSnapshot| part.info.entries_added.unwrap_or(part.info.length);
     let shares = stream.parts().iter().filter_map(|part| Some((part.number()?, added(part))));
     let (number, most, average) = outlier(shares, FULL_MIN)?;
@@ -128,7 +129,7 @@ fn full(stream: &StreamSnapshot) -> Option<Found> {
 }
 
 /// A partition that is much further behind than the others.
-fn slow(group: &GroupSnapshot) -> Option<Found> {
+fn slow(group: &GroupSnapshot) -> Option<PartitionProblem> {
     let shares = group.parts.iter().filter_map(|part| Some((part.number()?, part.lag.count)));
     let (number, most, average) = outlier(shares, SLOW_MIN)?;
     let text = format!(
@@ -143,7 +144,7 @@ fn slow(group: &GroupSnapshot) -> Option<Found> {
 }
 
 /// Partitions on which the group does not exist.
-fn without_group(stream: &StreamSnapshot, group: &GroupSnapshot) -> Option<Found> {
+fn without_group(stream: &StreamSnapshot, group: &GroupSnapshot) -> Option<PartitionProblem> {
     let has_group = |part: &StreamSnapshot| group.parts.iter().any(|found| found.number() == part.number());
     let without: Vec<&str> =
         stream.parts().iter().filter(|part| !has_group(part)).map(|part| &*part.name).collect();
@@ -159,7 +160,7 @@ fn without_group(stream: &StreamSnapshot, group: &GroupSnapshot) -> Option<Found
 }
 
 /// Workers that stand by, because there are more of them than partitions.
-fn too_many_workers(group: &GroupSnapshot) -> Option<Found> {
+fn too_many_workers(group: &GroupSnapshot) -> Option<PartitionProblem> {
     let alive = group.workers.iter().filter(|worker: &&WorkerInfo| worker.is_alive()).count();
     let idle = alive.checked_sub(group.partitions).filter(|idle| *idle > 0)?;
     let text = format!(

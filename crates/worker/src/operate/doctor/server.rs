@@ -24,8 +24,8 @@ impl ServerFacts {
         ServerFacts(info.unwrap_or_else(|_| Some(ServerInfo::default())))
     }
 
-    /// Uses the facts and [`SETTINGS`](ServerFacts::SETTINGS) of a server that were read before. `None` if the store has no
-    /// server.
+    /// Uses the facts and [`SETTINGS`](ServerFacts::SETTINGS) of a server that were read before. `None` if the store
+    /// has no server.
     pub fn new(info: Option<ServerInfo>) -> ServerFacts {
         ServerFacts(info)
     }

@@ -142,8 +142,8 @@ fn group_finding(whole: &GroupSnapshot, found: Finding) -> DoctorFinding {
 
 /// Suggests how to get pending entries handled.
 ///
-/// Never to claim them for a consumer: a consumer that reads new entries does not learn of them, and a claim only makes them look
-/// fresh.
+/// Never to claim them for a consumer: a consumer that reads new entries does not learn of them, and a claim only
+/// makes them look fresh.
 fn handle_pending(group: &GroupSnapshot) -> WayOut {
     let GroupSnapshot { stream, name, .. } = group;
     let list =
@@ -179,7 +179,8 @@ fn open_breaker(group: &GroupSnapshot, consumer: &str) -> WayOut {
     ))
 }
 
-/// Suggests how to remove a consumer that will not come back. Only a worker handles what another consumer leaves pending.
+/// Suggests how to remove a consumer that will not come back. Only a worker handles what another consumer leaves
+/// pending.
 fn remove_consumer(group: &GroupSnapshot, consumer: &str) -> WayOut {
     let GroupSnapshot { stream, name, .. } = group;
     let remove = Command::new("consumer rm", &[stream, name, consumer]);
