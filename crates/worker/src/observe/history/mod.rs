@@ -1,7 +1,8 @@
 //! An hour of history of every group.
 //!
-//! A group has a ring of points: one when its values change, none while they stay. The gaps, when nobody looked, are those of the
-//! whole history. If the memory is used up, the older half of the history that was viewed least loses every second point.
+//! A group has a ring of points: one when its values change, none while they stay. The gaps, when nobody looked, are
+//! those of the whole history. If the memory is used up, the older half of the history that was viewed least loses
+//! every second point.
 //!
 //! It knows neither the store nor how looks come about.
 
@@ -43,7 +44,7 @@ pub struct History {
 /// The points of a group.
 #[derive(Debug)]
 struct Ring {
-    points: VecDeque<Point>,
+    points: VecDeque<HistoryPoint>,
     /// The values of the last look.
     last: Values,
     last_at_ms: u64,
@@ -53,7 +54,7 @@ struct Ring {
 
 /// The state of a group from a look on, until the next point.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Point {
+struct HistoryPoint {
     at_ms: u64,
     /// The time from this look to the last one with the same values.
     same_for_ms: u32,
@@ -81,7 +82,8 @@ struct Values {
     dead_letters: u64,
 }
 
-/// The history of a group, in steps of equal length. `None` where nothing was recorded, as for a group that is new or unknown.
+/// The history of a group, in steps of equal length. `None` where nothing was recorded, as for a group that is new or
+/// unknown.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct HistorySeries {
@@ -120,8 +122,8 @@ impl History {
         self.looks.map(|(first_ms, last_ms)| first_ms.max(last_ms.saturating_sub(KEPT_MS)))
     }
 
-    /// Adds the groups of a look, unless the last point is less than two seconds old. Forgets groups that are gone. `interval` is the
-    /// time until the next look: if none follows for longer, the history has a gap.
+    /// Adds the groups of a look, unless the last point is less than two seconds old. Forgets groups that are gone.
+    /// `interval` is the time until the next look: if none follows for longer, the history has a gap.
     pub fn add(&mut self, look: &Look, interval: Duration) {
         let groups = look.rows.iter().chain(&look.hidden_rows).filter_map(|row| {
             Some((&row.key, Values::of(row.info.entries_added, row.group.as_ref()?, look.at_ms)))
@@ -190,7 +192,8 @@ impl History {
 
     /// Returns the history of a group between two times, in at most `points` steps.
     ///
-    /// For a stream with groups, without the name of a group, returns that of its first group: all have the same `added`.
+    /// For a stream with groups, without the name of a group, returns that of its first group: all have the same
+    /// `added`.
     pub fn series(&mut self, key: &RowKey, from_ms: u64, to_ms: u64, points: usize) -> HistorySeries {
         let mut series = HistorySeries::empty(from_ms, to_ms, points);
         let first = || self.groups.keys().filter(|known| known.stream == key.stream).min().cloned();
@@ -209,20 +212,20 @@ impl History {
 
 fn bytes_of(key: &RowKey, ring: &Ring) -> usize {
     let names = key.stream.len() + key.group.as_ref().map_or(0, String::len);
-    size_of::<(RowKey, Ring)>() + 8 + names + ring.points.capacity() * size_of::<Point>()
+    size_of::<(RowKey, Ring)>() + 8 + names + ring.points.capacity() * size_of::<HistoryPoint>()
 }
 
 impl Ring {
     fn new(at_ms: u64, values: Values) -> Ring {
-        let points = VecDeque::from([Point::new(at_ms, &values, None)]);
+        let points = VecDeque::from([HistoryPoint::new(at_ms, &values, None)]);
         Ring { points, last: values, last_at_ms: at_ms, viewed: 0 }
     }
 
     fn add(&mut self, at_ms: u64, values: Values, has_gap: bool) {
         let before = (!has_gap).then_some((&self.last, self.last_at_ms));
-        let point = Point::new(at_ms, &values, before);
+        let point = HistoryPoint::new(at_ms, &values, before);
         match self.points.back_mut() {
-            Some(last) if point == (Point { at_ms, same_for_ms: 0, ..*last }) => {
+            Some(last) if point == (HistoryPoint { at_ms, same_for_ms: 0, ..*last }) => {
                 last.same_for_ms = u32::try_from(at_ms - last.at_ms).unwrap_or(u32::MAX);
             }
             _ => self.points.push_back(point),
@@ -248,9 +251,9 @@ impl Ring {
     }
 }
 
-impl Point {
+impl HistoryPoint {
     /// `before` are the values of the look before, and its time.
-    fn new(at_ms: u64, values: &Values, before: Option<(&Values, u64)>) -> Point {
+    fn new(at_ms: u64, values: &Values, before: Option<(&Values, u64)>) -> HistoryPoint {
         let per_second =
             |count: f64| before.map(|(_, before_ms)| count * 1000.0 / (at_ms - before_ms) as f64);
         let growth = |of: fn(&Values) -> Option<u64>| Some(of(values)?.checked_sub(of(before?.0)?)? as f64);
@@ -260,7 +263,7 @@ impl Point {
         let rate =
             |count: Option<f64>| Rate(count.and_then(per_second).map_or(-1.0, |rate| rate.max(0.0)) as f32);
         let count = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
-        Point {
+        HistoryPoint {
             at_ms,
             same_for_ms: 0,
             lag: count(values.lag),
@@ -320,7 +323,7 @@ impl HistorySeries {
     }
 
     /// Raises the values of all steps until `end_ms` to those of a point, except steps in a gap.
-    fn raise(&mut self, point: &Point, end_ms: u64, gaps: &[(u64, u64)]) {
+    fn raise(&mut self, point: &HistoryPoint, end_ms: u64, gaps: &[(u64, u64)]) {
         if end_ms <= self.from_ms.max(point.at_ms) {
             return;
         }

@@ -27,7 +27,7 @@ fn busy(point: u64, seed: u64) -> Values {
     }
 }
 
-fn points_of<'a>(history: &'a History, key: &RowKey) -> &'a VecDeque<Point> {
+fn points_of<'a>(history: &'a History, key: &RowKey) -> &'a VecDeque<HistoryPoint> {
     &history.groups[key].points
 }
 
