@@ -1,5 +1,5 @@
-//! The banner that a server prints at start: its addresses, its data folder, and a command to try. If the log is JSON, one
-//! line of the log replaces it.
+//! The banner that a server prints at start: its addresses, its data folder, and a command to try. If the log is JSON,
+//! one line of the log replaces it.
 
 use std::fmt::Write as _;
 use std::io::Write as _;

@@ -68,9 +68,9 @@ fn toml_text(value: &toml::Value) -> Option<String> {
 
 /// Applies environment variables. Rejects a variable whose name looks like a misspelled setting.
 ///
-/// Ignores the variables of the tools, all other variables with this prefix, and every value that begins with `tcp://`, because other software sets
-/// such variables. For a service called `millstream`, Kubernetes sets `MILLSTREAM_SERVICE_HOST` and
-/// `MILLSTREAM_PORT=tcp://…`.
+/// Ignores the variables of the tools, all other variables with this prefix, and every value that begins with `tcp://`,
+/// because other software sets such variables. For a service called `millstream`, Kubernetes sets
+/// `MILLSTREAM_SERVICE_HOST` and `MILLSTREAM_PORT=tcp://…`.
 fn apply_environment(
     settings: &Settings,
     variables: impl Iterator<Item = (String, String)>,

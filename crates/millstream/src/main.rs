@@ -1,10 +1,10 @@
 //! The `millstream` binary: parses the command line and runs the command.
 //!
 //! Exit codes: 0 success, 1 failure, 2 wrong usage, 3 no connection, 4 the named store, stream, group, consumer,
-//! pending entry or dead letter does not exist, 5 a check found problems, 6 `work --until-empty` dead-lettered messages,
-//! 7 the command of a worker cannot run, 8 `work --until-empty` gave up because every handler call fails, 9 another live
-//! worker has the consumer name. If a signal ends a command, the exit code is 128 plus the number of the signal, such as
-//! 130 for Ctrl-C.
+//! pending entry or dead letter does not exist, 5 a check found problems, 6 `work --until-empty` dead-lettered
+//! messages, 7 the command of a worker cannot run, 8 `work --until-empty` gave up because every handler call fails, 9
+//! another live worker has the consumer name. If a signal ends a command, the exit code is 128 plus the number of the
+//! signal, such as 130 for Ctrl-C.
 
 mod banner;
 mod check;

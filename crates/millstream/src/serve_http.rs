@@ -1,7 +1,7 @@
 //! `serve --http`: the dashboard of the running server, on a thread of its own.
 //!
-//! The thread has a low priority and its own runtime. If it panics, the dashboard ends and the server goes on. The thread
-//! reaches the data only as a client of the server.
+//! The thread has a low priority and its own runtime. If it panics, the dashboard ends and the server goes on. The
+//! thread reaches the data only as a client of the server.
 
 mod access;
 mod audit;

@@ -6,8 +6,8 @@ use millstream_dash::options::AuditSink;
 use millstream_server::InProcess;
 use serde_json::Value;
 
-/// The fields of a record that become part of the line, besides the action. The others are the time, which the line has, and the
-/// visitor.
+/// The fields of a record that become part of the line, besides the action. The others are the time, which the line
+/// has, and the visitor.
 const DETAILS: [&str; 11] =
     ["asked", "matched", "done", "dry_run", "stream", "group", "consumer", "name", "path", "code", "error"];
 

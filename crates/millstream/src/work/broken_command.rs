@@ -1,9 +1,9 @@
 //! Detects a command that cannot run at all, such as a misspelt path.
 //!
-//! A shell exits with 127 if it does not find a command, and with 126 if it cannot execute it. Until a first run ends in
-//! another way, such an exit is the fault of the command line, not of the message: the message is delivered again, and
-//! the delivery does not count. After [`FAILURES_MAX`] of them, the command is broken and the worker must stop. Later in
-//! the run, these exit codes are failures like any other.
+//! A shell exits with 127 if it does not find a command, and with 126 if it cannot execute it. Until a first run ends
+//! in another way, such an exit is the fault of the command line, not of the message: the message is delivered again,
+//! and the delivery does not count. After [`FAILURES_MAX`] of them, the command is broken and the worker must stop.
+//! Later in the run, these exit codes are failures like any other.
 
 use std::collections::HashMap;
 use std::process::ExitStatus;
@@ -50,8 +50,8 @@ impl CommandCheck {
         self.error().map(not_ready)
     }
 
-    /// Records how a run of the command for this message ended, and returns the outcome of the message: `outcome`, unless
-    /// the exit status says that the command cannot run and no run has ended in another way so far.
+    /// Records how a run of the command for this message ended, and returns the outcome of the message: `outcome`,
+    /// unless the exit status says that the command cannot run and no run has ended in another way so far.
     pub(super) fn judge(&self, message: &Message, status: Option<ExitStatus>, outcome: Outcome) -> Outcome {
         let code = status.and_then(|status| status.code());
         let cannot_run = code.is_some_and(|code| CANNOT_RUN_CODES.contains(&code));

@@ -12,12 +12,12 @@
 //! to `--concurrency` / `--pipeline` programs. A new one starts when all others are full.
 //!
 //! If a program ends, or breaks the protocol, while several messages are in flight, any of them can be the cause. The
-//! pool sends each of them again to a program with fewer messages, and at last alone. Only a message that ends a program
-//! alone has failed. So a message that ends every program does not use up the attempts of others.
+//! pool sends each of them again to a program with fewer messages, and at last alone. Only a message that ends a
+//! program alone has failed. So a message that ends every program does not use up the attempts of others.
 //!
-//! If a program ends before it has read a message, no handler has begun with it, and another program gets it. Exception: if the
-//! program has not read any message, it was not ready. Then the message is delivered again later, and neither its attempt nor
-//! its delivery counts.
+//! If a program ends before it has read a message, no handler has begun with it, and another program gets it.
+//! Exception: if the program has not read any message, it was not ready. Then the message is delivered again later, and
+//! neither its attempt nor its delivery counts.
 
 mod answer;
 mod program;

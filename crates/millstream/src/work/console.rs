@@ -88,8 +88,8 @@ impl Console {
         let _ = self.status.suspend(|| io::stderr().lock().write_all(lines));
     }
 
-    /// Writes what a handler process wrote, with the id of its message: each line in text, one object in JSON. The bytes
-    /// are not changed, except in JSON.
+    /// Writes what a handler process wrote, with the id of its message: each line in text, one object in JSON. The
+    /// bytes are not changed, except in JSON.
     pub(super) fn write_handler_line(&self, origin: &LineOrigin, line: HandlerLine<'_>) {
         let text = line.text.strip_suffix(b"\n").unwrap_or(line.text);
         match self.format {

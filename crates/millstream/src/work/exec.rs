@@ -58,8 +58,8 @@ impl Exec {
 
     /// Handles a batch: first attempts together in one process, retries one by one.
     ///
-    /// If a failure blocks its key, messages behind a retry of their key run one by one too, and those behind a failure do
-    /// not run: the worker delivers them again.
+    /// If a failure blocks its key, messages behind a retry of their key run one by one too, and those behind a failure
+    /// do not run: the worker delivers them again.
     pub(super) async fn run_batch(&self, messages: Vec<Message>) -> Vec<Outcome> {
         let key_of = |message: &Message| (Arc::clone(&message.stream), message.key().cloned());
         // Only a worker that owns its stream orders messages.

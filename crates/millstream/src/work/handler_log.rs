@@ -1,10 +1,10 @@
-//! Passes on what handler processes write to standard error or to the log, but only a limited part of it for each message: a handler that
-//! writes megabytes must not fill the disk, or hide the lines of other messages.
+//! Passes on what handler processes write to standard error or to the log, but only a limited part of it for each
+//! message: a handler that writes megabytes must not fill the disk, or hide the lines of other messages.
 
 use super::console::{Console, HandlerLine, LineOrigin};
 
-/// Maximum number of bytes of standard error that the worker passes on for one attempt of a message or batch. One line says
-/// how much it left out.
+/// Maximum number of bytes of standard error that the worker passes on for one attempt of a message or batch. One line
+/// says how much it left out.
 pub(super) const STDERR_BYTES_MAX: usize = 64 * 1024;
 
 type WriteLine = Box<dyn FnMut(&LineOrigin, HandlerLine<'_>) + Send>;
@@ -30,7 +30,8 @@ impl HandlerLog {
         HandlerLog { write: Box::new(write), quota: Quota::default() }
     }
 
-    /// Passes on a line about this message, or counts it as left out. If the message is not known, always passes the line on.
+    /// Passes on a line about this message, or counts it as left out. If the message is not known, always passes the
+    /// line on.
     pub(super) fn line(&mut self, origin: LineOrigin, line: HandlerLine<'_>) {
         if origin != self.quota.origin {
             self.end_message();

@@ -35,8 +35,8 @@ use super::retry_after;
 use crate::ops::safe_text::printable;
 use crate::ops::value::clipped;
 
-/// Maximum time to establish a connection. At most half of the timeout, so that an endpoint that is not there does not count
-/// as one that did not answer.
+/// Maximum time to establish a connection. At most half of the timeout, so that an endpoint that is not there does not
+/// count as one that did not answer.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time that an idle connection is kept for the next message. Most servers close theirs after a minute or more.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(55);

@@ -158,14 +158,15 @@ pub(crate) struct Work {
     /// Maximum time to wait for a batch to fill
     #[arg(long, value_name = "DURATION", default_value = "100ms", value_parser = parse_duration, requires = "batch", help_heading = HANDLER_HEADING)]
     batch_wait: Duration,
-    /// Send up to N messages at a time to one --child program, which answers each with its id, in any order [default: 1]
+    /// Send up to N messages at a time to one --child program, which answers each with its id, in any order [default:
+    /// 1]
     #[arg(long, value_name = "N", value_parser = parse_count, help_heading = HANDLER_HEADING)]
     pipeline: Option<usize>,
     #[command(flatten)]
     worker: WorkerOptions,
-    /// Exit about a second after the group has no unread and no pending messages left; the exit code is 6 if this worker
-    /// dead-lettered messages, 8 if it gave up because every handler call fails, and 10 if it gave up because the store refuses
-    /// calls, or if the group was deleted meanwhile
+    /// Exit about a second after the group has no unread and no pending messages left; the exit code is 6 if this
+    /// worker dead-lettered messages, 8 if it gave up because every handler call fails, and 10 if it gave up because
+    /// the store refuses calls, or if the group was deleted meanwhile
     #[arg(long, help_heading = "Running")]
     until_empty: bool,
     /// Drain when standard input ends: for programs that start a worker and must not leave it behind
@@ -235,7 +236,8 @@ impl Work {
         Ok(())
     }
 
-    /// Returns the command that lists the dead letters of the worker, or the streams that have some if there are several.
+    /// Returns the command that lists the dead letters of the worker, or the streams that have some if there are
+    /// several.
     fn list_dead_letters(&self) -> String {
         let dlq = self.worker.dlq.as_ref().map_or_else(String::new, |dlq| option("--dlq", dlq));
         match &*self.stream {
@@ -437,7 +439,8 @@ impl Work {
         error.into()
     }
 
-    /// Releases all pending messages of this worker. Their deliveries do not count: the worker ends, whatever the message.
+    /// Releases all pending messages of this worker. Their deliveries do not count: the worker ends, whatever the
+    /// message.
     async fn release_pending(
         &self,
         backend: &dyn Admin,

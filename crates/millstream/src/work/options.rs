@@ -43,17 +43,17 @@ pub(super) struct WorkerOptions {
     /// Maximum number of messages read ahead
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = parse_count, help_heading = "Pool")]
     prefetch: usize,
-    /// Handle messages with the same value of this field one after the other, in the order of their ids; other messages run in
-    /// parallel. One worker of the group owns the stream at a time, and others stand by [default: the field that 'partition
-    /// create' named, if the stream has partitions]
+    /// Handle messages with the same value of this field one after the other, in the order of their ids; other messages
+    /// run in parallel. One worker of the group owns the stream at a time, and others stand by [default: the field that
+    /// 'partition create' named, if the stream has partitions]
     #[arg(long, value_name = "FIELD", value_parser = NonEmptyStringValueParser::new(), help_heading = "Order")]
     pub(super) order_by: Option<String>,
-    /// Let one worker of the group own the stream at a time; others stand by. Without --order-by, messages run one after the
-    /// other
+    /// Let one worker of the group own the stream at a time; others stand by. Without --order-by, messages run one
+    /// after the other
     #[arg(long, help_heading = "Order")]
     exclusive: bool,
-    /// What a failed message does to its key, if messages are ordered: 'block' makes the key wait until the message is done or a dead letter; with
-    /// 'skip' the key goes on, and the message is retried later, out of order
+    /// What a failed message does to its key, if messages are ordered: 'block' makes the key wait until the message is
+    /// done or a dead letter; with 'skip' the key goes on, and the message is retried later, out of order
     #[arg(long, value_name = "POLICY", default_value = "block", value_parser = parse_on_failure, help_heading = "Order")]
     on_failure: OnFailure,
     /// Maximum number of messages of each stream or partition that are read and not done, if messages are ordered
@@ -80,8 +80,8 @@ pub(super) struct WorkerOptions {
     /// 30s with --http]
     #[arg(long, value_name = "DURATION", value_parser = parse_limit, help_heading = "Failures")]
     pub(super) timeout: Option<Duration>,
-    /// Report a message that is handled for longer than this: lag, doctor, top, metrics and the dashboard then call the group
-    /// degraded [default: 1h; if 99 of 100 messages take less than 10s, ten times what they take, at least 1m]
+    /// Report a message that is handled for longer than this: lag, doctor, top, metrics and the dashboard then call the
+    /// group degraded [default: 1h; if 99 of 100 messages take less than 10s, ten times what they take, at least 1m]
     #[arg(long, value_name = "DURATION", value_parser = parse_limit, help_heading = "Failures")]
     slow_after: Option<Duration>,
     /// Wait before a retry: FIRST for the first retry, growing up to LONGEST; the message waits in the store
@@ -118,8 +118,8 @@ pub(super) struct WorkerOptions {
     /// Serve /livez, /readyz, /healthz and /metrics on this address; port 0 chooses a free port
     #[arg(long, value_name = "HOST:PORT", value_parser = parse_address, help_heading = "Running")]
     listen: Option<String>,
-    /// Send no heartbeats: top, doctor and consumer ls do not show this worker, and no worker notices another one with the
-    /// same --consumer
+    /// Send no heartbeats: top, doctor and consumer ls do not show this worker, and no worker notices another one with
+    /// the same --consumer
     #[arg(long, help_heading = "Running")]
     no_heartbeat: bool,
 }

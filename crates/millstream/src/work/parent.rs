@@ -1,7 +1,8 @@
 //! Notices that the process which started the worker has ended, by the end of standard input.
 //!
-//! A package for a language starts the worker with a pipe as its standard input, writes nothing, and keeps the other end open.
-//! When that process ends, however it ends, the system closes the pipe. There is no moment at which nobody watches.
+//! A package for a language starts the worker with a pipe as its standard input, writes nothing, and keeps the other
+//! end open. When that process ends, however it ends, the system closes the pipe. There is no moment at which nobody
+//! watches.
 
 use std::io;
 

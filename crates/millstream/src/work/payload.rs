@@ -23,9 +23,9 @@ const VARIABLE_OVERHEAD_BYTES: usize = 10;
 pub(super) type Variable = (String, OsString);
 
 /// Returns the message as JSON:
-/// `{"id":"1-1","stream":"orders","group":"billing","attempt":1,"fields":{"item":"book"}}`. A message with a trace also has
-/// `traceparent` and, if there is one, `tracestate`. If the worker orders messages, it has `fence`, and
-/// `key` and `partition` if the message has them. `stream` is the name that the worker was given.
+/// `{"id":"1-1","stream":"orders","group":"billing","attempt":1,"fields":{"item":"book"}}`. A message with a trace also
+/// has `traceparent` and, if there is one, `tracestate`. If the worker orders messages, it has `fence`, and `key` and
+/// `partition` if the message has them. `stream` is the name that the worker was given.
 pub(super) fn payload(message: &Message) -> Value {
     let mut json = json!({
         "id": message.id.to_string(),

@@ -27,8 +27,8 @@ use crate::ops::trace::{TRACEPARENT_VARIABLE, TRACESTATE_VARIABLE};
 /// Maximum time to read the rest of the output of a process that has ended. Its children may keep its standard error
 /// open.
 const OUTPUT_TIMEOUT: Duration = Duration::from_millis(200);
-/// Maximum number of bytes of standard output that the worker passes on for one attempt of a message or batch. As much as an
-/// answer of a long-lived program.
+/// Maximum number of bytes of standard output that the worker passes on for one attempt of a message or batch. As much
+/// as an answer of a long-lived program.
 const STDOUT_BYTES_MAX: usize = 1024 * 1024;
 /// Maximum length of an output line. Longer lines are forwarded in pieces.
 const LINE_BYTES_MAX: usize = 8 * 1024;
@@ -59,8 +59,8 @@ pub(super) struct Process {
 }
 
 impl Shell {
-    /// Starts `sh -c command`, after `set_up` has configured it. Forwards its standard error line by line; `origin` says
-    /// which message a line is about.
+    /// Starts `sh -c command`, after `set_up` has configured it. Forwards its standard error line by line; `origin`
+    /// says which message a line is about.
     pub(super) fn start(
         &self,
         origin: impl Fn() -> LineOrigin + Send + 'static,
@@ -206,8 +206,8 @@ impl Forwarder {
     }
 }
 
-/// A task that forwards the beginning of a process's standard output, and says how much it left out. It writes whole lines if
-/// there is a status line below them, otherwise the bytes as they are.
+/// A task that forwards the beginning of a process's standard output, and says how much it left out. It writes whole
+/// lines if there is a status line below them, otherwise the bytes as they are.
 struct OutputForwarder {
     task: JoinHandle<()>,
     /// Whether bytes are being written. The reader of our own standard output can be slow.
@@ -253,8 +253,8 @@ impl OutputForwarder {
         OutputForwarder { task, is_writing }
     }
 
-    /// Waits until all output has been forwarded. Output that arrives late comes from a child of the process, and is not
-    /// waited for. Can be called again.
+    /// Waits until all output has been forwarded. Output that arrives late comes from a child of the process, and is
+    /// not waited for. Can be called again.
     async fn finish(&mut self) {
         while !self.task.is_finished() {
             let ended = timeout(OUTPUT_TIMEOUT, &mut self.task).await;

@@ -1,6 +1,6 @@
-//! Runs the shell blocks of two pages in a shell, with redis-py for their programs, and compares what they print with the
-//! text block after each of them. Only ports are replaced, and numbers of 13 or more digits are not compared: ids and
-//! times. Then runs the commands of `millstream` that the text of the section names.
+//! Runs the shell blocks of two pages in a shell, with redis-py for their programs, and compares what they print with
+//! the text block after each of them. Only ports are replaced, and numbers of 13 or more digits are not compared: ids
+//! and times. Then runs the commands of `millstream` that the text of the section names.
 //!
 //! Each section is a shell session of its own. All of them run at the same time, on one server.
 //! `UPDATE_DOCS=1` writes what the blocks print into the page.
@@ -133,8 +133,8 @@ impl Section<'_> {
     }
 }
 
-/// Returns a search path with this `millstream`, Python with redis-py, and a `redis-cli` that connects to the server and
-/// prints as on a terminal, unless it writes into a pipe.
+/// Returns a search path with this `millstream`, Python with redis-py, and a `redis-cli` that connects to the server
+/// and prints as on a terminal, unless it writes into a pipe.
 fn path_with_tools(folder: &Path, server: &Server) -> String {
     let redis_cli = format!(
         "#!/bin/sh\n[ -p /dev/fd/1 ] || format=--no-raw\nPATH=${{PATH#*:}} exec redis-cli -p {} $format \"$@\"\n",

@@ -120,8 +120,8 @@ impl Cluster {
         self.wait_until("the cluster is whole again", || self.is_whole(self.ports.len()));
     }
 
-    /// Moves slots key by key, as `redis-cli --cluster rebalance` does: to the node without slots if there is one, otherwise all
-    /// slots of that node to the others.
+    /// Moves slots key by key, as `redis-cli --cluster rebalance` does: to the node without slots if there is one,
+    /// otherwise all slots of that node to the others.
     pub(crate) fn move_slots_by_key(&self) {
         let nodes = self.nodes();
         let spare = self.spare(&nodes);
@@ -136,7 +136,8 @@ impl Cluster {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
     }
 
-    /// Moves slots as a whole, to the node without slots if there is one, otherwise all slots of that node to the others.
+    /// Moves slots as a whole, to the node without slots if there is one, otherwise all slots of that node to the
+    /// others.
     pub(crate) fn move_slots_at_once(&self) {
         let nodes = self.nodes();
         let spare = self.spare(&nodes);

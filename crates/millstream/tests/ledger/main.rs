@@ -13,14 +13,15 @@
 //!            └──> runs, cause ──> account <──────┘
 //! ```
 //!
-//! One campaign has no workers, but plain clients that only read and acknowledge: see [plain]. Other campaigns have workers that
-//! own their streams and handle messages in order: see [order]. `MILLSTREAM_ORDER_SECONDS` sets their length, and includes those
-//! that take minutes. `MILLSTREAM_ORDER_MISTAKES` includes campaigns of workers with mistakes, which the account must find.
+//! One campaign has no workers, but plain clients that only read and acknowledge: see [plain]. Other campaigns have
+//! workers that own their streams and handle messages in order: see [order]. `MILLSTREAM_ORDER_SECONDS` sets their
+//! length, and includes those that take minutes. `MILLSTREAM_ORDER_MISTAKES` includes campaigns of workers with
+//! mistakes, which the account must find.
 //!
 //! `MILLSTREAM_LEDGER_PEER=valkey-9.1` uses this server instead of Redis 7.0 (`support/peers.rs` has the names).
 //! `MILLSTREAM_LEDGER_MESSAGES` and `MILLSTREAM_LEDGER_SECONDS` set the length, `MILLSTREAM_SEED` the seed, and
-//! `MILLSTREAM_LEDGER_OUT` a file to which the accounts are appended. `scripts/ledger` publishes a long run, one campaign
-//! at a time. Short campaigns mostly wait, so they can run at the same time.
+//! `MILLSTREAM_LEDGER_OUT` a file to which the accounts are appended. `scripts/ledger` publishes a long run, one
+//! campaign at a time. Short campaigns mostly wait, so they can run at the same time.
 
 mod account;
 mod campaign;

@@ -30,7 +30,8 @@ pub(crate) struct Recording {
 pub(crate) enum Mistake {
     /// Every message is acknowledged as soon as it is read.
     AcknowledgesEarly,
-    /// The store does not check the fence of an owner that reads, and the owner never learns that it has lost its lease.
+    /// The store does not check the fence of an owner that reads, and the owner never learns that it has lost its
+    /// lease.
     ReadsWithoutFence,
     /// A take-over leaves messages behind that back off.
     LeavesBackOffsBehind,

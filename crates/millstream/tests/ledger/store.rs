@@ -204,7 +204,8 @@ impl Store {
             }
             StoreKind::Replicated(_) => {
                 command.args(["--cluster-enabled", "yes", "--cluster-node-timeout", "2000"]);
-                // The part of a dead primary is down, and the others serve theirs. A node without slots stays a primary.
+                // The part of a dead primary is down, and the others serve theirs. A node without slots stays a
+                // primary.
                 command.args([
                     "--cluster-require-full-coverage",
                     "no",

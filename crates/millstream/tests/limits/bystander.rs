@@ -1,5 +1,5 @@
-//! A client that others can hold up. It has a connection on another I/O thread than the command that is measured, and sends
-//! PING, which needs no lock, and a read of the key that the commands use.
+//! A client that others can hold up. It has a connection on another I/O thread than the command that is measured, and
+//! sends PING, which needs no lock, and a read of the key that the commands use.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,11 +1,12 @@
-//! The campaign of limits: grows each thing that clients can create in great numbers, and measures every command beside it.
+//! The campaign of limits: grows each thing that clients can create in great numbers, and measures every command beside
+//! it.
 //!
-//! It measures the CPU time of the I/O thread that runs the command, not the time on the clock, so other work on the machine
-//! matters little. A command may take longer with a larger state only if it is among the [exceptions](commands::EXCEPTIONS), which
-//! `docs/limits.md` lists. The short form compares small states with states of four times the size. The long form
-//! (`MILLSTREAM_LIMITS_LONG`) grows states towards their limits, and no command may take more than 10 ms there. It needs an
-//! optimized server: `MILLSTREAM_TEST_BINARY` names it. Both forms also print how long another client waits meanwhile, on the
-//! clock, but it decides nothing.
+//! It measures the CPU time of the I/O thread that runs the command, not the time on the clock, so other work on the
+//! machine matters little. A command may take longer with a larger state only if it is among the
+//! [exceptions](commands::EXCEPTIONS), which `docs/limits.md` lists. The short form compares small states with states
+//! of four times the size. The long form (`MILLSTREAM_LIMITS_LONG`) grows states towards their limits, and no command
+//! may take more than 10 ms there. It needs an optimized server: `MILLSTREAM_TEST_BINARY` names it. Both forms also
+//! print how long another client waits meanwhile, on the clock, but it decides nothing.
 //!
 //! [`memory`] measures how much memory each command takes at a full server.
 
@@ -83,8 +84,8 @@ fn no_command_takes_longer_because_others_have_created_much() {
     assert!(failed.is_empty(), "these commands hold up other clients:\n{}", failed.join("\n"));
 }
 
-/// Measures every command in a state of this size, and prints the slowest ones. Adds those to `failed` that take too long,
-/// compared with their times in a smaller state.
+/// Measures every command in a state of this size, and prints the slowest ones. Adds those to `failed` that take too
+/// long, compared with their times in a smaller state.
 fn measure_all(
     state: &State,
     size: usize,

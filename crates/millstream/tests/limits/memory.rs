@@ -1,5 +1,5 @@
-//! The memory of a full server: whatever a command is repeated with, the server refuses it, or it takes no more than the reserves
-//! that `docs/limits.md` names.
+//! The memory of a full server: whatever a command is repeated with, the server refuses it, or it takes no more than
+//! the reserves that `docs/limits.md` names.
 //!
 //! The long form replaces each argument of each command by other names, numbers and ids, and runs it many times.
 //! The short form does this with a few commands that are known to take memory.
@@ -24,7 +24,8 @@ const GROWTH_MIN: u64 = 20;
 /// Number of repetitions between two looks at the memory.
 const TOGETHER: usize = 4000;
 
-/// Commands that take memory at a full server. In each, `{name}` stands for a name of 1 KB, `{number}` for a number, `{id}` for an id.
+/// Commands that take memory at a full server. In each, `{name}` stands for a name of 1 KB, `{number}` for a number,
+/// `{id}` for an id.
 const KNOWN: &[&str] = &["XREADGROUP GROUP g {name} COUNT 1 STREAMS s >", "ACL SETUSER {name} on"];
 const KNOWN_LONG: &[&str] = &[
     "XDEL s {id}",

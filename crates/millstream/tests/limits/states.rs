@@ -1,5 +1,5 @@
-//! The states: each has much of one thing. The keys that the commands use exist in all of them: `s` is a stream with the
-//! group `g`, `h` a hash, `l` a list, `z` a set, `t` a text.
+//! The states: each has much of one thing. The keys that the commands use exist in all of them: `s` is a stream with
+//! the group `g`, `h` a hash, `l` a list, `z` a set, `t` a text.
 
 use crate::connection::Connection;
 use crate::support::process::Server;

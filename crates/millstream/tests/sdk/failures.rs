@@ -1,4 +1,5 @@
-//! What becomes of messages and of the log when a program of a package fails: not ready, exceptions, errors that nothing catches.
+//! What becomes of messages and of the log when a program of a package fails: not ready, exceptions, errors that
+//! nothing catches.
 
 use serde_json::Value;
 

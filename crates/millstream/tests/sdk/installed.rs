@@ -50,8 +50,8 @@ fn the_packages_have_the_version_of_the_binary() {
     }
 }
 
-/// Runs the code blocks of docs/workers/handlers.md, in a new virtual environment and a new folder. Then runs the programs
-/// of the packages' own pages.
+/// Runs the code blocks of docs/workers/handlers.md, in a new virtual environment and a new folder. Then runs the
+/// programs of the packages' own pages.
 #[test]
 fn the_packages_install_and_the_examples_run() {
     let store = TestStore::server();

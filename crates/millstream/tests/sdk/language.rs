@@ -19,9 +19,9 @@ pub(crate) enum Language {
 impl Language {
     /// Writes a worker of the stream `orders` for the group `billing` into the folder of the store.
     ///
-    /// Its handler begins with `begun N` in the file `notes`. It takes up to `ms` milliseconds, and longer while the file
-    /// `wait` exists. It ends with `N` in the file `done`, where N is the field `n` of the message. It rejects messages
-    /// with a field `bad`. The file `traces` gets `N TRACEPARENT TRACESTATE`.
+    /// Its handler begins with `begun N` in the file `notes`. It takes up to `ms` milliseconds, and longer while the
+    /// file `wait` exists. It ends with `N` in the file `done`, where N is the field `n` of the message. It rejects
+    /// messages with a field `bad`. The file `traces` gets `N TRACEPARENT TRACESTATE`.
     pub(crate) fn write_worker(self, store: &TestStore, ms: u32) {
         let python = |define: &str, pause: &str| {
             format!(

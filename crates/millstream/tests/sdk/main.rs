@@ -1,5 +1,5 @@
-//! The packages for Python and Node (`sdk/`): their own tests, their installation with the examples of the documents, how
-//! their programs start and end, and a ledger of messages while everything is killed at random.
+//! The packages for Python and Node (`sdk/`): their own tests, their installation with the examples of the documents,
+//! how their programs start and end, and a ledger of messages while everything is killed at random.
 //!
 //! `MILLSTREAM_SDK_KILLS` sets the number of kills, and `MILLSTREAM_SEED` their seed.
 

@@ -91,7 +91,8 @@ fn failed_logins_are_delayed_and_logged_and_the_fifth_closes_the_connection() {
     assert!(!log.contains("guess") && !log.contains("secret"), "{log}");
 }
 
-/// Otherwise clients that guess and close their connections would keep thousands of sockets open, for half a second each.
+/// Otherwise clients that guess and close their connections would keep thousands of sockets open, for half a second
+/// each.
 #[test]
 fn few_connections_wait_after_failed_logins() {
     let server = Server::start(&["--requirepass", "secret", "--io-threads", "1"]);

@@ -112,7 +112,8 @@ fn clients_that_send_no_request_do_not_keep_out_probes() {
     drop(silent);
 }
 
-/// The bodies of these requests never arrive. While 64 such requests are handled, further ones are refused, but not probes.
+/// The bodies of these requests never arrive. While 64 such requests are handled, further ones are refused, but not
+/// probes.
 #[test]
 fn requests_that_are_never_complete_do_not_keep_out_probes() {
     let server = Server::start(&["--http", "127.0.0.1:0", "--appendonly", "no"]);

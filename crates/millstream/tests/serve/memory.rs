@@ -1,8 +1,8 @@
-//! `maxmemory` and `maxmemory-clients` in a real process: what is counted, what is refused, and that a full server loses
-//! nothing and can be emptied.
+//! `maxmemory` and `maxmemory-clients` in a real process: what is counted, what is refused, and that a full server
+//! loses nothing and can be emptied.
 //!
-//! `MILLSTREAM_MEMORY_MB=512` runs the load in a control group of this size, with `maxmemory auto`. This needs the right
-//! to create control groups.
+//! `MILLSTREAM_MEMORY_MB=512` runs the load in a control group of this size, with `maxmemory auto`. This needs the
+//! right to create control groups.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -59,8 +59,8 @@ fn the_count_is_close_to_resident_memory() {
     let mut client = server.connect();
     type MakeRequest = fn(usize) -> String;
     let fills: [(&str, MakeRequest, &str); 2] = [
-        // With this number of keys, the tables are nearly full. A table that has just doubled counts in full, although the system
-        // gives it memory only when it fills.
+        // With this number of keys, the tables are nearly full. A table that has just doubled counts in full, although
+        // the system gives it memory only when it fills.
         ("small keys", |i| request(&["SET", &format!("key:{i}"), &format!("value {i}")]), "+OK"),
         ("entries of 100 bytes", |_| request(&["XADD", "s", "*", "field", &"x".repeat(100)]), "$"),
     ];
@@ -166,7 +166,8 @@ fn unread_replies_leave_room_for_data() {
         observer.line();
         observer.line();
     }
-    // Together they may use half of what is left, about 90 MiB. One reply of 60 MiB fits, one of 200 MiB is not even written.
+    // Together they may use half of what is left, about 90 MiB. One reply of 60 MiB fits, one of 200 MiB is not even
+    // written.
     for (reads, closed) in [(6, "evicted_clients"), (20, "client_output_buffer_limit_disconnections")] {
         let readers: Vec<Client> = (0..8)
             .map(|_| {
@@ -240,8 +241,8 @@ fn acknowledging_many_entries_of_a_long_key_takes_little_memory() {
     assert!(added < 20 * MIB, "{added} bytes");
 }
 
-/// A read can create a consumer in each of many streams, and make many entries pending. So a short command could add much
-/// more than its length.
+/// A read can create a consumer in each of many streams, and make many entries pending. So a short command could add
+/// much more than its length.
 #[test]
 fn reading_uses_twice_the_reserve_above_the_limit_and_no_more() {
     let server = Server::start(&["--appendonly", "no"]);

@@ -83,7 +83,8 @@ fn a_child_that_exceeds_the_timeout_is_killed() {
     assert_eq!(store.dead_letters()[0]["reason"], "timeout");
 }
 
-/// Programs that end or hang before they read a message, and an endpoint that is not there: nothing has begun with the message.
+/// Programs that end or hang before they read a message, and an endpoint that is not there: nothing has begun with the
+/// message.
 #[test]
 fn a_handler_that_is_not_ready_costs_no_attempt_and_opens_the_breaker() {
     // Each is ready as soon as the file exists.

@@ -1,6 +1,7 @@
 //! Consumer names: of two processes with one name only one gets messages, and a restart needs no lease.
 //!
-//! `MILLSTREAM_FROZEN_WORKER=1` also freezes a worker until another one has taken its name over, which takes half a minute.
+//! `MILLSTREAM_FROZEN_WORKER=1` also freezes a worker until another one has taken its name over, which takes half a
+//! minute.
 
 use std::collections::HashSet;
 
@@ -69,8 +70,8 @@ fn after_a_kill_the_next_process_with_the_name_starts_at_once() {
     }
 }
 
-/// As in a rolling update of a deployment with a fixed name: the new process starts first, and the old one is stopped when
-/// the new one is ready.
+/// As in a rolling update of a deployment with a fixed name: the new process starts first, and the old one is stopped
+/// when the new one is ready.
 #[test]
 fn a_new_process_waits_until_the_old_one_has_drained() {
     for store in TestStore::servers() {

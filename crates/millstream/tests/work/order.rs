@@ -1,5 +1,6 @@
-//! `--order-by`: messages of a key run in order, across failures, kill -9, restarts and a hand-over to a standby. Handlers write a
-//! journal; the test checks that a message begins only when every earlier one of its key has ended once.
+//! `--order-by`: messages of a key run in order, across failures, kill -9, restarts and a hand-over to a standby.
+//! Handlers write a journal; the test checks that a message begins only when every earlier one of its key has ended
+//! once.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -122,8 +123,8 @@ fn a_standby_takes_over_in_order() {
     }
 }
 
-/// A handler of batches that stops at the first failure of the batch, as a script would. It fails for the fifth message of
-/// each key, until that is alone.
+/// A handler of batches that stops at the first failure of the batch, as a script would. It fails for the fifth message
+/// of each key, until that is alone.
 #[test]
 fn a_failed_batch_keeps_the_order() {
     let store = TestStore::server();

@@ -2,8 +2,8 @@
 
 use crate::test_store::{TestStore, is_alive};
 
-/// Writes a program in Python that records its start in the file `started` and runs `body` for each line, parsed as `m`.
-/// `ack(id)` answers, and `note(text)` appends to the file `notes`. Returns the command that starts it.
+/// Writes a program in Python that records its start in the file `started` and runs `body` for each line, parsed as
+/// `m`. `ack(id)` answers, and `note(text)` appends to the file `notes`. Returns the command that starts it.
 fn program(store: &TestStore, body: &str) -> &'static str {
     let body = body.lines().map(|line| format!("    {line}\n")).collect::<String>();
     store.write(

@@ -54,7 +54,8 @@ macro_rules! worker_metrics {
         group { $($field:ident: $kind:ident($create:ident) = $definition:ident;)+ }
         handler { $($of_handler:ident: $handler_kind:ident($create_of_handler:ident) = $handler_definition:ident;)+ }
     ) => {
-        /// The metrics of one worker for one stream and group. All series exist from the start, except those of scaling events.
+        /// The metrics of one worker for one stream and group. All series exist from the start, except those of scaling
+        /// events.
         #[derive(Debug)]
         pub struct WorkerMetrics {
             registry: Registry,

@@ -1,9 +1,9 @@
 //! One running program: sends messages to it, gives each message its answer, and watches how the program ends.
 //!
-//! A task owns the process. It writes what is queued for the program and reads the answers. It ends when the process has
-//! ended, and then every message without an answer gets [`Reply::Ended`], or [`Reply::Unread`] if the program has not even
-//! read it. The system knows how many bytes a pipe still holds, so any program shows this, without a further line
-//! of the protocol.
+//! A task owns the process. It writes what is queued for the program and reads the answers. It ends when the process
+//! has ended, and then every message without an answer gets [`Reply::Ended`], or [`Reply::Unread`] if the program has
+//! not even read it. The system knows how many bytes a pipe still holds, so any program shows this, without a further
+//! line of the protocol.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -50,7 +50,8 @@ const QUOTED_CHARS: usize = 80;
 pub(super) enum Reply {
     Answered(Outcome),
     Ended(Ending),
-    /// The program ended, or was stopped, after it had read another message, but not this one: no handler has begun with it.
+    /// The program ended, or was stopped, after it had read another message, but not this one: no handler has begun
+    /// with it.
     Unread,
     /// The program ended before it had read any message.
     NotReady(Ending),
@@ -127,8 +128,8 @@ struct InFlight {
 }
 
 impl Messages {
-    /// Whether there is room for a message with this id. Two messages with the same id, which can come from two streams,
-    /// are never in the same program.
+    /// Whether there is room for a message with this id. Two messages with the same id, which can come from two
+    /// streams, are never in the same program.
     fn have_room_for(&self, id: &str, capacity: usize) -> bool {
         !self.closed && self.in_flight.len() < capacity && !self.in_flight.contains_key(id)
     }
@@ -196,8 +197,8 @@ impl Program {
         if messages.in_flight.is_empty() && !messages.closed { messages.last_used } else { Instant::now() }
     }
 
-    /// Returns the message that a line on its standard error is about: the only one in flight, or the last one if it was
-    /// just answered.
+    /// Returns the message that a line on its standard error is about: the only one in flight, or the last one if it
+    /// was just answered.
     fn origin(&self) -> LineOrigin {
         let messages = self.messages.lock();
         let id = match messages.in_flight.len() {

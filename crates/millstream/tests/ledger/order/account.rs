@@ -1,11 +1,12 @@
-//! The account of an order campaign: whether the messages of each key were handled in order, and how fast others took over.
+//! The account of an order campaign: whether the messages of each key were handled in order, and how fast others took
+//! over.
 //!
 //! The messages of a key have dense numbers. Every handler records its begin and its end, so the journal shows:
 //!
 //! | broken rule | when |
 //! |---|---|
 //! | too early | a message begins before an earlier one of its key has ended once: done, rejected, or dead |
-//! | at work twice | a message begins while another one of its key is at work. Exception: a process was frozen beyond its lease |
+//! | at work twice | a message begins while another of its key is at work and no process was frozen beyond its lease |
 //! | stale | a message begins with a fence that is not the greatest of its stream, in a process that was not frozen |
 //! | again | a message is done again, and nothing that happened explains why |
 //! | **lost** | the store answered that it was added, and it is neither done nor dead nor pending |
@@ -20,8 +21,8 @@ use super::figures::{Figures, Times};
 use crate::journal::{Line, parse_id};
 use crate::runs::{Runs, STOPPED_AT_START};
 
-/// A process that did not run for this long, in milliseconds, counts as frozen beyond its lease. A worker cancels its handlers this
-/// long before its lease ends, unless it is frozen then.
+/// A process that did not run for this long, in milliseconds, counts as frozen beyond its lease. A worker cancels its
+/// handlers this long before its lease ends, unless it is frozen then.
 const FROZEN_MS: u64 = 300;
 /// A handler that is cancelled late, because its process was frozen, ends within this time, in milliseconds.
 const CANCEL_MS: u64 = 600;
@@ -29,7 +30,8 @@ const CANCEL_MS: u64 = 600;
 const THAW_MS: u64 = 100;
 /// For this long before a message was done, in milliseconds, its worker may have lost the lease without knowing.
 const LOSS_MS: u64 = 2_000;
-/// For this long after the end of a change of the cluster, in milliseconds, it can be the reason why a message is done again.
+/// For this long after the end of a change of the cluster, in milliseconds, it can be the reason why a message is done
+/// again.
 const EFFECT_MS: u64 = 15_000;
 
 /// An entry: its stream and its id.
@@ -77,7 +79,8 @@ pub(crate) struct OrderAccount {
 impl OrderAccount {
     /// Computes the account from the journal and the content of the store.
     ///
-    /// `warnings` are those in the logs of the workers. While a primary is dead, it is true that the store cannot be reached.
+    /// `warnings` are those in the logs of the workers. While a primary is dead, it is true that the store cannot be
+    /// reached.
     pub(crate) fn compute(lines: &[Line], content: &Content, warnings: Vec<(u64, String)>) -> OrderAccount {
         let mut account = OrderAccount {
             entries: content.entries.len() as u64,

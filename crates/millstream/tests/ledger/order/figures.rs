@@ -1,8 +1,8 @@
 //! How long partitions stood still, from the journal: after crashes, freezes and drains of their owners, and while the
 //! cluster changed.
 //!
-//! A sample begins with the fault, and ends with the first handler of the next owner. It does not count if the next owner
-//! was hit by a fault too, or if the cluster changed meanwhile.
+//! A sample begins with the fault, and ends with the first handler of the next owner. It does not count if the next
+//! owner was hit by a fault too, or if the cluster changed meanwhile.
 
 use std::collections::{BTreeMap, HashMap};
 

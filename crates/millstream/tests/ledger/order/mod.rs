@@ -1,9 +1,9 @@
 //! Crash tests of workers that own their streams: they handle the messages of each key in order, whatever happens.
 //!
-//! Worker processes share the partitions of a stream, or one of them owns a plain stream. The supervisor kills, freezes and
-//! drains them. On a cluster with replicas, slots move and replicas become primaries meanwhile. A [producer] numbers the
-//! messages of each key. The [account] checks the order that the handlers recorded, and counts the messages in the store;
-//! the [figures] say how long partitions stood still.
+//! Worker processes share the partitions of a stream, or one of them owns a plain stream. The supervisor kills, freezes
+//! and drains them. On a cluster with replicas, slots move and replicas become primaries meanwhile. A [producer]
+//! numbers the messages of each key. The [account] checks the order that the handlers recorded, and counts the messages
+//! in the store; the [figures] say how long partitions stood still.
 
 pub(crate) mod account;
 pub(crate) mod figures;
@@ -235,7 +235,8 @@ impl OrderCampaign {
     /// Returns the changes of the cluster, each of them once alone and once together with faults of workers.
     fn changes(&self) -> Vec<(Change, bool)> {
         let Some(cluster) = self.store.replicated() else { return Vec::new() };
-        // Valkey would take minutes for thousands of slots key by key, because it waits for the replicas at each of them.
+        // Valkey would take minutes for thousands of slots key by key, because it waits for the replicas at each of
+        // them.
         let by_key = !cluster.moves_slots_at_once();
         let moving = if by_key { Change::MoveSlotsByKey } else { Change::MoveSlotsAtOnce };
         // Slots move twice in a row: to another node and back.

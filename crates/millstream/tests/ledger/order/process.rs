@@ -1,5 +1,5 @@
-//! The workers of an order campaign, and their handler: it records the key and the number of each message, when it begins and
-//! when it ends.
+//! The workers of an order campaign, and their handler: it records the key and the number of each message, when it
+//! begins and when it ends.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,5 +1,6 @@
-//! The producer of an order campaign. It numbers the messages of each key, and sends the next one of a key only when the store
-//! has answered the last one. If it does not know whether the store has added a message, it sends the message again.
+//! The producer of an order campaign. It numbers the messages of each key, and sends the next one of a key only when
+//! the store has answered the last one. If it does not know whether the store has added a message, it sends the message
+//! again.
 
 use std::collections::BTreeMap;
 use std::path::Path;
