@@ -1,4 +1,5 @@
-//! Tests of the dashboard's pages in a real browser, on Millstream and on Redis. The tests are in `crates/dash/browser`.
+//! Tests of the dashboard's pages in a real browser, on Millstream and on Redis. The tests are in
+//! `crates/dash/browser`.
 //!
 //! They need Node.js, the packages that `scripts/clients-setup` installs, and Debian's `chromium-headless-shell`.
 //! Screenshots of all pages, and those of failures, are in `dash-screenshots` in the target folder.
@@ -15,8 +16,8 @@ use std::time::{Duration, Instant};
 const BROWSER: &str = "MILLSTREAM_BROWSER";
 const BROWSER_OF_DEBIAN: &str = "/usr/bin/chromium-headless-shell";
 
-/// Time that a file may take. On two idle cores, each takes less than a minute. On a busy machine, the thread of the dashboard waits
-/// for all others, because it has a low priority.
+/// Time that a file may take. On two idle cores, each takes less than a minute. On a busy machine, the thread of the
+/// dashboard waits for all others, because it has a low priority.
 const LIMIT: Duration = Duration::from_secs(600);
 /// The same with `MILLSTREAM_BROWSER_LONG`.
 const LIMIT_LONG: Duration = Duration::from_secs(1200);

@@ -1,5 +1,5 @@
-//! Runs every example of every `--help` in a shell, as printed. Only the port of an example that listens is replaced by a
-//! free one.
+//! Runs every example of every `--help` in a shell, as printed. Only the port of an example that listens is replaced by
+//! a free one.
 
 use std::path::Path;
 use std::process::{Command, Stdio};

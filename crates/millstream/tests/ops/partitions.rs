@@ -116,8 +116,8 @@ fn repeated_messages_are_added_once_to_their_partition() {
     }
 }
 
-/// Creates partitions of `orders` with a group, and adds an order of each customer: those of `user-42`, `a` and `order:1001`
-/// are in the partitions 1, 2 and 3.
+/// Creates partitions of `orders` with a group, and adds an order of each customer: those of `user-42`, `a` and
+/// `order:1001` are in the partitions 1, 2 and 3.
 fn with_orders(store: &TestStore) {
     create(store);
     store.run(&["group", "create", "orders", "billing"]).ok().stdout_contains("on 4 of the 4 partitions");

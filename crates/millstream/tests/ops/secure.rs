@@ -1,5 +1,5 @@
-//! Stores that require TLS, a client certificate and a password: every tool can connect, with flags and with environment
-//! variables, and no password is shown.
+//! Stores that require TLS, a client certificate and a password: every tool can connect, with flags and with
+//! environment variables, and no password is shown.
 
 use std::fs;
 use std::net::TcpListener;

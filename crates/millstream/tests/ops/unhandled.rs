@@ -1,4 +1,5 @@
-//! Messages that nobody handles, or that are handled for too long: every tool says so, and what the doctor advises helps.
+//! Messages that nobody handles, or that are handled for too long: every tool says so, and what the doctor advises
+//! helps.
 
 use std::thread;
 use std::time::{Duration, Instant};

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use crate::support::peers::{REDIS_6_2, REDIS_7_0};
 use crate::test_store::TestStore;
 
-/// Makes `orders` with three partitions and the group `billing`, which has 2, 5 and 0 unread entries. `worker-1` owns partition 1,
-/// where one more entry is pending for it.
+/// Makes `orders` with three partitions and the group `billing`, which has 2, 5 and 0 unread entries. `worker-1` owns
+/// partition 1, where one more entry is pending for it.
 fn with_partitions() -> Vec<(TestStore, Partitions)> {
     let peers = [TestStore::peer(&REDIS_6_2), TestStore::peer(&REDIS_7_0)];
     let stores = peers.into_iter().flatten().chain([TestStore::empty(&[])]);

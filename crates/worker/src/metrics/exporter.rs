@@ -27,8 +27,9 @@ use crate::backend::StreamId;
 use crate::monitor::{GroupSnapshot, Health, Limits, StreamSnapshot};
 use crate::observe::Sampler;
 
-/// Maximum number of groups that get series of their own. If a store has more, these are the groups with the worst health, then
-/// those with the greatest lag. A megabyte of text is about as much as Prometheus reads from other programs.
+/// Maximum number of groups that get series of their own. If a store has more, these are the groups with the worst
+/// health, then those with the greatest lag. A megabyte of text is about as much as Prometheus reads from other
+/// programs.
 pub const EXPORTED_GROUPS_MAX: usize = 1_000;
 /// Maximum number of streams without exported groups that get series of their own, the longest ones.
 const EXPORTED_STREAMS_MAX: usize = 1_000;
@@ -48,7 +49,8 @@ pub struct MoreSeries {
     pub partitions: bool,
 }
 
-/// Formats the last look of a sampler as Prometheus text, with those streams that `may_see` allows. Does not ask the store.
+/// Formats the last look of a sampler as Prometheus text, with those streams that `may_see` allows. Does not ask the
+/// store.
 pub fn observed_text(
     sampler: &Sampler,
     may_see: impl Fn(&str) -> bool,
@@ -81,7 +83,8 @@ pub fn store_text(is_up: bool, look: Option<(Duration, Duration)>) -> String {
     text.finish()
 }
 
-/// Formats snapshots as Prometheus text: totals of all streams and groups, and series of up to [`EXPORTED_GROUPS_MAX`] groups.
+/// Formats snapshots as Prometheus text: totals of all streams and groups, and series of up to [`EXPORTED_GROUPS_MAX`]
+/// groups.
 pub fn exporter_text<S: Borrow<StreamSnapshot>>(streams: &[S], limits: &Limits, more: MoreSeries) -> String {
     let mut text = PrometheusText::default();
     let streams: Vec<&StreamSnapshot> = streams.iter().map(Borrow::borrow).collect();

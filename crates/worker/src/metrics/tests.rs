@@ -57,7 +57,8 @@ async fn beyond_the_limit_the_worst_groups_have_series_and_totals_include_all() 
     assert_eq!(lags(&at_the_limit), EXPORTED_GROUPS_MAX);
     assert_eq!(with_consumers.matches("\nredis_stream_group_consumer_idle_seconds{").count(), 3_000);
 
-    // All groups have the same health, so the one with the greatest lag comes first. Streams have series with their groups.
+    // All groups have the same health, so the one with the greatest lag comes first. Streams have series with their
+    // groups.
     let last = streams.last_mut().unwrap();
     last.groups[7].lag.count = 1_000_000;
     let beyond = text(&streams, MoreSeries::default());

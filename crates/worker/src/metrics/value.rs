@@ -85,8 +85,8 @@ impl Histogram {
         self.sum.fetch_add(value, Ordering::Relaxed);
     }
 
-    /// Returns the bound, in the unit of the observed values, below which this share of the values is. `None` if it is greater than
-    /// all bounds, or if there are fewer than `count_min` values.
+    /// Returns the bound, in the unit of the observed values, below which this share of the values is. `None` if it is
+    /// greater than all bounds, or if there are fewer than `count_min` values.
     pub fn quantile(&self, share: f64, count_min: u64) -> Option<u64> {
         let counts: Vec<u64> = self.counts.iter().map(|count| count.load(Ordering::Relaxed)).collect();
         let total: u64 = counts.iter().sum();

@@ -1,7 +1,9 @@
-//! Looks at all streams of a store for the sampler: cheap properties of everything, and the details of some groups in turn.
+//! Looks at all streams of a store for the sampler: cheap properties of everything, and the details of some groups in
+//! turn.
 //!
-//! Each look takes some steps of a walk over the names of streams, so a new stream shows after one walk. It reads the details of
-//! the groups in view, and of those whose details are oldest. Other groups keep the details of an earlier look.
+//! Each look takes some steps of a walk over the names of streams, so a new stream shows after one walk. It reads the
+//! details of the groups in view, and of those whose details are oldest. Other groups keep the details of an earlier
+//! look.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;

@@ -5,8 +5,8 @@
 //!                                               └──────▶ history
 //! ```
 //!
-//! [`Sampler`] talks to the store, [`Tracker`] turns snapshots into rows and knows no store. Ten viewers cost the store what
-//! one does. Looking changes nothing in the store: it joins no group and creates no consumer.
+//! [`Sampler`] talks to the store, [`Tracker`] turns snapshots into rows and knows no store. Ten viewers cost the store
+//! what one does. Looking changes nothing in the store: it joins no group and creates no consumer.
 //!
 //! ```
 //! # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use super::row::{Eta, GroupRow, Look, Row};
 use crate::monitor::Health;
 
-/// Sort order of rows. Every order but [`Sort::Name`] and [`Sort::Eta`] is descending: the greatest or worst first. Rows
-/// without a value are last; rows with equal values are sorted by name.
+/// Sort order of rows. Every order but [`Sort::Name`] and [`Sort::Eta`] is descending: the greatest or worst first.
+/// Rows without a value are last; rows with equal values are sorted by name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sort {
     /// By names of streams and groups.

@@ -52,7 +52,8 @@ impl Look {
         })
     }
 
-    /// Returns the rows of a stream: those of its groups, or the one of a stream without groups. The stream can be a partition.
+    /// Returns the rows of a stream: those of its groups, or the one of a stream without groups. The stream can be a
+    /// partition.
     pub fn rows_of(&self, stream: &str) -> &[Arc<Row>] {
         let of = |rows: &'_ [Arc<Row>]| {
             let start = rows.partition_point(|row| *row.key.stream < *stream);
@@ -174,8 +175,8 @@ impl GroupRow {
         GroupVerdict { health: self.health, findings }
     }
 
-    /// Returns the age of the oldest unread entry, and whether it is exact. If not, it is an upper bound: the age of the last
-    /// delivered entry. `None` if no entry is unread or nothing is known.
+    /// Returns the age of the oldest unread entry, and whether it is exact. If not, it is an upper bound: the age of
+    /// the last delivered entry. `None` if no entry is unread or nothing is known.
     pub fn oldest_unread(&self, at_ms: u64) -> Option<(Duration, bool)> {
         let group = &self.snapshot;
         if group.lag.is_exact() && group.lag.count == 0 {

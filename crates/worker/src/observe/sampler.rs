@@ -93,8 +93,8 @@ impl SamplerOptions {
 
 /// Looks at a store at intervals, once for all viewers. Clones are handles to the same sampler.
 ///
-/// It keeps the last look while the store does not answer, and looks again as soon as the store does. It ends when its last
-/// handle and its last [`Viewer`](super::Viewer) are dropped.
+/// It keeps the last look while the store does not answer, and looks again as soon as the store does. It ends when its
+/// last handle and its last [`Viewer`](super::Viewer) are dropped.
 #[derive(Clone)]
 pub struct Sampler {
     handle: Arc<Handle>,
@@ -127,8 +127,8 @@ pub struct SamplerState {
     pub at_ms: u64,
     /// How long the store took to answer.
     pub took: Duration,
-    /// How long the store usually takes to answer: the shorter time of the last two looks. One look may have waited for a store
-    /// that was down.
+    /// How long the store usually takes to answer: the shorter time of the last two looks. One look may have waited for
+    /// a store that was down.
     pub usual: Duration,
     /// Why there is no newer look. `None` if the store answers.
     pub trouble: Option<Trouble>,
@@ -149,7 +149,8 @@ pub struct Trouble {
 pub struct SamplerStatus {
     /// The latest look, and whether the store answers.
     pub state: SamplerState,
-    /// Time between two looks now: the shortest interval that a viewer asks for, but at least 20 times as long as a look takes.
+    /// Time between two looks now: the shortest interval that a viewer asks for, but at least 20 times as long as a
+    /// look takes.
     pub interval: Duration,
     /// What the history covers.
     pub history: HistoryStatus,
@@ -224,7 +225,8 @@ impl Sampler {
     /// Returns the history of a group between two times in milliseconds since 1970, in at most `points` steps. It is
     /// [empty](HistorySeries::is_empty) if the group is new or unknown.
     ///
-    /// Without the name of a group, returns the history of the first group of the stream: all have the same entries added.
+    /// Without the name of a group, returns the history of the first group of the stream: all have the same entries
+    /// added.
     pub fn history(&self, row: &RowKey, from_ms: u64, to_ms: u64, points: usize) -> HistorySeries {
         self.handle.shared.history.lock().series(row, from_ms, to_ms, points)
     }

@@ -243,7 +243,8 @@ impl Known {
     }
 }
 
-/// Returns when the group will have read everything: never, only if the verdict says that it falls behind or nobody reads.
+/// Returns when the group will have read everything: never, only if the verdict says that it falls behind or nobody
+/// reads.
 fn eta(group: &GroupSnapshot, rates: &Rates, verdict: &GroupVerdict) -> Eta {
     if !group.lag.is_exact() {
         return Eta::Unknown;
@@ -274,8 +275,8 @@ mod tests {
     use crate::observe::{Query, Sort};
     use crate::producer::Producer;
 
-    /// `events` has one entry and no group. `orders` has five entries and two groups: `audit` has no consumer; for `billing`, a
-    /// consumer has read two entries and acknowledged none.
+    /// `events` has one entry and no group. `orders` has five entries and two groups: `audit` has no consumer; for
+    /// `billing`, a consumer has read two entries and acknowledged none.
     async fn streams() -> Vec<StreamSnapshot> {
         let backend: Arc<dyn Admin> = Arc::new(Embedded::in_memory());
         for group in ["audit", "billing"] {

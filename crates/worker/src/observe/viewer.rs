@@ -12,8 +12,8 @@ use super::sampler::{Sampler, SamplerState};
 /// Time for which a call counts as a viewer.
 const CALLER_STAYS: Duration = Duration::from_secs(15);
 
-/// Somebody who looks at a store through a [`Sampler`]. Until it is dropped, the sampler looks at the interval that viewers
-/// want, and reads the details of the rows that they show with every look.
+/// Somebody who looks at a store through a [`Sampler`]. Until it is dropped, the sampler looks at the interval that
+/// viewers want, and reads the details of the rows that they show with every look.
 #[derive(Debug)]
 pub struct Viewer {
     sampler: Sampler,
@@ -50,8 +50,8 @@ impl Viewer {
         }
     }
 
-    /// Tells the sampler how often the viewer wants a look. The sampler looks as often as the most demanding viewer wants, as far as the
-    /// store is fast enough.
+    /// Tells the sampler how often the viewer wants a look. The sampler looks as often as the most demanding viewer
+    /// wants, as far as the store is fast enough.
     pub fn ask_interval(&self, interval: Duration) {
         if let Some(wishes) = self.sampler.viewers().lock().by_id.get_mut(&self.id) {
             wishes.interval = Some(interval);
@@ -97,7 +97,8 @@ impl Viewers {
         was_idle
     }
 
-    /// Returns the shortest interval that a viewer wants; `default` is that of viewers that ask for none. `None` if there are no viewers.
+    /// Returns the shortest interval that a viewer wants; `default` is that of viewers that ask for none. `None` if
+    /// there are no viewers.
     pub(super) fn interval(&self, default: Duration, now: Instant) -> Option<Duration> {
         let called = self.called.filter(|at| now.saturating_duration_since(*at) < CALLER_STAYS);
         let wanted = self.by_id.values().map(|wishes| wishes.interval.unwrap_or(default));
@@ -121,8 +122,8 @@ impl Sampler {
         viewer
     }
 
-    /// Notes that somebody asked for the latest look without being a viewer, for example a script. For 15 seconds, the sampler
-    /// looks as often as for a viewer.
+    /// Notes that somebody asked for the latest look without being a viewer, for example a script. For 15 seconds, the
+    /// sampler looks as often as for a viewer.
     pub fn touch(&self) {
         if self.viewers().lock().call(Instant::now()) {
             self.wake();

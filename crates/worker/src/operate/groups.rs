@@ -25,7 +25,8 @@ pub struct ResetGroup {
 }
 
 /// The plan is out of date if the group has moved. Entries that were added since do not change where the group goes. A
-/// store that can do so compares and moves in one step ([`move_group_from`](crate::backend::ChangeStore::move_group_from)).
+/// store that can do so compares and moves in one step
+/// ([`move_group_from`](crate::backend::ChangeStore::move_group_from)).
 impl Operate for ResetGroup {
     type Effect = ResetPlan;
 

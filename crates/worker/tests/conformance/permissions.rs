@@ -1,5 +1,5 @@
-//! Users with few permissions: the smallest permissions that docs/workers/security.md lists suffice for each role, and an
-//! error names each of them that is missing.
+//! Users with few permissions: the smallest permissions that docs/workers/security.md lists suffice for each role, and
+//! an error names each of them that is missing.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -201,7 +201,8 @@ impl Role<'_> {
     }
 }
 
-/// Fills the stream with an entry that is pending in another group, and its dead-letter stream with two dead letters of this entry.
+/// Fills the stream with an entry that is pending in another group, and its dead-letter stream with two dead letters of
+/// this entry.
 async fn fill(admin: &dyn Admin) {
     for stream in admin.streams("*").await.unwrap() {
         admin.delete_stream(&stream).await.unwrap();

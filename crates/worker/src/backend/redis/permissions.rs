@@ -1,7 +1,7 @@
 //! Permissions of the user: explains a denied command, and checks before a worker starts that nothing is missing.
 //!
-//! A server denies a command, or a key of a command. Its error names neither the key nor, on some servers, the user. The
-//! error that callers get names both, and the rule that grants the permission.
+//! A server denies a command, or a key of a command. Its error names neither the key nor, on some servers, the user.
+//! The error that callers get names both, and the rule that grants the permission.
 
 use redis::{Arg, Cmd, ServerError, Value};
 
@@ -168,8 +168,8 @@ impl Redis {
     }
 }
 
-/// Returns the commands of a worker, other than the probes of features, with arguments that change nothing: a group that
-/// does not exist, an id that every server rejects, or a transaction that the server discards.
+/// Returns the commands of a worker, other than the probes of features, with arguments that change nothing: a group
+/// that does not exist, an id that every server rejects, or a transaction that the server discards.
 fn worker_commands(access: &WorkerAccess<'_>) -> Vec<Cmd> {
     let WorkerAccess { stream, dead_letters, read_keys, written_keys, hashes, owned_for, .. } = access;
     let (group, id, invalid) = (PROBE_GROUP, Id(StreamId::new(0, 1)), "invalid");
