@@ -4,9 +4,10 @@
 //! cargo run --release -p millstream-worker --example look_cost -- redis://127.0.0.1:6379
 //! ```
 //!
-//! Use an empty server that nobody else uses: the processor time is that of the whole server (INFO). The program creates
-//! the streams on the first run and leaves them there. It prints the processor time of one look, its share of a core with a
-//! look every two seconds, and the round trips: for the sampler of dashboards, and for `Monitor`, which reads everything.
+//! Use an empty server that nobody else uses: the processor time is that of the whole server (INFO). The program
+//! creates the streams on the first run and leaves them there. It prints the processor time of one look, its share of a
+//! core with a look every two seconds, and the round trips: for the sampler of dashboards, and for `Monitor`, which
+//! reads everything.
 
 use std::error::Error;
 use std::sync::Arc;

@@ -6,8 +6,8 @@
 //! cargo run --release -p millstream-worker --example throughput -- [OPTIONS] --idle SECONDS URL
 //! ```
 //!
-//! The messages have 10,000 different keys. They are added before the measurement starts. Leases, retries and metrics are
-//! enabled, as always.
+//! The messages have 10,000 different keys. They are added before the measurement starts. Leases, retries and metrics
+//! are enabled, as always.
 //!
 //! | option | |
 //! |---|---|

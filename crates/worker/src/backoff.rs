@@ -39,7 +39,8 @@ impl Backoff {
         self
     }
 
-    /// Returns the delay after this number of failed attempts. With jitter, it is between half of the delay and all of it.
+    /// Returns the delay after this number of failed attempts. With jitter, it is between half of the delay and all of
+    /// it.
     pub fn delay(&self, attempts: u64) -> Duration {
         let steps = i32::try_from(attempts.saturating_sub(1)).unwrap_or(i32::MAX);
         let longest = self.longest.as_secs_f64();
@@ -51,8 +52,8 @@ impl Backoff {
 }
 
 impl Default for Backoff {
-    /// Delays from one second to three hours that double each time, with jitter. The delays between 25 attempts are about
-    /// a day together.
+    /// Delays from one second to three hours that double each time, with jitter. The delays between 25 attempts are
+    /// about a day together.
     fn default() -> Backoff {
         Backoff::exponential(Duration::from_secs(1)..Duration::from_secs(3 * 60 * 60))
     }

@@ -1,6 +1,6 @@
-//! Limits the open connections of an HTTP server. If there is no room for another one, the server closes one whose client
-//! sends nothing or does not read, and lets each answer end its connection, so that no clients can keep out probes. Knows no
-//! HTTP.
+//! Limits the open connections of an HTTP server. If there is no room for another one, the server closes one whose
+//! client sends nothing or does not read, and lets each answer end its connection, so that no clients can keep out
+//! probes. Knows no HTTP.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -37,7 +37,6 @@ pub struct Activity {
 /// What a connection is doing, and since when.
 #[derive(Clone, Copy, Debug)]
 enum Doing {
-    /// It waits for a request.
     Idle(Instant),
     /// It handles a request or sends the answer.
     Busy,

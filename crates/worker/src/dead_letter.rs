@@ -32,8 +32,8 @@ use crate::backend::{Entry, Fields, NewDeadLetter, StreamId};
 use crate::message::Message;
 use crate::outcome::{Failure, Reason, shortened};
 
-/// The field that has the key whose order has a gap. The fields of the entry can name the key themselves, but not that the
-/// worker ordered by it.
+/// The field that has the key whose order has a gap. The fields of the entry can name the key themselves, but not that
+/// the worker ordered by it.
 const KEY: &str = "dlq.key";
 
 /// Maximum bytes of the error text. A longer text is cut.
@@ -92,8 +92,8 @@ impl DeadLetter {
 
     /// Returns the fields for adding the message to its stream again.
     ///
-    /// A message that a worker dead-lettered gets a field with the number of redrives, including this one, for handlers. Other
-    /// programs may not expect such a field.
+    /// A message that a worker dead-lettered gets a field with the number of redrives, including this one, for
+    /// handlers. Other programs may not expect such a field.
     pub(crate) fn redriven_fields(&self) -> Fields {
         let mut fields = self.fields.clone();
         if !self.is_foreign {

@@ -30,7 +30,8 @@ use crate::metrics::{CONTENT_TYPE, accepts_gzip, gzip};
 const HEAD_BYTES_MAX: usize = 8 * 1024;
 /// Maximum number of open connections.
 const CONNECTIONS_MAX: usize = 64;
-/// Maximum number of requests for metrics that are handled at a time: collecting can take long, and must not keep out probes.
+/// Maximum number of requests for metrics that are handled at a time: collecting can take long, and must not keep out
+/// probes.
 const METRICS_MAX: usize = 16;
 /// How long a client can take to send its request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(1);
@@ -180,7 +181,6 @@ fn request_line(head: &[u8]) -> Option<(&str, &str)> {
     is_valid.then_some((method, path))
 }
 
-/// Returns the value of a header.
 fn header<'a>(head: &'a [u8], name: &str) -> Option<&'a str> {
     let lines = std::str::from_utf8(head).ok()?.lines().skip(1);
     let mut headers = lines.filter_map(|line| line.split_once(':'));

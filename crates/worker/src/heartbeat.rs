@@ -4,11 +4,11 @@
 //! the worker's instance id, which no other process has. The value is a [`Heartbeat`] as JSON. A worker that drains
 //! removes its field. The field of a worker that crashed stays for [`KEPT_FOR`]; then another worker removes it.
 //!
-//! Nothing depends on a heartbeat but the check of [consumer names](crate::WorkerName): otherwise, without heartbeats, workers
-//! deliver the same messages at the same times.
+//! Nothing depends on a heartbeat but the check of [consumer names](crate::WorkerName): otherwise, without heartbeats,
+//! workers deliver the same messages at the same times.
 //!
-//! All times in a heartbeat are those of the store ([`now_ms`](crate::backend::ReadMessages::now_ms)). So a reader on any machine computes the right
-//! age of a heartbeat, even if the clocks of the machines differ.
+//! All times in a heartbeat are those of the store ([`now_ms`](crate::backend::ReadMessages::now_ms)). So a reader on
+//! any machine computes the right age of a heartbeat, even if the clocks of the machines differ.
 //!
 //! ```json
 //! {"consumer":"worker-1","host":"web-3","pid":412,"process":"…","version":"0.1.0","handler":"exec","state":"working",
@@ -32,12 +32,13 @@ pub(crate) use process::this_process;
 
 /// How often a worker sends a heartbeat.
 pub const INTERVAL: Duration = Duration::from_secs(5);
-/// The longest time between two heartbeats. A heartbeat that announces a longer one is judged by this one, so that no value
-/// in the store looks alive for ever.
+/// The longest time between two heartbeats. A heartbeat that announces a longer one is judged by this one, so that no
+/// value in the store looks alive for ever.
 pub const INTERVAL_MAX: Duration = Duration::from_secs(5 * 60);
 /// How long the heartbeat of a crashed worker stays in the store. No worker waits for the sender of an older heartbeat.
 pub const KEPT_FOR: Duration = Duration::from_secs(60 * 60);
-/// How long a handler call can run before tools report it, if neither the operator nor the duration of other calls decides it.
+/// How long a handler call can run before tools report it, if neither the operator nor the duration of other calls
+/// decides it.
 pub const SLOW_AFTER: Duration = Duration::from_secs(60 * 60);
 /// How much later than two intervals a heartbeat can arrive before the worker counts as dead.
 const GRACE: Duration = Duration::from_secs(1);
@@ -114,8 +115,8 @@ pub struct LanesInfo {
     pub failing_keys: u64,
     /// Greatest number of failed attempts of one of these messages.
     pub failed_attempts: u64,
-    /// Number of partitions, or streams, that the worker has not read for at least ten seconds, because messages that wait fill
-    /// the window.
+    /// Number of partitions, or streams, that the worker has not read for at least ten seconds, because messages that
+    /// wait fill the window.
     pub full_windows: u64,
 }
 
@@ -193,7 +194,8 @@ impl Heartbeat {
         Duration::from_millis(self.interval_ms).min(INTERVAL_MAX) * 2 + GRACE
     }
 
-    /// Returns for how long a handler call had been running, at least, when the worker sent this heartbeat. `None` if none ran.
+    /// Returns for how long a handler call had been running, at least, when the worker sent this heartbeat. `None` if
+    /// none ran.
     pub fn running_for(&self) -> Option<Duration> {
         let since_ms = Some(self.running_since_ms).filter(|ms| *ms > 0)?;
         Some(Duration::from_millis(self.beat_at_ms.saturating_sub(since_ms)))
@@ -234,7 +236,8 @@ impl WorkerInfo {
     }
 }
 
-/// Returns the heartbeats of a group's workers, sorted by consumer name and start time. Fields with other values are left out.
+/// Returns the heartbeats of a group's workers, sorted by consumer name and start time. Fields with other values are
+/// left out.
 pub(crate) async fn read(backend: &dyn Backend, stream: &str, group: &str) -> Result<Vec<Heartbeat>, Error> {
     Ok(parse_all(&backend.hash_get_all(&workers_key(stream, group)).await?))
 }
@@ -254,7 +257,8 @@ fn parse_all(fields: &[(String, Bytes)]) -> Vec<Heartbeat> {
     heartbeats
 }
 
-/// Returns the workers of a group that send heartbeats or have crashed recently, sorted by consumer name and start time.
+/// Returns the workers of a group that send heartbeats or have crashed recently, sorted by consumer name and start
+/// time.
 pub async fn workers(backend: &dyn Backend, stream: &str, group: &str) -> Result<Vec<WorkerInfo>, Error> {
     let heartbeats = read(backend, stream, group).await?;
     if heartbeats.is_empty() {

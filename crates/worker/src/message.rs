@@ -14,7 +14,8 @@ use crate::trace::{SpanId, TraceContext};
 pub struct Message {
     /// The stream from which the message was read.
     pub stream: Arc<str>,
-    /// The stream that the worker was told to read: the same, or the one of which [`stream`](Message::stream) is a partition.
+    /// The stream that the worker was told to read: the same, or the one of which [`stream`](Message::stream) is a
+    /// partition.
     pub logical_stream: Arc<str>,
     /// The group for which it was read.
     pub group: Arc<str>,
@@ -32,8 +33,8 @@ pub struct Message {
     pub key_field: Option<Arc<str>>,
     /// The number of the partition from which the message was read. `None` if its stream has no partitions.
     pub partition: Option<usize>,
-    /// The number of this worker as the owner of the stream: greater than that of every earlier owner. `None` if nobody owns the
-    /// stream. A system that remembers the greatest number it has seen can refuse an earlier owner.
+    /// The number of this worker as the owner of the stream: greater than that of every earlier owner. `None` if nobody
+    /// owns the stream. A system that remembers the greatest number it has seen can refuse an earlier owner.
     pub fence: Option<u64>,
     /// Cancelled when the handler should stop: the lease is lost, or the drain deadline has passed.
     pub cancelled: CancellationToken,
@@ -50,13 +51,14 @@ impl Message {
         self.field(name).and_then(|value| std::str::from_utf8(value).ok())
     }
 
-    /// Returns the key by which the worker orders messages. `None` if the message lacks the field, or if the worker does
-    /// not order messages.
+    /// Returns the key by which the worker orders messages. `None` if the message lacks the field, or if the worker
+    /// does not order messages.
     pub fn key(&self) -> Option<&Bytes> {
         self.field(self.key_field.as_deref()?)
     }
 
-    /// Returns the trace of the message and the span that sent it. `None` if the message has no valid field `traceparent`.
+    /// Returns the trace of the message and the span that sent it. `None` if the message has no valid field
+    /// `traceparent`.
     pub fn trace(&self) -> Option<TraceContext> {
         // A message without a span has no trace, so this costs nothing.
         self.span_id.and_then(|_| TraceContext::of(&self.fields))

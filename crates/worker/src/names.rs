@@ -15,8 +15,8 @@ use millstream_store::dead_letter;
 /// * [`unique`](WorkerName::unique), the default: if a process dies, other workers take over its messages when their
 ///   leases have run out. Safe everywhere, even if many processes start and end.
 /// * [`stable`](WorkerName::stable) and [`given`](WorkerName::given): the next process with this name releases what
-///   the previous one left pending, without waiting for leases. Only one live worker can use such a name; a second one waits,
-///   and then fails with [`NameInUse`](crate::backend::ErrorKind::NameInUse).
+///   the previous one left pending, without waiting for leases. Only one live worker can use such a name; a second one
+///   waits, and then fails with [`NameInUse`](crate::backend::ErrorKind::NameInUse).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkerName {
     name: String,
@@ -96,16 +96,17 @@ pub fn dead_letters_of(stream: &str) -> String {
 /// The end of the name of a dead-letter stream.
 pub const DEAD_LETTERS_SUFFIX: &str = ":dlq";
 
-/// Returns the stream that a dead-letter stream belongs to by its name: `orders` for `{orders}:dlq` and for `orders:dlq`,
-/// which other programs use. `None` if the name does not end in [`DEAD_LETTERS_SUFFIX`].
+/// Returns the stream that a dead-letter stream belongs to by its name: `orders` for `{orders}:dlq` and for
+/// `orders:dlq`, which other programs use. `None` if the name does not end in [`DEAD_LETTERS_SUFFIX`].
 pub fn origin_of(dead_letters: &str) -> Option<&str> {
     let stream = dead_letters.strip_suffix(DEAD_LETTERS_SUFFIX)?;
     let untagged = stream.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
     Some(untagged.filter(|name| dead_letters_of(name) == dead_letters).unwrap_or(stream))
 }
 
-/// Returns whether a pattern of streams can match this name. Dead-letter streams, partitions (`orders:{TAG}.GENERATION`) and
-/// control streams (`{orders}:control:GROUP`) never match: workers do not read them as streams of their own.
+/// Returns whether a pattern of streams can match this name. Dead-letter streams, partitions
+/// (`orders:{TAG}.GENERATION`) and control streams (`{orders}:control:GROUP`) never match: workers do not read them as
+/// streams of their own.
 pub fn can_match_pattern(name: &str) -> bool {
     let is_partition = name.rsplit_once("}.").is_some_and(|(before, generation)| {
         let tag = before.rsplit_once('{').map_or("", |(_, tag)| tag);
@@ -150,8 +151,8 @@ pub fn control_stream(stream: &str, group: &str) -> String {
     key_in_same_slot(stream, &format!("control:{group}"))
 }
 
-/// Returns the key under which the store remembers the `n`-th redrive of an entry. `group` is empty if the entry itself was
-/// added by a redrive to all groups.
+/// Returns the key under which the store remembers the `n`-th redrive of an entry. `group` is empty if the entry itself
+/// was added by a redrive to all groups.
 pub(crate) fn redrive_key(stream: &str, group: &str, id: &str, n: u64) -> String {
     key_in_same_slot(stream, &format!("redriven:{group}:{id}:{n}"))
 }

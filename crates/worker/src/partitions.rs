@@ -10,8 +10,8 @@
 //! ```
 //!
 //! A producer in any language reads the list once and adds a message to the stream with the number
-//! `crc32(key) mod 65521 mod P`, so that all messages of a key are in one partition. Names are data: nobody computes them.
-//! The number of partitions is fixed when they are created.
+//! `crc32(key) mod 65521 mod P`, so that all messages of a key are in one partition. Names are data: nobody computes
+//! them. The number of partitions is fixed when they are created.
 //!
 //! Each name has a hash tag of its own, chosen so that the slots of the partitions are evenly spaced (`tags.rs`). So a
 //! cluster of any size has about the same number of partitions on each node, also after it has been rebalanced.
@@ -36,7 +36,8 @@ const PRIME: u32 = 65_521;
 const HASH: &str = "crc32-65521";
 /// The number in the names of partitions. A list with another one was written by a later version.
 const GENERATION: &str = "1";
-/// The group that exists while an empty partition is created: the stream family has no command that only creates a stream.
+/// The group that exists while an empty partition is created: the stream family has no command that only creates a
+/// stream.
 const FIRST_GROUP: &str = "millstream:partition";
 
 /// The partitions of a logical stream. Cheap to clone.
@@ -58,7 +59,8 @@ pub fn partitions_key(stream: &str) -> String {
     key_in_same_slot(stream, "partitions")
 }
 
-/// Splits the name of one partition, such as `orders/3`, into the logical stream and the number. `None` for any other name.
+/// Splits the name of one partition, such as `orders/3`, into the logical stream and the number. `None` for any other
+/// name.
 pub fn split_name(name: &str) -> Option<(&str, usize)> {
     let (stream, number) = name.rsplit_once('/')?;
     let is_number = !number.is_empty() && number.bytes().all(|c| c.is_ascii_digit());

@@ -2,11 +2,11 @@
 //!
 //! If an add fails because of the connection, the store may have executed it. So a [`Producer`] retries by itself
 //! only if it is [idempotent](Producer::idempotent) and the store supports idempotent adds. Otherwise the caller
-//! gets the error, whose [`outcomes`](Error::outcomes) say for each entry whether the store added it, did not add it, or
-//! may have added it.
+//! gets the error, whose [`outcomes`](Error::outcomes) say for each entry whether the store added it, did not add it,
+//! or may have added it.
 //!
-//! If the stream has [partitions](crate::partitions), the producer adds each message to the partition of its key. It has at most
-//! one add on its way to a partition, so no message of a key overtakes an earlier one.
+//! If the stream has [partitions](crate::partitions), the producer adds each message to the partition of its key. It
+//! has at most one add on its way to a partition, so no message of a key overtakes an earlier one.
 //!
 //! ```
 //! # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
@@ -83,7 +83,8 @@ struct ProducerIdentity {
 }
 
 impl Producer {
-    /// Returns a producer for a stream, for all partitions of a logical stream, or for one partition, such as `orders/3`.
+    /// Returns a producer for a stream, for all partitions of a logical stream, or for one partition, such as
+    /// `orders/3`.
     ///
     /// The producer finds out which of these it is when it sends its first message.
     pub fn new(backend: Arc<dyn Backend>, stream: impl Into<Arc<str>>) -> Producer {
@@ -101,11 +102,11 @@ impl Producer {
         }
     }
 
-    /// Sets the key of all messages, which decides in which partition they are. Without it, the value of the field that the list
-    /// of partitions names is the key.
+    /// Sets the key of all messages, which decides in which partition they are. Without it, the value of the field that
+    /// the list of partitions names is the key.
     ///
-    /// Has no effect on a stream without partitions. A producer is cheap to clone, so each message can have a key of its own:
-    /// `producer.clone().key("ada").send_json(…)`.
+    /// Has no effect on a stream without partitions. A producer is cheap to clone, so each message can have a key of
+    /// its own: `producer.clone().key("ada").send_json(…)`.
     #[must_use]
     pub fn key(mut self, key: impl IntoBytes) -> Producer {
         self.key = Some(key.into_bytes());
@@ -150,7 +151,8 @@ impl Producer {
         self
     }
 
-    /// Adds this trace to each entry, as the fields `traceparent` and `tracestate`. An entry that has a `traceparent` keeps it.
+    /// Adds this trace to each entry, as the fields `traceparent` and `tracestate`. An entry that has a `traceparent`
+    /// keeps it.
     ///
     /// A producer is cheap to clone, so a handler can continue the trace of its message:
     /// `producer.clone().trace(message.handler_trace()).send(…)`.
@@ -162,8 +164,8 @@ impl Producer {
 
     /// Adds the trace that `current` returns to each entry, like [`trace`](Producer::trace).
     ///
-    /// The producer calls `current` in the task that sends the entry. So a program with OpenTelemetry can return the context of its
-    /// current span: `|| inject_current_context().parse().ok()`.
+    /// The producer calls `current` in the task that sends the entry. So a program with OpenTelemetry can return the
+    /// context of its current span: `|| inject_current_context().parse().ok()`.
     #[must_use]
     pub fn trace_from(
         mut self,
@@ -204,7 +206,8 @@ impl Producer {
         self.add_one(message).await
     }
 
-    /// Returns the stream to which [`send_once`](Producer::send_once) adds this entry: one of the partitions, if there are any.
+    /// Returns the stream to which [`send_once`](Producer::send_once) adds this entry: one of the partitions, if there
+    /// are any.
     pub async fn stream_once(&self, name: &str, fields: impl IntoFields) -> Result<Arc<str>, Error> {
         let message = self.once(name, fields)?;
         Ok(Arc::clone(&self.route().await?.lane(&message).stream))
@@ -212,8 +215,8 @@ impl Producer {
 
     /// Adds entries in one call to the store. Returns their ids in the same order.
     ///
-    /// An idempotent producer needs one call for every 100 entries. If the stream has partitions, there is one call for each
-    /// partition, all at the same time; the ids of different partitions are in no order.
+    /// An idempotent producer needs one call for every 100 entries. If the stream has partitions, there is one call for
+    /// each partition, all at the same time; the ids of different partitions are in no order.
     pub async fn send_all<F: IntoFields>(
         &self,
         entries: impl IntoIterator<Item = F>,
@@ -247,7 +250,8 @@ impl Producer {
         Ok(Outgoing { entry, key: self.key.clone(), is_named: true })
     }
 
-    /// Returns the fields with the current trace, if there is one. An entry without fields stays as it is: the store refuses it.
+    /// Returns the fields with the current trace, if there is one. An entry without fields stays as it is: the store
+    /// refuses it.
     fn traced(&self, mut fields: Fields) -> Fields {
         if let Some(current) = &self.trace
             && !fields.is_empty()
@@ -333,8 +337,8 @@ impl Producer {
         }
     }
 
-    /// Adds messages to a partition in a task, after the adds that were begun before. Returns as soon as its place among these is
-    /// certain.
+    /// Adds messages to a partition in a task, after the adds that were begun before. Returns as soon as its place
+    /// among these is certain.
     ///
     /// The task runs to its end even if the caller stops waiting. Otherwise a later add could overtake this one.
     async fn add_in_turn(

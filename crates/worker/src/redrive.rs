@@ -174,7 +174,6 @@ enum Redriven {
     Restored,
     /// Its message was added to the stream as a new entry.
     Added,
-    /// Nothing.
     Skipped(SkipReason),
 }
 
@@ -237,7 +236,6 @@ pub async fn redrive(
 /// Redrives messages to their groups or streams.
 struct Redriver<'a> {
     backend: &'a dyn Admin,
-    /// The name of the dead-letter stream.
     dead_letters: &'a str,
     request: &'a Redrive,
     /// The groups of each original stream, cached when its first dead letter is redriven.
@@ -324,7 +322,6 @@ impl Redriver<'_> {
         })
     }
 
-    /// Returns the names of the groups of a stream.
     async fn groups(&mut self, stream: &str) -> Result<&BTreeSet<String>, Error> {
         if !self.groups.contains_key(stream) {
             let groups = match self.backend.groups(stream).await {

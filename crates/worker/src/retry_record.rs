@@ -22,12 +22,12 @@ pub struct RetryRecord {
     /// Number of attempts that the handler answered with a failure.
     #[serde(skip_serializing_if = "is_zero")]
     pub attempts: u64,
-    /// Number of deliveries that ended without an answer, before the last of these attempts. The store counts those after
-    /// it.
+    /// Number of deliveries that ended without an answer, before the last of these attempts. The store counts those
+    /// after it.
     #[serde(skip_serializing_if = "is_zero")]
     pub unanswered: u64,
-    /// The message is not delivered before this time, in milliseconds since 1970 by the clock of the store. 0 if it can be
-    /// delivered at once.
+    /// The message is not delivered before this time, in milliseconds since 1970 by the clock of the store. 0 if it can
+    /// be delivered at once.
     #[serde(skip_serializing_if = "is_zero")]
     pub due_at_ms: u64,
     /// When the last attempt failed, in milliseconds since 1970 by the clock of the store.

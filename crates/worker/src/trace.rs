@@ -72,7 +72,8 @@ impl fmt::Display for SpanId {
 pub struct TraceContext {
     /// The trace.
     pub trace_id: TraceId,
-    /// The span that sent the message or, for [`Message::handler_trace`](crate::Message::handler_trace), that handles it.
+    /// The span that sent the message or, for [`Message::handler_trace`](crate::Message::handler_trace), that handles
+    /// it.
     pub span_id: SpanId,
     /// The flags of the trace.
     pub flags: u8,
@@ -81,7 +82,8 @@ pub struct TraceContext {
 }
 
 impl TraceContext {
-    /// Parses the values of `traceparent` and `tracestate`. Ignores an invalid `tracestate`, as the specification requires.
+    /// Parses the values of `traceparent` and `tracestate`. Ignores an invalid `tracestate`, as the specification
+    /// requires.
     pub fn parse(traceparent: &[u8], tracestate: Option<&[u8]>) -> Result<TraceContext, InvalidTrace> {
         let (trace_id, span_id, flags) = parse_traceparent(traceparent)?;
         let state = tracestate.and_then(valid_state).map(str::to_owned);

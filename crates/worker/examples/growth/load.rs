@@ -1,7 +1,7 @@
 //! The producer: adds the messages of a day, and a burst, to the partitions of their keys.
 //!
-//! One task for each partition has at most one add in flight, so the messages of a key keep their order. If an add fails, the
-//! task sends again what the store has not confirmed.
+//! One task for each partition has at most one add in flight, so the messages of a key keep their order. If an add
+//! fails, the task sends again what the store has not confirmed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

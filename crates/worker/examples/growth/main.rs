@@ -4,8 +4,9 @@
 //! cargo run --release -p millstream-worker --example growth -- redis+cluster://NODE,NODE,… MINUTES
 //! ```
 //!
-//! `scripts/growth` starts the cluster and runs this program. The URL must name all nodes, and their processes must belong to
-//! the same user, because the program kills one that has a replica. With the URL of one server, it kills no server.
+//! `scripts/growth` starts the cluster and runs this program. The URL must name all nodes, and their processes must
+//! belong to the same user, because the program kills one that has a replica. With the URL of one server, it kills no
+//! server.
 //!
 //! ```text
 //! at rest   the workers own all partitions, and no message is added

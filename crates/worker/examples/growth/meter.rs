@@ -1,5 +1,5 @@
-//! Measures what the nodes of the cluster and the workers use. It looks every second, so that it knows the role of each node
-//! at any time, and what a process used before it was killed.
+//! Measures what the nodes of the cluster and the workers use. It looks every second, so that it knows the role of each
+//! node at any time, and what a process used before it was killed.
 
 use std::collections::HashMap;
 use std::process::Command;

@@ -1,4 +1,5 @@
-//! A look at many streams at once: what [`Admin::look`](super::InspectStore::look) reads and returns, and walks over stream names.
+//! A look at many streams at once: what [`Admin::look`](super::InspectStore::look) reads and returns, and walks over
+//! stream names.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -14,8 +15,8 @@ pub struct LookDetail {
     groups: DetailedGroups,
     /// Maximum number of pending entries to read of each of these groups, oldest first.
     pub pending_rows: usize,
-    /// Maximum number of entries to read to count the unread ones, if the store does not know their number. At least one is read
-    /// if a group has unread entries.
+    /// Maximum number of entries to read to count the unread ones, if the store does not know their number. At least
+    /// one is read if a group has unread entries.
     pub unread_entries: usize,
 }
 
@@ -49,7 +50,6 @@ impl LookDetail {
         LookDetail { groups: DetailedGroups::These(by_stream), pending_rows, unread_entries: 1 }
     }
 
-    /// Whether the details of a group of this stream are wanted.
     pub(super) fn wants_stream(&self, stream: &str) -> bool {
         match &self.groups {
             DetailedGroups::None => false,
@@ -58,7 +58,6 @@ impl LookDetail {
         }
     }
 
-    /// Whether the details of this group are wanted.
     pub(super) fn wants(&self, stream: &str, group: &str) -> bool {
         match &self.groups {
             DetailedGroups::None => false,
@@ -79,8 +78,8 @@ impl LookDetail {
 pub struct StreamLook {
     /// The properties of the stream, read before those of the groups.
     ///
-    /// If the first and the last entry are large and the look need not be complete, a server is asked for them only every 30
-    /// seconds: [`info_age`](StreamLook::info_age) says how old they are.
+    /// If the first and the last entry are large and the look need not be complete, a server is asked for them only
+    /// every 30 seconds: [`info_age`](StreamLook::info_age) says how old they are.
     pub info: StreamInfo,
     /// The age of `info`. Zero if it was read now.
     pub info_age: Duration,
@@ -98,8 +97,8 @@ pub struct StreamLook {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct GroupLook {
-    /// The properties of the group. On a server without XNACK, its consumers are counted exactly only with details: otherwise the
-    /// consumer that holds released entries is included.
+    /// The properties of the group. On a server without XNACK, its consumers are counted exactly only with details:
+    /// otherwise the consumer that holds released entries is included.
     pub info: GroupInfo,
     /// The details, if they were asked for. An error if the store refused one of them.
     pub detail: Option<Result<GroupDetail, Error>>,
@@ -115,8 +114,8 @@ pub struct GroupDetail {
     pub pending: Vec<PendingRow>,
     /// The records of released entries among them that have failed.
     pub retries: Vec<(StreamId, RetryRecord)>,
-    /// The oldest unread entries: as many as [`LookDetail::unread_entries`] asks for. `None` if they were not read because they
-    /// are large.
+    /// The oldest unread entries: as many as [`LookDetail::unread_entries`] asks for. `None` if they were not read
+    /// because they are large.
     pub unread: Option<Vec<StreamId>>,
     /// The entries that the group missed. `None` if the store does not count them.
     pub missed: Option<GroupMissed>,

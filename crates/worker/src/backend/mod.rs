@@ -12,8 +12,8 @@
 //!   Admin          both
 //! ```
 //!
-//! On a store that implements only [`Backend`], workers have no autoscaling and no backlog metrics, and they do not remove
-//! dead consumers.
+//! On a store that implements only [`Backend`], workers have no autoscaling and no backlog metrics, and they do not
+//! remove dead consumers.
 //!
 //! There are three implementations: the embedded engine, a server that speaks the Redis protocol, and a Redis or
 //! Valkey Cluster. The traits use none of their types. If a server lacks an operation, its backend emulates it, so
@@ -64,8 +64,8 @@ pub trait ReadMessages: Send + Sync + 'static {
 
     /// Returns whether the store has an optional operation natively.
     ///
-    /// The backend probes a server once, when the answer is first needed. The probe names this stream and changes nothing.
-    /// The call fails with [`ErrorKind::Denied`] if the user may not run the command in question.
+    /// The backend probes a server once, when the answer is first needed. The probe names this stream and changes
+    /// nothing. The call fails with [`ErrorKind::Denied`] if the user may not run the command in question.
     fn supports<'a>(&'a self, capability: Capability, stream: &'a str) -> BackendFuture<'a, bool>;
 
     /// Checks that the user may run every command that a worker needs, with these streams and keys. Changes nothing.
@@ -111,9 +111,9 @@ pub trait ReadMessages: Send + Sync + 'static {
 
     /// Reads new entries of several streams for a consumer, as [`read`](ReadMessages::read) does of one.
     ///
-    /// Returns the streams that have entries, or that cannot be read, for example because the group does not exist. Empty
-    /// if no entry arrived within [`ReadMany::block`]. Uses at most one connection, however many streams there are.
-    /// Exception: on a cluster no command can read streams of different nodes, so the backend polls the nodes over
+    /// Returns the streams that have entries, or that cannot be read, for example because the group does not exist.
+    /// Empty if no entry arrived within [`ReadMany::block`]. Uses at most one connection, however many streams there
+    /// are. Exception: on a cluster no command can read streams of different nodes, so the backend polls the nodes over
     /// the connections that other calls use. If there are many streams, it polls less often.
     fn read_many<'a>(&'a self, read: &'a ReadMany<'a>) -> BackendFuture<'a, Vec<StreamRead>>;
 
@@ -141,14 +141,15 @@ pub trait ReadMessages: Send + Sync + 'static {
     ) -> BackendFuture<'a, Claimed>;
 }
 
-/// Settling: adding entries, what becomes of those that were read, and hashes for what workers must remember about them.
+/// Settling: adding entries, what becomes of those that were read, and hashes for what workers must remember about
+/// them.
 ///
 /// With this and [`ReadMessages`], a store can be used by producers and workers.
 pub trait SettleMessages: ReadMessages {
     /// Appends entries to a stream in one round trip and returns their ids in the same order.
     ///
-    /// The backend never sends an entry again that the store may have added. If the call fails, [`Error::outcomes`] says
-    /// for each entry whether it was added; without outcomes, none was.
+    /// The backend never sends an entry again that the store may have added. If the call fails, [`Error::outcomes`]
+    /// says for each entry whether it was added; without outcomes, none was.
     fn add<'a>(
         &'a self,
         stream: &'a str,
@@ -158,8 +159,8 @@ pub trait SettleMessages: ReadMessages {
 
     /// Adds entries as [`add`](SettleMessages::add) does, with more options.
     ///
-    /// With [`AddOptions::due`], the store appends the entries when they are due. It returns their tickets in the same order, or
-    /// the ids of entries that are due already, and trims at once. This fails on a store without
+    /// With [`AddOptions::due`], the store appends the entries when they are due. It returns their tickets in the same
+    /// order, or the ids of entries that are due already, and trims at once. This fails on a store without
     /// [`Capability::DelayedEntries`].
     fn add_with<'a>(
         &'a self,
@@ -216,8 +217,9 @@ pub trait SettleMessages: ReadMessages {
     /// Deletes the entries that every group has acknowledged, up to the first one that a group still needs. Returns the
     /// number deleted. Without groups, deletes nothing.
     ///
-    /// Never deletes an entry that a group has not read or not acknowledged. With `gaps`, a store that can do so also deletes
-    /// entries after the first one that a group needs. It looks at each entry that a group has read and not acknowledged.
+    /// Never deletes an entry that a group has not read or not acknowledged. With `gaps`, a store that can do so also
+    /// deletes entries after the first one that a group needs. It looks at each entry that a group has read and not
+    /// acknowledged.
     fn delete_done<'a>(&'a self, stream: &'a str, gaps: bool) -> BackendFuture<'a, u64>;
 
     /// Returns, for each key, whether an [`Acknowledgement`] stored it and it has not expired.
@@ -275,8 +277,8 @@ pub trait OwnStreams: ReadMessages {
         Box::pin(async { Err(no_owners(&self.location())) })
     }
 
-    /// Reads new entries for an owner, as [`read`](ReadMessages::read) does, and neither blocks nor claims. Returns `None`, without
-    /// any delivery, if another worker has acquired the stream since.
+    /// Reads new entries for an owner, as [`read`](ReadMessages::read) does, and neither blocks nor claims. Returns
+    /// `None`, without any delivery, if another worker has acquired the stream since.
     fn read_owned<'a>(
         &'a self,
         _read: &'a Read<'a>,
@@ -286,11 +288,11 @@ pub trait OwnStreams: ReadMessages {
         Box::pin(async { Err(no_owners(&self.location())) })
     }
 
-    /// Claims up to `count` pending entries in the order of their ids, starting at id `from`, whoever owns them and however
-    /// long they have been idle, also those that [wait](Release::retry). Each claim is a delivery.
+    /// Claims up to `count` pending entries in the order of their ids, starting at id `from`, whoever owns them and
+    /// however long they have been idle, also those that [wait](Release::retry). Each claim is a delivery.
     ///
-    /// Only for a worker that knows that no other one is at work in the group. Returns entries that were deleted from the
-    /// stream as [`autoclaim`](ReadMessages::autoclaim) does.
+    /// Only for a worker that knows that no other one is at work in the group. Returns entries that were deleted from
+    /// the stream as [`autoclaim`](ReadMessages::autoclaim) does.
     fn take_over<'a>(
         &'a self,
         _consumer: Consumer<'a>,
@@ -313,8 +315,9 @@ pub trait OwnStreams: ReadMessages {
         Box::pin(async { Err(no_owners(&self.location())) })
     }
 
-    /// Tells the store how many entries a group has read, if the store does not know: some servers forget it in a failover, and
-    /// then they report no lag, or one that is too large. Returns whether the store knows it now because of this call.
+    /// Tells the store how many entries a group has read, if the store does not know: some servers forget it in a
+    /// failover, and then they report no lag, or one that is too large. Returns whether the store knows it now because
+    /// of this call.
     ///
     /// Only for the owner of the stream. Does nothing while the group has many unread entries.
     fn repair_lag<'a>(&'a self, _claimant: Claimant<'a>, _fence: u64) -> BackendFuture<'a, bool> {
@@ -365,7 +368,8 @@ pub trait InspectStore: Backend {
     /// Returns the names of some streams that match a glob pattern. Begin with the default cursor, and call again with
     /// [`StreamNames::next`] until that is `None`.
     ///
-    /// A server visits about `steps` times 1,000 keys, of any type. A stream that exists during the whole walk is found.
+    /// A server visits about `steps` times 1,000 keys, of any type. A stream that exists during the whole walk is
+    /// found.
     fn walk_streams<'a>(
         &'a self,
         pattern: &'a str,
@@ -373,9 +377,9 @@ pub trait InspectStore: Backend {
         steps: usize,
     ) -> BackendFuture<'a, StreamNames>;
 
-    /// Looks at many streams and their groups in few round trips. Returns them in the order of their names: `None` for a stream
-    /// that does not exist, or an error if the store refused to describe it. Fails if the store does not answer; on a
-    /// cluster, only the streams of the nodes that do not answer have errors.
+    /// Looks at many streams and their groups in few round trips. Returns them in the order of their names: `None` for
+    /// a stream that does not exist, or an error if the store refused to describe it. Fails if the store does not
+    /// answer; on a cluster, only the streams of the nodes that do not answer have errors.
     ///
     /// Changes nothing: it joins no group and creates no consumer.
     fn look<'a>(
@@ -384,7 +388,8 @@ pub trait InspectStore: Backend {
         detail: &'a LookDetail,
     ) -> BackendFuture<'a, Vec<Result<Option<StreamLook>, Error>>>;
 
-    /// Returns the address of each master of a cluster, and how many of these keys it has. Empty if the store is no cluster.
+    /// Returns the address of each master of a cluster, and how many of these keys it has. Empty if the store is no
+    /// cluster.
     ///
     /// Does not ask the store: this is what the backend knows from its last calls.
     fn keys_per_node(&self, _keys: &[&str]) -> Vec<(String, usize)> {
@@ -410,7 +415,8 @@ pub trait InspectStore: Backend {
         })
     }
 
-    /// Returns delayed entries in the order of their tickets, starting at the ticket `first`. The id of each is its ticket.
+    /// Returns delayed entries in the order of their tickets, starting at the ticket `first`. The id of each is its
+    /// ticket.
     ///
     /// This and the two calls below fail on a store without [`Capability::DelayedEntries`].
     fn delayed<'a>(
@@ -432,8 +438,8 @@ pub trait InspectStore: Backend {
     /// Returns the groups of a stream, sorted by name. Empty if the stream does not exist.
     fn groups<'a>(&'a self, stream: &'a str) -> BackendFuture<'a, Vec<GroupInfo>>;
 
-    /// Returns the entries that each group of a stream missed. Empty if the store does not count them, or if the user may
-    /// not know.
+    /// Returns the entries that each group of a stream missed. Empty if the store does not count them, or if the user
+    /// may not know.
     fn missed<'a>(&'a self, _stream: &'a str) -> BackendFuture<'a, Vec<GroupMissed>> {
         Box::pin(async { Ok(Vec::new()) })
     }
@@ -478,7 +484,8 @@ pub trait ChangeStore: InspectStore {
         Box::pin(async { Err(no_server(&self.location())) })
     }
 
-    /// Takes a snapshot of all data, or lets the server take one in the background (BGSAVE). On a cluster: all its masters.
+    /// Takes a snapshot of all data, or lets the server take one in the background (BGSAVE). On a cluster: all its
+    /// masters.
     fn save_snapshot(&self) -> BackendFuture<'_, SnapshotRequest> {
         Box::pin(async { Err(unsupported(&self.location(), "take snapshots")) })
     }
@@ -498,8 +505,8 @@ pub trait ChangeStore: InspectStore {
 
     /// Trims a stream. Returns the number of entries removed, 0 if the stream does not exist.
     ///
-    /// With [`Trim::keep_unread`], on a store that cannot check each entry, the trim ends at the first entry that a group
-    /// still needs.
+    /// With [`Trim::keep_unread`], on a store that cannot check each entry, the trim ends at the first entry that a
+    /// group still needs.
     fn trim<'a>(&'a self, _stream: &'a str, _trim: Trim) -> BackendFuture<'a, u64> {
         Box::pin(async { Err(unsupported(&self.location(), "trim streams")) })
     }
@@ -512,8 +519,8 @@ pub trait ChangeStore: InspectStore {
 
     /// Moves the group if its position is `from`. Returns false, without any change, if it has another position.
     ///
-    /// A store compares and moves in one step if it can. On a server without scripts whose stream changes all the time, and on a
-    /// cluster without scripts, the group can deliver an entry in between.
+    /// A store compares and moves in one step if it can. On a server without scripts whose stream changes all the time,
+    /// and on a cluster without scripts, the group can deliver an entry in between.
     fn move_group_from<'a>(
         &'a self,
         stream: &'a str,
@@ -527,9 +534,9 @@ pub trait ChangeStore: InspectStore {
 
     /// Moves pending entries to a consumer. Counts as a delivery. Returns the ids moved.
     ///
-    /// Moves only rows whose idle time is at least the given one. So it leaves an entry that was delivered or extended since the
-    /// rows were read. The stream must still have the entries: on some servers, claiming another one removes it from the pending
-    /// list.
+    /// Moves only rows whose idle time is at least the given one. So it leaves an entry that was delivered or extended
+    /// since the rows were read. The stream must still have the entries: on some servers, claiming another one removes
+    /// it from the pending list.
     fn claim<'a>(
         &'a self,
         consumer: Consumer<'a>,
@@ -541,8 +548,8 @@ pub trait ChangeStore: InspectStore {
     /// An entry that is already pending does not change. Returns false if the stream has no such entry.
     fn restore<'a>(&'a self, stream: &'a str, group: &'a str, id: StreamId) -> BackendFuture<'a, bool>;
 
-    /// Sets the fields of the policy of a stream, or of a group, that are set in `change`, and switches the fields in `off`
-    /// off. Fails if the store has no policies.
+    /// Sets the fields of the policy of a stream, or of a group, that are set in `change`, and switches the fields in
+    /// `off` off. Fails if the store has no policies.
     fn set_policy<'a>(
         &'a self,
         stream: &'a str,
@@ -586,7 +593,6 @@ fn no_stream(stream: &str) -> Error {
     Error::new(ErrorKind::NoGroup, format!("stream {stream} does not exist: nothing was added"))
 }
 
-/// Returns the error of a store that lacks an operation.
 fn unsupported(location: &str, operation: &str) -> Error {
     Error::new(
         ErrorKind::Unsupported,
@@ -599,7 +605,6 @@ fn no_owners(location: &str) -> Error {
     unsupported(location, "let workers own streams")
 }
 
-/// Returns the error of a store without a server.
 fn no_server(location: &str) -> Error {
     Error::new(
         ErrorKind::Unsupported,

@@ -53,7 +53,8 @@ pub struct PolicyInfo {
     pub dead_letter_error: Option<String>,
     /// The ticket of the delayed entry of the stream that becomes due next.
     pub delayed_first: Option<StreamId>,
-    /// The groups of the stream whose policy in force names a dead-letter stream, each with that name. Empty for a group.
+    /// The groups of the stream whose policy in force names a dead-letter stream, each with that name. Empty for a
+    /// group.
     pub group_dead_letters: Vec<(String, String)>,
     /// The user with whose rights the policy acts. `None`: it acts with all rights, or does not act.
     pub owner: Option<String>,
@@ -113,8 +114,8 @@ pub struct AddOptions {
     pub due: Option<Due>,
     /// How the add trims the stream.
     pub trim: Option<Trim>,
-    /// Whether the add fails with [`ErrorKind::NoGroup`](super::ErrorKind::NoGroup) if the stream does not exist, instead of
-    /// creating it.
+    /// Whether the add fails with [`ErrorKind::NoGroup`](super::ErrorKind::NoGroup) if the stream does not exist,
+    /// instead of creating it.
     pub only_existing: bool,
 }
 
@@ -220,8 +221,8 @@ pub struct ReadMany<'a> {
     pub consumer: &'a str,
     /// Maximum number of entries of each stream.
     pub count: usize,
-    /// Maximum number of entries of all streams together, at least `count`. Streams are served in order. Some stores cannot
-    /// limit this, and return up to `count` entries of every stream.
+    /// Maximum number of entries of all streams together, at least `count`. Streams are served in order. Some stores
+    /// cannot limit this, and return up to `count` entries of every stream.
     pub max: usize,
     /// How long to wait for the first entry. `None` returns immediately.
     pub block: Option<Duration>,
@@ -269,8 +270,8 @@ pub struct Delivery {
     pub fields: Option<Fields>,
     /// The delivery count of the entry, including this delivery.
     pub deliveries: u64,
-    /// Whether the entry was already pending: it was delivered before, or made pending again. Only such an entry can have
-    /// a [`RetryRecord`].
+    /// Whether the entry was already pending: it was delivered before, or made pending again. Only such an entry can
+    /// have a [`RetryRecord`].
     pub claimed: bool,
 }
 
@@ -286,7 +287,8 @@ pub struct Claimed {
     pub next: StreamId,
     /// Time until the first of the examined entries that wait can be claimed. `None` if none of them waits.
     ///
-    /// A store with [`Capability::DelayedRelease`] always returns `None`: its reads return such an entry when it is due.
+    /// A store with [`Capability::DelayedRelease`] always returns `None`: its reads return such an entry when it is
+    /// due.
     pub due_in: Option<Duration>,
 }
 

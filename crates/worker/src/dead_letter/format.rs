@@ -70,9 +70,9 @@ const TUTORIAL_REASON: &str = "max_deliveries_exceeded";
 
 /// The names of the fields that describe the failure in the dead letters of another program.
 ///
-/// Its text form is a list such as `id=original_id,error=last_error`. The names on the left are `id`, `stream`, `group`,
-/// `consumer`, `deliveries`, `reason`, `error`, `error_type`, `first_seen` and `dead_at`, as in the `dlq.` fields of
-/// workers. `none` is an empty list: the dead letters are plain copies of the messages.
+/// Its text form is a list such as `id=original_id,error=last_error`. The names on the left are `id`, `stream`,
+/// `group`, `consumer`, `deliveries`, `reason`, `error`, `error_type`, `first_seen` and `dead_at`, as in the `dlq.`
+/// fields of workers. `none` is an empty list: the dead letters are plain copies of the messages.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldMap(Vec<(Meaning, String)>);
 
@@ -202,7 +202,6 @@ pub(super) fn original_fields(entry: &Entry, describes: impl Fn(&Bytes) -> bool)
     entry.fields.iter().filter(|(name, _)| !describes(name)).cloned().collect()
 }
 
-/// Returns the last value of a field.
 fn value_of(entry: &Entry, name: &str) -> Option<String> {
     let value = entry.fields.iter().rev().find(|(field, _)| field == name.as_bytes());
     value.map(|(_, value)| String::from_utf8_lossy(value).into_owned())

@@ -17,7 +17,6 @@ use crate::outcome::{BoxError, IntoOutcome, Outcome};
 /// Builds a service from the shared state and the timeout.
 type BuildService<S> = Box<dyn FnOnce(Arc<Shared>, Option<Duration>) -> Result<S, MissingState> + Send>;
 
-/// Wraps a service in a layer.
 pub(crate) type AddLayer = Box<dyn FnOnce(MessageService) -> MessageService + Send>;
 
 /// Stores a handler, and builds its [`HandlerService`] once its state, layers and timeout are known.

@@ -24,10 +24,8 @@ pub(super) trait HandlerInput: Send + 'static {
     /// The outcomes of the messages: one, or a list.
     type Outcomes: Send + 'static;
 
-    /// Returns the number of messages.
     fn count(&self) -> usize;
 
-    /// Returns the same outcome for all messages.
     fn all(outcome: Outcome, count: usize) -> Self::Outcomes;
 
     /// Returns the outcomes if there is one for each message, otherwise a retry for all.

@@ -45,7 +45,7 @@ impl<T: DeserializeOwned + Send> FromMessage for Json<T> {
             Some((name, value)) => serde_json::from_slice(value)
                 .map_err(|error| unreadable::<T>(format_args!("field {name}"), &error)),
             None => T::deserialize(MapDeserializer::new(
-                message.fields.iter().map(|(name, value)| (FieldValue(name), FieldValue(value))),
+                message.fields.iter().map(|(name, value)| (JsonValue(name), JsonValue(value))),
             ))
             .map_err(|error| unreadable::<T>(format_args!("the fields"), &error)),
         }
@@ -59,15 +59,15 @@ fn unreadable<T>(what: std::fmt::Arguments<'_>, error: &serde_json::Error) -> Ha
 }
 
 /// The text of one field. It deserializes as the type that the caller expects.
-struct FieldValue<'a>(&'a Bytes);
+struct JsonValue<'a>(&'a Bytes);
 
-impl<'a> FieldValue<'a> {
+impl<'a> JsonValue<'a> {
     fn text(&self) -> Result<&'a str, serde_json::Error> {
         std::str::from_utf8(self.0).map_err(serde_json::Error::custom)
     }
 }
 
-impl<'de> IntoDeserializer<'de, serde_json::Error> for FieldValue<'de> {
+impl<'de> IntoDeserializer<'de, serde_json::Error> for JsonValue<'de> {
     type Deserializer = Self;
 
     fn into_deserializer(self) -> Self {
@@ -94,7 +94,7 @@ macro_rules! read_json {
     )+};
 }
 
-impl<'de> Deserializer<'de> for FieldValue<'de> {
+impl<'de> Deserializer<'de> for JsonValue<'de> {
     type Error = serde_json::Error;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, serde_json::Error> {

@@ -82,7 +82,6 @@ pub(crate) enum HandlerService {
     Each(MessageService),
     /// A batch of messages in one call.
     Batch {
-        /// The service.
         service: BatchService,
         /// Maximum number of messages in a batch.
         size: usize,

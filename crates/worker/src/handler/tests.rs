@@ -140,7 +140,6 @@ async fn a_tower_service_is_a_handler_and_its_errors_keep_their_class() {
     assert!(matches!(run(HandlerFactory::service(final_error), sample(&[])).await, Outcome::Reject(_)));
 }
 
-/// A layer that records its name with each call.
 #[derive(Clone)]
 struct RecordingLayer(&'static str, Arc<std::sync::Mutex<Vec<&'static str>>>);
 

@@ -1,7 +1,7 @@
 //! Identifies this process, so that another process on the same machine can find out whether it still runs.
 //!
-//! A process id alone does not suffice: the system reuses ids, and each container has ids of its own. So the identity also
-//! has the boot of the machine, the namespace of process ids, and the start time of the process, as Linux reports
+//! A process id alone does not suffice: the system reuses ids, and each container has ids of its own. So the identity
+//! also has the boot of the machine, the namespace of process ids, and the start time of the process, as Linux reports
 //! them in `/proc`. On other systems the identity is empty, and whether a process has ended is unknown.
 
 use std::fs;

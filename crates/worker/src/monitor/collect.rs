@@ -63,8 +63,8 @@ impl Monitor {
         self
     }
 
-    /// Returns snapshots of the streams whose names match a glob pattern, with their groups. The partitions of a logical
-    /// stream are [behind its name](StreamSnapshot::partitioned). The control streams of workers are left out.
+    /// Returns snapshots of the streams whose names match a glob pattern, with their groups. The partitions of a
+    /// logical stream are [behind its name](StreamSnapshot::partitioned). The control streams of workers are left out.
     ///
     /// A pattern that matches a partition selects its logical stream.
     pub async fn streams(&self, pattern: &str) -> Result<Vec<StreamSnapshot>, Error> {
@@ -72,8 +72,8 @@ impl Monitor {
         self.look_and_fold(&names, &lists, &LookDetail::all(self.first_rows())).await
     }
 
-    /// Returns the streams whose names match a glob pattern, as [`streams`](Monitor::streams) does, without their groups and
-    /// without their dead letters. Costs one call for each stream.
+    /// Returns the streams whose names match a glob pattern, as [`streams`](Monitor::streams) does, without their
+    /// groups and without their dead letters. Costs one call for each stream.
     pub async fn list(&self, pattern: &str) -> Result<Vec<StreamSnapshot>, Error> {
         let (names, lists) = self.names(pattern).await?;
         let (mut found, at) = (Vec::with_capacity(names.len()), SystemTime::now());
@@ -91,8 +91,8 @@ impl Monitor {
         Ok(fold(found, &lists, &GroupWorkers::new(), at))
     }
 
-    /// Returns a snapshot of a stream with its groups, or `None` if the stream does not exist. The stream can be a logical one,
-    /// or a partition.
+    /// Returns a snapshot of a stream with its groups, or `None` if the stream does not exist. The stream can be a
+    /// logical one, or a partition.
     pub async fn stream(&self, name: &str) -> Result<Option<StreamSnapshot>, Error> {
         let lists = self.lists_of(name).await?;
         let names = names_behind(name, &lists);
@@ -100,7 +100,8 @@ impl Monitor {
         Ok(named(found, name))
     }
 
-    /// Returns a snapshot of a group, or `None` if the group does not exist. The stream can be a logical one, or a partition.
+    /// Returns a snapshot of a group, or `None` if the group does not exist. The stream can be a logical one, or a
+    /// partition.
     pub async fn group(&self, stream: &str, group: &str) -> Result<Option<GroupSnapshot>, Error> {
         let lists = self.lists_of(stream).await?;
         let names = names_behind(stream, &lists);
@@ -111,8 +112,8 @@ impl Monitor {
         Ok(groups.into_iter().find(|found| found.name == group))
     }
 
-    /// Looks again at the groups whose unread or pending entries may grow, a second later, and adds their growth, so that their
-    /// verdicts are those of a program that looks all the time. Returns at once if there are none.
+    /// Looks again at the groups whose unread or pending entries may grow, a second later, and adds their growth, so
+    /// that their verdicts are those of a program that looks all the time. Returns at once if there are none.
     pub async fn observe_growth<'a>(
         &self,
         groups: impl IntoIterator<Item = &'a mut GroupSnapshot>,
@@ -148,8 +149,8 @@ impl Monitor {
         read_owners(&self.backend, group).await
     }
 
-    /// Returns the names of the streams that match a pattern and of all partitions of their logical streams, sorted, and the
-    /// lists that name these partitions.
+    /// Returns the names of the streams that match a pattern and of all partitions of their logical streams, sorted,
+    /// and the lists that name these partitions.
     async fn names(&self, pattern: &str) -> Result<(Vec<String>, PartitionLists), Error> {
         let found = self.backend.streams(pattern).await?.into_iter();
         let mut names: BTreeSet<String> = found.filter(|name| !is_control_stream(name)).collect();
@@ -320,7 +321,8 @@ fn sum_of(group: &GroupSnapshot, parts: &[&GroupSnapshot]) -> GroupSnapshot {
 /// Returns the streams behind a name: the partitions of a logical stream, or the stream itself.
 fn names_behind(name: &str, lists: &PartitionLists) -> Vec<String> {
     let partitions = lists.get(name).map(Partitions::names).unwrap_or_default();
-    // The stream with the logical name usually does not exist, so it is no good first one: features are probed with that.
+    // The stream with the logical name usually does not exist, so it is no good first one: features are probed with
+    // that.
     partitions.into_iter().chain(std::iter::once(name)).map(str::to_owned).collect()
 }
 

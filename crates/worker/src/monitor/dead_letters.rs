@@ -3,8 +3,8 @@
 use crate::backend::{Admin, Error, ErrorKind, PolicyInfo};
 use crate::names::dead_letters_of;
 
-/// Returns the names of a stream's dead-letter streams, without duplicates: those that the policies of its groups and of the
-/// stream name, then the default. `policy` is the policy of the stream, if it has one.
+/// Returns the names of a stream's dead-letter streams, without duplicates: those that the policies of its groups and
+/// of the stream name, then the default. `policy` is the policy of the stream, if it has one.
 pub fn dead_letter_streams(stream: &str, policy: Option<&PolicyInfo>) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     let by_groups = policy.into_iter().flat_map(|policy| &policy.group_dead_letters);
@@ -47,7 +47,6 @@ impl DeadLetters {
         Ok(counted)
     }
 
-    /// The dead letters of a stream with this policy. `streams` are its dead-letter streams with their lengths.
     pub(crate) fn known(streams: Vec<(String, u64)>, policy: Option<&PolicyInfo>) -> DeadLetters {
         let by_group = policy.map(|policy| policy.group_dead_letters.clone()).unwrap_or_default();
         DeadLetters { streams, by_group }

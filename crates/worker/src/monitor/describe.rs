@@ -58,7 +58,6 @@ impl PendingScan {
 }
 
 impl GroupSnapshot {
-    /// Describes a group without its details.
     pub(crate) fn without_detail(
         stream: &str,
         look: &StreamLook,
@@ -111,8 +110,8 @@ impl GroupSnapshot {
         }
     }
 
-    /// Adds the details that a look has found, from at most `rows_max` pending entries. Returns the id from which a scan of the
-    /// pending entries continues, if there may be more.
+    /// Adds the details that a look has found, from at most `rows_max` pending entries. Returns the id from which a
+    /// scan of the pending entries continues, if there may be more.
     pub(crate) fn add_detail(
         &mut self,
         detail: GroupDetail,
@@ -181,8 +180,8 @@ pub(super) fn oldest(id: StreamId, at: SystemTime) -> OldestEntry {
     OldestEntry { id, age: age_of(id, at) }
 }
 
-/// Returns the lag of a group: the number that the store reports, or what follows from the ends of the stream. `None` if the
-/// unread entries must be counted.
+/// Returns the lag of a group: the number that the store reports, or what follows from the ends of the stream. `None`
+/// if the unread entries must be counted.
 pub(super) fn known_lag(info: &StreamInfo, group: &GroupInfo) -> Option<Lag> {
     if let Some(count) = unread(info, group) {
         return Some(Lag::reported(count));

@@ -36,7 +36,8 @@ impl Growth {
 }
 
 impl GroupSnapshot {
-    /// Returns by how many entries per second the lag grows. `None` if the group does not fall behind, as far as is known.
+    /// Returns by how many entries per second the lag grows. `None` if the group does not fall behind, as far as is
+    /// known.
     pub fn lag_growth(&self) -> Option<f64> {
         let growth = self.growth?;
         let is_no_burst =

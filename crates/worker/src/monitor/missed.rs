@@ -1,21 +1,21 @@
 //! Counts the entries that a group missed: they were trimmed or deleted before the group read them.
 //!
-//! Millstream and the embedded store count them. Other stores do not, but most report what is needed to compute them. The number of removed entries is the
-//! number of entries ever added minus the length of the stream. If the group's position is before the oldest entry, all
-//! removed entries that the group has not read were missed:
+//! Millstream and the embedded store count them. Other stores do not, but most report what is needed to compute them.
+//! The number of removed entries is the number of entries ever added minus the length of the stream. If the group's
+//! position is before the oldest entry, all removed entries that the group has not read were missed:
 //!
 //! ```text
 //! missed = entries added - length - entries read
 //! ```
 //!
 //! From Redis 7.2 on, `entries read` counts all entries up to the group's position, read or not. So once the group has
-//! read an entry after those it missed, the missed ones are forgotten. Redis 7.0 counts only what it delivers, and so it
-//! remembers them. But its lag includes them too and is wrong: see [`unread`].
+//! read an entry after those it missed, the missed ones are forgotten. Redis 7.0 counts only what it delivers, and so
+//! it remembers them. But its lag includes them too and is wrong: see [`unread`].
 //!
 //! | store | what is known |
 //! |---|---|
 //! | Millstream, embedded | all missed entries since the group was created or moved |
-//! | Redis 7.0 | all missed entries, if the group's position is before the oldest entry or at the end; else a lower bound |
+//! | Redis 7.0 | all missed entries, if the group is before the oldest entry or at the end; else a lower bound |
 //! | Redis 7.2 and later, Valkey | those after the group's position |
 //! | Redis 6.2 | whether there can be some after the group's position |
 
@@ -101,7 +101,8 @@ pub(super) fn unread(info: &StreamInfo, group: &GroupInfo) -> Option<u64> {
     group.lag.filter(|_| !is_wrong)
 }
 
-/// Whether the position is before the oldest entry: all entries up to the position were removed, and perhaps later ones.
+/// Whether the position is before the oldest entry: all entries up to the position were removed, and perhaps later
+/// ones.
 fn is_before_first(info: &StreamInfo, position: StreamId) -> bool {
     position < info.first_entry.unwrap_or(info.last_id)
 }

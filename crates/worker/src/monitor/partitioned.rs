@@ -6,9 +6,9 @@
 //! orders:{6b}.1  billing  lag 0  ┘
 //! ```
 //!
-//! Counts are sums, ages the greatest ones, consumers the union. If a value of one partition is not exact, the sum is not. The
-//! workers are those with heartbeats under the logical name. A stream that only looks like a partition, but is in no list, stays
-//! an ordinary stream.
+//! Counts are sums, ages the greatest ones, consumers the union. If a value of one partition is not exact, the sum is
+//! not. The workers are those with heartbeats under the logical name. A stream that only looks like a partition, but is
+//! in no list, stays an ordinary stream.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
@@ -78,8 +78,8 @@ impl StreamSnapshot {
         self.part_of.as_ref().map(|part| part.number)
     }
 
-    /// Whether somebody who may see the streams that `may_see` allows may see this one. Who sees a logical stream must be allowed
-    /// to see its name and each of its partitions.
+    /// Whether somebody who may see the streams that `may_see` allows may see this one. Who sees a logical stream must
+    /// be allowed to see its name and each of its partitions.
     pub fn is_seen(&self, may_see: impl Fn(&str) -> bool) -> bool {
         may_see(&self.name) && self.parts().iter().all(|part| may_see(&part.name))
     }
@@ -118,12 +118,10 @@ impl PartitionLists {
         PartitionLists { known: [(list.stream().to_string(), (Instant::now(), Some(list)))].into() }
     }
 
-    /// Returns all lists.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Partitions> {
         self.known.values().filter_map(|(_, list)| list.as_ref())
     }
 
-    /// Returns the list of a logical stream.
     pub(crate) fn get(&self, stream: &str) -> Option<&Partitions> {
         self.known.get(stream)?.1.as_ref()
     }
@@ -176,7 +174,6 @@ pub(super) async fn read_owners(
     Ok(owned.filter_map(|((number, _), owner)| Some((number, owner.filter(is_owned)?))).collect())
 }
 
-/// The workers of groups of logical streams.
 pub(crate) type GroupWorkers = HashMap<(String, String), Vec<WorkerInfo>>;
 
 /// Reads the heartbeats of these groups: logical streams and groups.

@@ -4,8 +4,8 @@ use crate::backend::{Backend, Error, ErrorKind, StreamId};
 use crate::names::retry_key;
 use crate::retry_record::RetryRecord;
 
-/// Like [`retry_records`]. But operators need records only for information: if the user may not read them, no message has
-/// one.
+/// Like [`retry_records`]. But operators need records only for information: if the user may not read them, no message
+/// has one.
 pub async fn known_records(
     backend: &dyn Backend,
     stream: &str,

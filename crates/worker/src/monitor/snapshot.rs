@@ -26,13 +26,16 @@ pub struct StreamSnapshot {
     pub dead_letters: String,
     /// Number of entries in its dead-letter streams. Other streams can share a stream that a policy names.
     pub dead_letters_length: u64,
-    /// The names of its dead-letter streams, each with its number of entries: those that policies name, and the default.
+    /// The names of its dead-letter streams, each with its number of entries: those that policies name, and the
+    /// default.
     pub dead_letter_streams: Vec<(String, u64)>,
-    /// Whether the stream can be opened by its name. If the name is not UTF-8, it is escaped here, and nothing else is known.
+    /// Whether the stream can be opened by its name. If the name is not UTF-8, it is escaped here, and nothing else is
+    /// known.
     pub openable: bool,
     /// The place of a partition. `None` for any other stream.
     pub part_of: Option<PartOf>,
-    /// What is behind the name of a logical stream, of which all other properties are sums. `None` for any other stream.
+    /// What is behind the name of a logical stream, of which all other properties are sums. `None` for any other
+    /// stream.
     pub partitioned: Option<Box<Partitioned>>,
 }
 
@@ -53,8 +56,8 @@ pub struct GroupSnapshot {
     pub name: String,
     /// When the snapshot was taken.
     pub at: SystemTime,
-    /// When its consumers, its workers, its oldest entries, its scan of pending entries and its dead letters were read. `None` if
-    /// they have not been read yet: they are then empty.
+    /// When its consumers, its workers, its oldest entries, its scan of pending entries and its dead letters were read.
+    /// `None` if they have not been read yet: they are then empty.
     pub detail_at: Option<SystemTime>,
     /// Number of entries in the stream.
     pub stream_length: u64,
@@ -76,8 +79,8 @@ pub struct GroupSnapshot {
     pub scan: PendingScan,
     /// The consumers of the group, sorted by name.
     pub consumers: Vec<ConsumerInfo>,
-    /// The workers of the group that send heartbeats or have crashed recently, sorted by consumer name. Other clients and
-    /// workers without heartbeats are missing.
+    /// The workers of the group that send heartbeats or have crashed recently, sorted by consumer name. Other clients
+    /// and workers without heartbeats are missing.
     pub workers: Vec<WorkerInfo>,
     /// The group's position: the next delivery of new entries starts after this id.
     pub last_delivered: StreamId,
@@ -89,7 +92,8 @@ pub struct GroupSnapshot {
     pub dead_letters_length: u64,
     /// The place of a partition. `None` for a group of any other stream.
     pub part_of: Option<PartOf>,
-    /// Number of partitions of a logical stream, of which all other properties are sums. 0 for a group of any other stream.
+    /// Number of partitions of a logical stream, of which all other properties are sums. 0 for a group of any other
+    /// stream.
     pub partitions: usize,
     /// The groups of the partitions of a logical stream, in the order of their numbers.
     pub parts: Vec<Arc<GroupSnapshot>>,
@@ -121,8 +125,8 @@ impl GroupSnapshot {
         self.workers.iter().filter(|worker| worker.is_alive())
     }
 
-    /// Returns how long the longest-running handler call had been running, as the workers said in their last heartbeats. `None`
-    /// if none ran.
+    /// Returns how long the longest-running handler call had been running, as the workers said in their last
+    /// heartbeats. `None` if none ran.
     pub fn longest_running(&self) -> Option<Duration> {
         self.live_workers().filter_map(|worker| worker.heartbeat.running_for()).max()
     }
@@ -143,8 +147,8 @@ impl GroupSnapshot {
         sum
     }
 
-    /// Whether a consumer may have tried to read since a time. False only if consumers as new as this snapshot show that none
-    /// has: then the group's position was moved, if it is another one.
+    /// Whether a consumer may have tried to read since a time. False only if consumers as new as this snapshot show
+    /// that none has: then the group's position was moved, if it is another one.
     pub(crate) fn may_have_read_since(&self, time: SystemTime) -> bool {
         if self.detail_at != Some(self.at) {
             return !self.consumers.is_empty() || self.detail_at.is_none();
@@ -205,7 +209,6 @@ pub enum LagAccuracy {
 }
 
 impl Lag {
-    /// Creates a lag that the store reported.
     pub(crate) fn reported(count: u64) -> Lag {
         Lag { count, accuracy: LagAccuracy::Reported }
     }

@@ -14,7 +14,8 @@ use crate::wording::{age, counted};
 pub enum Health {
     /// No action needed.
     Ok,
-    /// Not known: the details of the group were never read, and its cheap properties show no problem. No finding has this health.
+    /// Not known: the details of the group were never read, and its cheap properties show no problem. No finding has
+    /// this health.
     Unknown,
     /// An operator should investigate.
     Degraded,
@@ -109,9 +110,9 @@ impl Default for Limits {
 pub struct Finding {
     /// The severity of the problem.
     pub health: Health,
-    /// A fixed code for programs: `missed`, `lag`, `lag_grows`, `unread_age`, `pending`, `pending_grows`, `pending_age`,
-    /// `pending_idle`, `stuck`, `dead_letters`, `no_reader`, `consumer_idle`, `worker_dead`, `circuit_open`, `name_in_use`,
-    /// `running`, `keys_blocked`, `window_full`.
+    /// A fixed code for programs: `missed`, `lag`, `lag_grows`, `unread_age`, `pending`, `pending_grows`,
+    /// `pending_age`, `pending_idle`, `stuck`, `dead_letters`, `no_reader`, `consumer_idle`, `worker_dead`,
+    /// `circuit_open`, `name_in_use`, `running`, `keys_blocked`, `window_full`.
     pub code: &'static str,
     /// The consumer that has the problem. `None` if it concerns the whole group.
     pub consumer: Option<String>,
@@ -180,8 +181,8 @@ impl GroupSnapshot {
         verdict
     }
 
-    /// Returns the group of the partition that needs attention first: the least healthy one, then the one that is furthest
-    /// behind. `None` if there are no partitions, or none of them has anything to do.
+    /// Returns the group of the partition that needs attention first: the least healthy one, then the one that is
+    /// furthest behind. `None` if there are no partitions, or none of them has anything to do.
     pub fn worst_part(&self, limits: &Limits) -> Option<&GroupSnapshot> {
         let rank = |part: &GroupSnapshot| {
             let health = part.own_findings(limits).iter().map(|finding| finding.health).max();
@@ -340,7 +341,8 @@ impl GroupSnapshot {
         if self.was_read() { health } else { health.min(limits.worst_if_never_read) }
     }
 
-    /// Describes entries that a consumer could get now: unread ones, or released ones that are due. `None` if there are none.
+    /// Describes entries that a consumer could get now: unread ones, or released ones that are due. `None` if there are
+    /// none.
     fn unserved(&self) -> Option<String> {
         match (self.lag.count, self.scan.released.saturating_sub(self.scan.waiting)) {
             (0, 0) => None,
@@ -361,8 +363,8 @@ impl GroupSnapshot {
             || self.consumers.iter().any(|consumer| consumer.idle < limits.consumer_idle)
     }
 
-    /// Returns a finding if entries were removed before the group read them: critical if that still goes on, because the
-    /// group is behind them. Otherwise, and if it is only possible, a remark.
+    /// Returns a finding if entries were removed before the group read them: critical if that still goes on, because
+    /// the group is behind them. Otherwise, and if it is only possible, a remark.
     fn missed_finding(&self) -> Option<Finding> {
         let missed = self.missed;
         let removed = counted(
@@ -444,7 +446,8 @@ impl GroupSnapshot {
     }
 }
 
-/// Keeps the first findings of each kind that name consumers, and counts the others: a group can have very many consumers.
+/// Keeps the first findings of each kind that name consumers, and counts the others: a group can have very many
+/// consumers.
 fn with_few_consumers(findings: Vec<Finding>) -> Vec<Finding> {
     let (mut kept, mut counts) =
         (Vec::with_capacity(findings.len()), Vec::<(Health, &'static str, u64)>::new());
@@ -484,7 +487,8 @@ fn with_few_consumers(findings: Vec<Finding>) -> Vec<Finding> {
     kept
 }
 
-/// Returns a finding if a handler call of a worker runs for too long. The worker extends its lease, so the entry is not idle.
+/// Returns a finding if a handler call of a worker runs for too long. The worker extends its lease, so the entry is not
+/// idle.
 fn running_too_long(worker: &WorkerInfo) -> Option<Finding> {
     let Heartbeat { consumer, host, pid, running_id, .. } = &worker.heartbeat;
     let limit = worker.heartbeat.slow_after();

@@ -27,7 +27,7 @@ pub struct Tracker {
 /// What the tracker remembers about a row.
 #[derive(Debug, Default)]
 struct Known {
-    points: VecDeque<Point>,
+    points: VecDeque<Measurement>,
     trend: Trend,
     since: Vec<Since>,
     seen: u64,
@@ -43,7 +43,7 @@ struct Since {
 
 /// The counters of a row at one time.
 #[derive(Clone, Copy, Debug)]
-struct Point {
+struct Measurement {
     at_ms: u64,
     added: Option<u64>,
     read: Option<u64>,
@@ -88,7 +88,7 @@ impl Tracker {
             let key = RowKey { stream: stream.name.clone(), group: group.map(|group| group.name.clone()) };
             let known = self.known.entry(key).or_default();
             known.seen = self.number;
-            known.add(Point::of(stream, group), group);
+            known.add(Measurement::of(stream, group), group);
             known.growth()
         };
         if stream.groups.is_empty() {
@@ -128,9 +128,9 @@ impl Tracker {
     }
 }
 
-impl Point {
-    fn of(stream: &StreamSnapshot, group: Option<&GroupSnapshot>) -> Point {
-        Point {
+impl Measurement {
+    fn of(stream: &StreamSnapshot, group: Option<&GroupSnapshot>) -> Measurement {
+        Measurement {
             at_ms: millis(group.map_or(stream.at, |group| group.at)),
             added: stream.info.entries_added,
             read: group.and_then(GroupSnapshot::read_so_far),
@@ -140,16 +140,16 @@ impl Point {
     }
 
     /// Whether a counter has decreased since an earlier point: the stream was created again, or the group was moved.
-    fn was_reset_since(&self, earlier: &Point) -> bool {
+    fn was_reset_since(&self, earlier: &Measurement) -> bool {
         let decreased = |from: Option<u64>, to: Option<u64>| from.zip(to).is_some_and(|(from, to)| to < from);
         decreased(earlier.added, self.added) || decreased(earlier.read, self.read)
     }
 }
 
 impl Known {
-    fn add(&mut self, point: Point, group: Option<&GroupSnapshot>) {
+    fn add(&mut self, point: Measurement, group: Option<&GroupSnapshot>) {
         // Without a reader, the group's position was moved forwards.
-        let was_moved = |last: &Point| {
+        let was_moved = |last: &Measurement| {
             let time = SystemTime::UNIX_EPOCH + Duration::from_millis(last.at_ms);
             point.read > last.read && group.is_some_and(|group| !group.may_have_read_since(time))
         };
@@ -171,9 +171,9 @@ impl Known {
     }
 
     /// Returns how a value has changed per second over this window.
-    fn rate(&self, window_ms: u64, value: fn(&Point) -> Option<u64>) -> Option<f64> {
+    fn rate(&self, window_ms: u64, value: fn(&Measurement) -> Option<u64>) -> Option<f64> {
         let newest_ms = self.points.back()?.at_ms;
-        let is_older = |point: &Point| point.at_ms + window_ms <= newest_ms;
+        let is_older = |point: &Measurement| point.at_ms + window_ms <= newest_ms;
         let skipped = self.points.iter().take_while(|point| is_older(point)).count().saturating_sub(1);
         let points = self.points.iter().skip(skipped);
         let mut known = points.filter_map(|point| Some((point.at_ms, value(point)?)));
@@ -186,7 +186,7 @@ impl Known {
     /// Returns the growth: the lesser one of both windows, so that growth that has ended does not count.
     fn growth(&self) -> Option<Growth> {
         let over_ms = self.points.back()?.at_ms - self.points.front()?.at_ms;
-        let least = |value: fn(&Point) -> Option<u64>| {
+        let least = |value: fn(&Measurement) -> Option<u64>| {
             let (recent, longer) = (self.rate(RATE_WINDOW_MS, value)?, self.rate(GROWTH_WINDOW_MS, value)?);
             Some(recent.min(longer))
         };

@@ -8,7 +8,8 @@ use crate::backend::{Backend, Error, ErrorKind};
 /// What a name stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Named {
-    /// One stream: an ordinary one, or one partition. The name of a partition is that in the store, such as `orders:{ae}.1`.
+    /// One stream: an ordinary one, or one partition. The name of a partition is that in the store, such as
+    /// `orders:{ae}.1`.
     Stream(Arc<str>),
     /// All partitions of a logical stream.
     Partitions(Partitions),
@@ -17,8 +18,8 @@ pub enum Named {
 impl Named {
     /// Finds out what a name stands for: `orders` for all partitions if the stream has any, `orders/3` for one of them.
     ///
-    /// A stream whose own name is `orders/3` comes before the partition. Nothing else has to exist: a name without a list of
-    /// partitions stands for the stream with this name.
+    /// A stream whose own name is `orders/3` comes before the partition. Nothing else has to exist: a name without a
+    /// list of partitions stands for the stream with this name.
     pub async fn find(backend: &dyn Backend, name: &str) -> Result<Named, Error> {
         let Some((logical, number)) = split_name(name) else {
             return Ok(match Partitions::find(backend, name).await? {

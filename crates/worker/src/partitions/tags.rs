@@ -1,7 +1,7 @@
 //! The hash tags of partitions: short texts whose slots are evenly spaced.
 //!
-//! Tools that rebalance a cluster move ranges of slots. With evenly spaced slots, each range has its share of the partitions,
-//! give or take one. Tags that count, such as `{1}` and `{2}`, would leave some nodes without any.
+//! Tools that rebalance a cluster move ranges of slots. With evenly spaced slots, each range has its share of the
+//! partitions, give or take one. Tags that count, such as `{1}` and `{2}`, would leave some nodes without any.
 
 use crate::slots::{SLOTS, slot_of};
 

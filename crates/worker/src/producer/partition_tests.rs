@@ -7,7 +7,6 @@ use crate::Admin;
 use crate::backend::{Embedded, Entry};
 use crate::partitions::{Partitions, partitions_key};
 
-/// Returns a store with partitions of `orders`.
 async fn partitioned(count: usize, key_field: Option<&str>) -> (Arc<dyn Admin>, Partitions) {
     let backend: Arc<dyn Admin> = Arc::new(Embedded::in_memory());
     let partitions = Partitions::plan("orders", count, key_field).unwrap();

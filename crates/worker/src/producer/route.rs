@@ -41,13 +41,12 @@ pub(super) struct StreamRoute {
 
 /// A stream to which messages are added.
 pub(super) struct PartitionQueue {
-    /// The name of the stream in the store.
     pub(super) stream: Arc<str>,
     pub(super) is_partition: bool,
     /// Held during an add, by producers whose adds must not overtake each other.
     ///
-    /// The messages of a key in a partition must stay in order. And a store remembers only the latest ids of an idempotent
-    /// producer: if other adds overtook an add that is being repeated, the store could forget its ids.
+    /// The messages of a key in a partition must stay in order. And a store remembers only the latest ids of an
+    /// idempotent producer: if other adds overtook an add that is being repeated, the store could forget its ids.
     pub(super) turn: Arc<Mutex<()>>,
 }
 
@@ -129,8 +128,8 @@ impl Producer {
 
     /// Reads the list of partitions again, because one of them is gone.
     ///
-    /// If the list is gone too, the producer does not begin to add to an ordinary stream: the readers of the partitions would
-    /// not see these messages.
+    /// If the list is gone too, the producer does not begin to add to an ordinary stream: the readers of the partitions
+    /// would not see these messages.
     pub(super) async fn new_route(&self, old: &Arc<StreamRoute>) -> Result<Arc<StreamRoute>, Error> {
         let mut known = self.route.lock().await;
         if let Some(route) = &*known

@@ -1,6 +1,7 @@
 //! Finds hidden members in JSON text and replaces them, without changing the rest of the text.
 //!
-//! It walks over the text once, without recursion over nested values: the text comes from anybody who can add to the store.
+//! It walks over the text once, without recursion over nested values: the text comes from anybody who can add to the
+//! store.
 
 use super::HIDDEN;
 
@@ -11,7 +12,6 @@ const PATH_BYTES_MAX: usize = 1024;
 /// Maximum number of strings inside one another that are examined as JSON.
 const STRINGS_MAX: usize = 4;
 
-/// What a search found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum FoundValue {
     /// No hidden member.
@@ -27,8 +27,8 @@ pub(super) fn looks_like_json(value: &[u8]) -> bool {
     value.iter().find(|byte| !byte.is_ascii_whitespace()).is_some_and(|byte| b"{[\"".contains(byte))
 }
 
-/// Replaces the members of a JSON text for which `is_hidden` returns true. It gets the path of a member, which begins with
-/// `path`, and its name. Appends the hidden strings and numbers to `secrets`.
+/// Replaces the members of a JSON text for which `is_hidden` returns true. It gets the path of a member, which begins
+/// with `path`, and its name. Appends the hidden strings and numbers to `secrets`.
 ///
 /// Returns `None` if the text is not valid JSON.
 pub(super) fn hide(
@@ -56,7 +56,6 @@ fn hide_in(
 /// An object or an array that has begun and not ended.
 struct Level {
     is_object: bool,
-    /// The length of the path of this value.
     path_bytes: usize,
 }
 
@@ -70,7 +69,6 @@ struct JsonWalk<'a> {
     text: &'a str,
     at: usize,
     levels: Vec<Level>,
-    /// The path of the current member.
     path: String,
     /// The length of the path of the whole text.
     root_bytes: usize,
@@ -113,8 +111,8 @@ impl JsonWalk<'_> {
         }
     }
 
-    /// Reads a value, or the beginning of an object or array with members up to its first scalar. Returns false if the text
-    /// must be hidden, and `None` if it is not valid.
+    /// Reads a value, or the beginning of an object or array with members up to its first scalar. Returns false if the
+    /// text must be hidden, and `None` if it is not valid.
     fn value(&mut self, is_hidden: &dyn Fn(&str, &str) -> bool, secrets: &mut Vec<String>) -> Option<bool> {
         loop {
             let opened = self.next_byte()?;

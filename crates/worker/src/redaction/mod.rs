@@ -1,12 +1,12 @@
 //! Hides the values of fields whose names match a pattern, before anybody makes JSON or text of them.
 //!
-//! A pattern is a glob over names, without regard to case. It matches the name of a field, such as `card`. It also matches
-//! inside a value that is JSON: the dotted path of a member, such as `data.user.email` in the field `data`, and, if the
-//! pattern has no dot, the name of a member at any depth. Array indexes are not part of a path. A string that contains JSON is
-//! searched too.
+//! A pattern is a glob over names, without regard to case. It matches the name of a field, such as `card`. It also
+//! matches inside a value that is JSON: the dotted path of a member, such as `data.user.email` in the field `data`,
+//! and, if the pattern has no dot, the name of a member at any depth. Array indexes are not part of a path. A string
+//! that contains JSON is searched too.
 //!
-//! If a value begins like JSON and is not valid, or is nested too deeply, its members are unknown. It is hidden if it contains
-//! what the last name of a pattern is made of. The rest of a JSON text stays as it is, to the digit.
+//! If a value begins like JSON and is not valid, or is nested too deeply, its members are unknown. It is hidden if it
+//! contains what the last name of a pattern is made of. The rest of a JSON text stays as it is, to the digit.
 
 mod json;
 
@@ -76,8 +76,8 @@ impl Redaction {
         self.globs.iter().any(|glob| glob == "*" || glob::matches_ignoring_case(glob.as_bytes(), name))
     }
 
-    /// Returns what may be shown of a value: all of it, or JSON in which the hidden members are replaced. `None` if the value
-    /// is hidden.
+    /// Returns what may be shown of a value: all of it, or JSON in which the hidden members are replaced. `None` if the
+    /// value is hidden.
     pub fn shown<'a>(&self, name: &[u8], value: &'a [u8]) -> Option<Cow<'a, [u8]>> {
         if self.globs.is_empty() {
             return Some(Cow::Borrowed(value));
@@ -106,8 +106,8 @@ impl Redaction {
 
     /// Returns an error with everything replaced that it quotes from the hidden values of these fields.
     ///
-    /// Anybody who can add to the store chooses the error and the values. So if the search would take long, the whole error is
-    /// hidden.
+    /// Anybody who can add to the store chooses the error and the values. So if the search would take long, the whole
+    /// error is hidden.
     pub fn mask(&self, error: &str, fields: &Fields) -> String {
         let secrets = self.secrets(fields);
         if secrets.len() > SECRETS_MAX || secrets.len().saturating_mul(error.len()) > MASK_WORK_MAX {
@@ -121,8 +121,8 @@ impl Redaction {
         without(error, quoted)
     }
 
-    /// Returns the arguments of a command, as a slow log shows them, with the value after each hidden name replaced. Bytes that
-    /// are not UTF-8 are replaced too.
+    /// Returns the arguments of a command, as a slow log shows them, with the value after each hidden name replaced.
+    /// Bytes that are not UTF-8 are replaced too.
     pub fn mask_arguments(&self, arguments: &[impl AsRef<[u8]>]) -> Vec<String> {
         let masked = arguments.iter().enumerate().map(|(at, argument)| {
             // The first two are the command and its key.
@@ -161,8 +161,8 @@ impl Redaction {
         })
     }
 
-    /// Whether a text that cannot be examined may have a hidden member: the name of the field and the text have all literal parts
-    /// of the last name of a pattern, or an escaped character that could be part of it.
+    /// Whether a text that cannot be examined may have a hidden member: the name of the field and the text have all
+    /// literal parts of the last name of a pattern, or an escaped character that could be part of it.
     fn may_occur_in(&self, name: &[u8], value: &[u8]) -> bool {
         let lower = |bytes: &[u8]| String::from_utf8_lossy(bytes).to_ascii_lowercase();
         let (name, text) = (lower(name), lower(value));

@@ -175,8 +175,8 @@ impl WorkerBuilder {
 
     /// Reads all streams whose names match a glob pattern, such as `orders:*`, in addition to named streams.
     ///
-    /// The worker joins streams that appear while it runs, from their first entry, and leaves streams that are deleted. All
-    /// streams share the slots, and none starves the others. They need no connection each. Their metrics have
+    /// The worker joins streams that appear while it runs, from their first entry, and leaves streams that are deleted.
+    /// All streams share the slots, and none starves the others. They need no connection each. Their metrics have
     /// the pattern as the label `stream`. Dead-letter streams and partitions never match.
     pub fn streams_matching(mut self, pattern: impl Into<String>) -> Self {
         self.pattern = Some(pattern.into());
@@ -301,16 +301,16 @@ impl WorkerBuilder {
         self
     }
 
-    /// Handles messages with the same value of this field one after the other, in the order of their ids; others in parallel.
-    /// All messages without the field are one key; an empty value is another one. One worker of the group
+    /// Handles messages with the same value of this field one after the other, in the order of their ids; others in
+    /// parallel. All messages without the field are one key; an empty value is another one. One worker of the group
     /// [owns](Self::exclusive) the stream at a time.
     pub fn order_by(mut self, field: impl Into<String>) -> Self {
         self.order = Some(field.into().into());
         self.exclusive()
     }
 
-    /// Lets one worker of the group own the stream at a time; the others stand by and take over within two seconds if it dies.
-    /// Without [`order_by`](Self::order_by), messages run one after the other in the order of their ids.
+    /// Lets one worker of the group own the stream at a time; the others stand by and take over within two seconds if
+    /// it dies. Without [`order_by`](Self::order_by), messages run one after the other in the order of their ids.
     ///
     /// A stream with [partitions](crate::partitions) needs neither: the workers of the group share its partitions.
     pub fn exclusive(mut self) -> Self {
@@ -324,8 +324,8 @@ impl WorkerBuilder {
         self
     }
 
-    /// Sets the maximum number of messages of each stream in hand: read, and not done. Default: [`WINDOW`](Self::WINDOW). If
-    /// messages that wait for others of their keys fill it, the worker stops reading.
+    /// Sets the maximum number of messages of each stream in hand: read, and not done. Default:
+    /// [`WINDOW`](Self::WINDOW). If messages that wait for others of their keys fill it, the worker stops reading.
     pub fn window(mut self, max: usize) -> Self {
         self.settings.window = max.max(1);
         self
@@ -338,15 +338,15 @@ impl WorkerBuilder {
         self
     }
 
-    /// Sets the maximum number of attempts that the handler answers with a failure. The last one dead-letters the message.
-    /// Default: 25.
+    /// Sets the maximum number of attempts that the handler answers with a failure. The last one dead-letters the
+    /// message. Default: 25.
     pub fn max_attempts(mut self, attempts: u64) -> Self {
         self.settings.max_attempts = attempts;
         self
     }
 
-    /// Sets the maximum number of deliveries that end without an answer, for example because the worker died. The next one
-    /// dead-letters the message. Default: 5.
+    /// Sets the maximum number of deliveries that end without an answer, for example because the worker died. The next
+    /// one dead-letters the message. Default: 5.
     pub fn max_deliveries(mut self, deliveries: u64) -> Self {
         self.settings.max_deliveries = deliveries;
         self
@@ -412,16 +412,16 @@ impl WorkerBuilder {
         self
     }
 
-    /// Sets how long a handler call can run before `doctor`, `lag`, `top` and the dashboard call the group degraded. The call
-    /// goes on. Default: an hour; or, if 99 of 100 calls take less than ten seconds, ten times what they take, at least a
-    /// minute.
+    /// Sets how long a handler call can run before `doctor`, `lag`, `top` and the dashboard call the group degraded.
+    /// The call goes on. Default: an hour; or, if 99 of 100 calls take less than ten seconds, ten times what they take,
+    /// at least a minute.
     pub fn slow_after(mut self, time: Duration) -> Self {
         self.settings.slow_after = Some(time);
         self
     }
 
-    /// Sets the time between two [heartbeats](crate::heartbeat), from 100 milliseconds to five minutes. `None` sends none.
-    /// Default: five seconds.
+    /// Sets the time between two [heartbeats](crate::heartbeat), from 100 milliseconds to five minutes. `None` sends
+    /// none. Default: five seconds.
     ///
     /// Without heartbeats, the tools do not show the worker, and no worker notices another one with its consumer name.
     pub fn heartbeat(mut self, every: Option<Duration>) -> Self {
@@ -430,11 +430,11 @@ impl WorkerBuilder {
         self
     }
 
-    /// Sets how long a worker with a fixed consumer name waits at its start for another live worker with this name. Default: one
-    /// minute.
+    /// Sets how long a worker with a fixed consumer name waits at its start for another live worker with this name.
+    /// Default: one minute.
     ///
-    /// Then it fails with [`ErrorKind::NameInUse`](crate::backend::ErrorKind::NameInUse). It waits longer while the other worker
-    /// drains.
+    /// Then it fails with [`ErrorKind::NameInUse`](crate::backend::ErrorKind::NameInUse). It waits longer while the
+    /// other worker drains.
     pub fn consumer_wait(mut self, max: Duration) -> Self {
         self.settings.consumer_wait = max;
         self
@@ -442,9 +442,9 @@ impl WorkerBuilder {
 
     /// Sets a function that connects the `tracing` span of a handler call with the traces of its messages.
     ///
-    /// The worker calls it for each message that has a [`trace`](crate::Message::trace), before the handler begins. With
-    /// `tracing-opentelemetry`, it makes the span a child of the sender's (`set_parent`) or, for a batch, adds a link
-    /// (`add_link`). Without it, exported spans name the sender only in their attributes.
+    /// The worker calls it for each message that has a [`trace`](crate::Message::trace), before the handler begins.
+    /// With `tracing-opentelemetry`, it makes the span a child of the sender's (`set_parent`) or, for a batch, adds a
+    /// link (`add_link`). Without it, exported spans name the sender only in their attributes.
     pub fn on_span(mut self, connect: impl Fn(&tracing::Span, &Message) + Send + Sync + 'static) -> Self {
         self.settings.span_hook = Some(SpanHook(Arc::new(connect)));
         self
@@ -452,8 +452,8 @@ impl WorkerBuilder {
 
     /// Sets what the workers of this process share. Give each of them the same [`Process`], if there are several.
     ///
-    /// A message that may crash the process then runs while no handler of any of them runs. Default: the worker shares with
-    /// no other.
+    /// A message that may crash the process then runs while no handler of any of them runs. Default: the worker shares
+    /// with no other.
     pub fn process(mut self, process: &Process) -> Self {
         self.settings.process = process.clone();
         self

@@ -10,9 +10,9 @@
 //!
 //! A message that failed is released and waits in the store. If the worker orders messages by key, it stays in its lane
 //! instead (`settle/keep.rs`). Draining empties the stages in the same order. The worker
-//! reads no more messages, releases prefetched and delayed messages, and lets running handlers finish. At the deadline it
-//! cancels the remaining handlers and releases their messages. Finally the settlers settle the jobs that are left in the
-//! outboxes.
+//! reads no more messages, releases prefetched and delayed messages, and lets running handlers finish. At the deadline
+//! it cancels the remaining handlers and releases their messages. Finally the settlers settle the jobs that are left in
+//! the outboxes.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -119,8 +119,8 @@ async fn work(
     Ok(())
 }
 
-/// Creates the groups, starts heartbeats, and releases the entries that the previous process with this consumer name left
-/// pending. Can be cancelled.
+/// Creates the groups, starts heartbeats, and releases the entries that the previous process with this consumer name
+/// left pending. Can be cancelled.
 async fn prepare(core: &Arc<Core>, heartbeats: &mut JoinSet<()>) -> Result<(), Error> {
     // The name is only for operators, so the worker starts without it if the store refuses it.
     let _ = core.backend.set_client_name(&core.settings.consumer).await;
@@ -149,7 +149,8 @@ async fn prepare(core: &Arc<Core>, heartbeats: &mut JoinSet<()>) -> Result<(), E
     prepare_pattern(core).await
 }
 
-/// Repeats a step of the preparation until the store executes it. An outage is reported for the first of these subscriptions.
+/// Repeats a step of the preparation until the store executes it. An outage is reported for the first of these
+/// subscriptions.
 async fn until_prepared<'a>(
     core: &Core,
     subscriptions: &[Arc<Subscription>],

@@ -37,11 +37,11 @@ use crate::metrics::Registry;
 /// * **At least once.** The worker acknowledges a message only after its handler has finished, and only while the
 ///   message still belongs to this worker. A message can be delivered again after a crash, a lost lease, a retry, a
 ///   drain or an outage. The [`Report`] and the metrics count each of these.
-/// * **No message blocks the others**, unless they are ordered. A message that backs off waits in the store, not in a worker. Its attempts and
-///   the time of its next attempt survive restarts and crashes. A message that crashes its worker again and again runs
-///   alone at last, and is then dead-lettered. The messages around it are not.
-/// * **No order, or order by key.** Handlers start as slots become free, and retries run later than other messages. With
-///   [`order_by`](WorkerBuilder::order_by), a message begins only when every earlier one of its key has ended.
+/// * **No message blocks the others**, unless they are ordered. A message that backs off waits in the store, not in a
+///   worker. Its attempts and the time of its next attempt survive restarts and crashes. A message that crashes its
+///   worker again and again runs alone at last, and is then dead-lettered. The messages around it are not.
+/// * **No order, or order by key.** Handlers start as slots become free, and retries run later than other messages.
+///   With [`order_by`](WorkerBuilder::order_by), a message begins only when every earlier one of its key has ended.
 /// * **It recovers by itself.** After a lost connection or during a failover the worker retries until the store is
 ///   reachable, and it recreates a deleted group. It logs one warning when an outage begins and one line when it ends.
 /// * **An outage of a service that handlers need dead-letters no message.** If every handler call fails, the circuit
@@ -153,8 +153,8 @@ impl WorkerHandle {
         self.core.breaker.open()
     }
 
-    /// Returns the oldest refusal: the store answers, and refuses calls that the worker needs, for example because it is full. The
-    /// worker repeats these calls until they succeed.
+    /// Returns the oldest refusal: the store answers, and refuses calls that the worker needs, for example because it
+    /// is full. The worker repeats these calls until they succeed.
     pub fn refusal(&self) -> Option<Refusal> {
         let subscriptions = self.core.subscriptions.all();
         let outages = subscriptions.iter().flat_map(|each| [&each.outage, &each.dead_letter_outage]);
@@ -162,8 +162,8 @@ impl WorkerHandle {
         outages.filter_map(Outage::refusal).max_by_key(Refusal::lasts_for)
     }
 
-    /// Removes the worker's [heartbeats](crate::heartbeat) from the store. For a program that ends without draining: the next
-    /// worker with this consumer name then starts without waiting.
+    /// Removes the worker's [heartbeats](crate::heartbeat) from the store. For a program that ends without draining:
+    /// the next worker with this consumer name then starts without waiting.
     pub async fn remove_heartbeats(&self) {
         heartbeat::remove(&self.core).await;
     }

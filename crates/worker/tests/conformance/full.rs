@@ -1,5 +1,5 @@
-//! Workers and producers on a server whose memory is full. Nothing is lost, and nothing is acknowledged without its dead
-//! letter.
+//! Workers and producers on a server whose memory is full. Nothing is lost, and nothing is acknowledged without its
+//! dead letter.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -101,8 +101,8 @@ async fn a_message_that_cannot_be_dead_lettered_survives_its_worker() {
     assert_eq!((cases::pending(&*backend, STREAM).await, dead_letters(&*backend).await), (vec![], 1));
 }
 
-/// With deduplication, Redis cannot store the keys. The messages stay pending, and are acknowledged later without running
-/// the handler again.
+/// With deduplication, Redis cannot store the keys. The messages stay pending, and are acknowledged later without
+/// running the handler again.
 #[tokio::test(flavor = "multi_thread")]
 async fn deduplicated_messages_stay_pending_on_a_full_redis() {
     let Some(server) = Server::redis(&["--maxmemory-policy", "noeviction"]) else { return };

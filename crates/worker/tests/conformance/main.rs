@@ -114,7 +114,8 @@ async fn valkey_9_1_passes_all_cases() {
 async fn real_server(peer: &'static Peer) {
     let Some(server) = Server::peer(peer, &[]) else { return };
     let backend = connect(&server.url()).await.unwrap();
-    // At the same time in another database, because cases wait. Redis 6.2 blocks until the timeout if a stream is deleted.
+    // At the same time in another database, because cases wait. Redis 6.2 blocks until the timeout if a stream is
+    // deleted.
     let resp3 = connect(&format!("{}/8?protocol=3", server.url())).await.unwrap();
     tokio::join!(Box::pin(cases::all(&*backend)), Box::pin(cases::all(&*resp3)));
     if peer.redis_version >= (7, 0) {

@@ -210,8 +210,8 @@ async fn produce(backend: Arc<dyn Admin>, producer: usize, end: Arc<AtomicBool>)
     sent
 }
 
-/// Acknowledges every entry, some together with a deduplication key, some by dead-lettering them. Returns the numbers of
-/// acknowledged and of dead-lettered entries.
+/// Acknowledges every entry, some together with a deduplication key, some by dead-lettering them. Returns the numbers
+/// of acknowledged and of dead-lettered entries.
 async fn work(backend: Arc<dyn Admin>, added: Arc<AtomicU64>) -> (u64, u64) {
     let (mut acknowledged, mut dead) = (0, 0);
     while acknowledged + dead < added.load(Ordering::Relaxed) {

@@ -286,8 +286,8 @@ impl Cluster {
         format!("redis+cluster://127.0.0.1:{},127.0.0.1:{}", self.nodes[0].port, self.nodes[1].port)
     }
 
-    /// Moves the slot of a key to the next node as `redis-cli --cluster reshard` does: key by key. Pauses for `pause` at
-    /// every step, so that the slot is half moved for a while.
+    /// Moves the slot of a key to the next node as `redis-cli --cluster reshard` does: key by key. Pauses for `pause`
+    /// at every step, so that the slot is half moved for a while.
     pub(crate) fn reshard(&self, key: &str, pause: Duration) {
         let slot = self.nodes[0].cli(&["CLUSTER", "KEYSLOT", key]);
         let is_owner = |node: &Server| !node.cli(&["EXISTS", key]).contains("MOVED");

@@ -59,8 +59,8 @@ async fn on_a_cluster() {
     assert!(finding.text.contains("has 4 of 6"), "{finding:?}");
 }
 
-/// Makes four partitions. The group `billing` has not read 3, 9, 0 and 1 entries of them; two more of partition 1 are pending
-/// for `worker-1`, which owns it; there is a dead letter of partition 2.
+/// Makes four partitions. The group `billing` has not read 3, 9, 0 and 1 entries of them; two more of partition 1 are
+/// pending for `worker-1`, which owns it; there is a dead letter of partition 2.
 async fn orders(backend: &dyn Admin) -> Partitions {
     let partitions = Partitions::plan("orders", 4, Some("customer")).unwrap();
     assert!(partitions.create(backend).await.unwrap());

@@ -87,8 +87,8 @@ async fn an_open_breaker_runs_one_message_at_a_time_each_time_another_one() {
         probes.ids.len()
     };
     let failed = || running.handle.open_breaker().unwrap().failed_probes;
-    // The slots that were busy when the breaker opened ran once more at most. The first probes may have run too, and the
-    // last of them may not be counted yet.
+    // The slots that were busy when the breaker opened ran once more at most. The first probes may have run too, and
+    // the last of them may not be counted yet.
     let probed = failed() as usize + 1;
     assert!(before <= 6 + 4 + probed, "{before}, {probed}");
     wait_until("ten probes", async || failed() >= 10).await;

@@ -1,5 +1,6 @@
-//! Messages ordered by key. A journal records when each handler begins and ends; its check is the guarantee: a message begins
-//! only when every earlier one of its key has ended once, and no two messages of a key are at work at the same time.
+//! Messages ordered by key. A journal records when each handler begins and ends; its check is the guarantee: a message
+//! begins only when every earlier one of its key has ended once, and no two messages of a key are at work at the same
+//! time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -250,7 +251,8 @@ async fn the_order_holds_when_the_worker_is_killed_and_started_again() {
         let builder = ordered(&backend).retry(Backoff::fixed(ms(5))).max_attempts(4).handler(flaky);
         builder.state(Arc::clone(&journal)).state(handled.clone())
     };
-    // After a third crash, messages that ran each time would have to run alone in this process, which other tests share.
+    // After a third crash, messages that ran each time would have to run alone in this process, which other tests
+    // share.
     for _ in 0..2 {
         let before = journal.len();
         let running = run(build());
@@ -333,7 +335,8 @@ async fn a_batch_holds_runs_of_keys_and_no_key_is_in_two_batches() {
     add_keyed(&backend, 0..400, |n| Some(n % 4)).await;
     let handler = async |messages: Vec<Message>, journal: Data<Arc<Journal>>| {
         let keys: BTreeSet<_> = messages.iter().map(|message| message.key().cloned()).collect();
-        // The whole batch begins at the same time: it may begin only when the messages before its first ones have ended.
+        // The whole batch begins at the same time: it may begin only when the messages before its first ones have
+        // ended.
         for key in &keys {
             let first = messages.iter().find(|message| message.key() == key.as_ref()).unwrap();
             journal.begin(first);

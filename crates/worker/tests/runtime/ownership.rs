@@ -33,7 +33,8 @@ async fn add_to(backend: &Arc<dyn Admin>, partitions: &Partitions, numbers: std:
     }
 }
 
-/// The longest time in which the tasks of a test did not run. If it is long, workers lose their leases, and others take over.
+/// The longest time in which the tasks of a test did not run. If it is long, workers lose their leases, and others take
+/// over.
 #[derive(Clone, Default)]
 struct Stall(Arc<AtomicU64>);
 
@@ -51,8 +52,8 @@ impl Stall {
         stall
     }
 
-    /// Whether the machine was too slow to say which worker should own what. Heartbeats and renewals are 450 ms apart, and a
-    /// worker without a heartbeat for a second seems to be dead.
+    /// Whether the machine was too slow to say which worker should own what. Heartbeats and renewals are 450 ms apart,
+    /// and a worker without a heartbeat for a second seems to be dead.
     fn is_too_long(&self) -> bool {
         let longest = self.0.load(Ordering::Relaxed);
         if longest > 250 {
@@ -140,8 +141,8 @@ async fn workers_share_partitions_evenly_and_keep_the_order() {
     for running in [&first, &second, &third] {
         assert!(running.handle.stats().acknowledged > 0, "{}", running.handle.stats());
     }
-    // As few as possible moved: three to the second worker, then one of the first and one of the second to the third. The
-    // fence of a partition that moved is greater; the others kept theirs.
+    // As few as possible moved: three to the second worker, then one of the first and one of the second to the third.
+    // The fence of a partition that moved is greater; the others kept theirs.
     let now = owners(&backend, &partitions).await.unwrap();
     let grown = fences.iter().zip(&now).filter(|(before, after)| after.fence > before.fence).count();
     let released = releases(&backend).await;

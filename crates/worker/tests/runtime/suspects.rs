@@ -35,7 +35,8 @@ struct Runs {
     in_hand: Vec<usize>,
 }
 
-/// A handler of 20 ms. The message 500 crashes its worker. Those from 1,000 on end when 1,000 handlers have run at the same time.
+/// A handler of 20 ms. The message 500 crashes its worker. Those from 1,000 on end when 1,000 handlers have run at the
+/// same time.
 async fn handle(message: Message, journal: Data<Arc<Journal>>) {
     {
         let mut runs = journal.runs.lock().unwrap();
@@ -76,7 +77,8 @@ fn dead_number(dead: &DeadLetter) -> u64 {
     std::str::from_utf8(value).unwrap().parse().unwrap()
 }
 
-/// Starts workers and aborts each one that the culprit crashes, until everything is done. Returns the number of crashes.
+/// Starts workers and aborts each one that the culprit crashes, until everything is done. Returns the number of
+/// crashes.
 async fn survive(
     journal: &Arc<Journal>,
     build: impl Fn() -> WorkerBuilder,

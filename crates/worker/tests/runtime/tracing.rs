@@ -130,8 +130,8 @@ impl Visit for Fields {
 #[tokio::test]
 async fn each_handler_call_has_a_span_with_the_trace_of_its_message() {
     let (spans, hooked) = (Spans::default(), Arc::new(Mutex::new(Vec::new())));
-    // If only one dispatcher exists, tracing lets the thread that first enters a span decide for all threads whether anybody wants it.
-    // A thread of another test has no subscriber. With two dispatchers, tracing asks both.
+    // If only one dispatcher exists, tracing lets the thread that first enters a span decide for all threads whether
+    // anybody wants it. A thread of another test has no subscriber. With two dispatchers, tracing asks both.
     let _second = tracing::Dispatch::new(Spans::default());
     let _guard = tracing::subscriber::set_default(spans.clone());
     let (backend, seen) = (store().await, Seen::default());

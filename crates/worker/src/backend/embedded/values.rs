@@ -146,7 +146,8 @@ pub(super) fn store_trim(trim: Trim) -> store::Trim {
 /// Maximum number of entries that one trim removes, because it locks the stream.
 const ENTRIES_PER_TRIM: u64 = 10_000;
 
-/// Returns a trim of the entries before an id that every group has acknowledged. Unless it is `exact`, its size is limited.
+/// Returns a trim of the entries before an id that every group has acknowledged. Unless it is `exact`, its size is
+/// limited.
 pub(super) fn trim_acknowledged(stream: &str, before: StreamId, exact: bool) -> TrimStream<String> {
     let (exactness, limit) = match exact {
         true => (store::Exactness::Exact, store::TrimLimit::Default),
@@ -215,7 +216,6 @@ pub(super) fn policy_info(described: verbs::PolicyInfo) -> PolicyInfo {
     PolicyInfo { in_force, own, counters, dead_letter_error, ..PolicyInfo::default() }
 }
 
-/// Returns the value of the lease of an owner.
 pub(super) fn owner_mark(claimant: Claimant<'_>, fence: u64) -> OwnerMark {
     OwnerMark { fence, owner: claimant.instance.as_bytes().to_vec() }
 }

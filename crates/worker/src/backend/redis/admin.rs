@@ -36,7 +36,8 @@ impl InspectStore for Redis {
                 }
                 _ => Err(error),
             };
-            // Redis before 7.0 accepts only one section. Others have sections that are expensive, so do not ask for all.
+            // Redis before 7.0 accepts only one section. Others have sections that are expensive, so do not ask for
+            // all.
             let sections = vec![redis::cmd("INFO"), command!("INFO", "commandstats")];
             let info = self.connection.pipeline("", sections).await.or_else(&mut or_denied)?;
             let mut facts = HashMap::new();

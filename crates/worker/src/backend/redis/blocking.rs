@@ -12,7 +12,6 @@ use super::dial::{OpenConnection, Target};
 use super::nodes::{NodeAddress, Nodes};
 use super::routing::{NodeRefusal, Route, no_owner};
 
-/// A pool of connections for blocking calls.
 pub(super) struct BlockingConnections {
     /// The only server.
     server: Target,

@@ -106,7 +106,6 @@ pub(super) fn range(stream: &str, range: Range) -> Cmd {
     command!(name, stream, Id(from), Id(to), "COUNT", range.count)
 }
 
-/// Reads the entry with this id.
 pub(super) fn entry(stream: &str, id: StreamId) -> Cmd {
     range(stream, Range::single(id))
 }
@@ -200,7 +199,8 @@ pub(super) fn pending(stream: &str, group: &str, filter: &PendingFilter) -> Cmd 
     command
 }
 
-/// Claims a pending entry, unless it has been delivered or extended since the row was read. Its delivery count increases by one.
+/// Claims a pending entry, unless it has been delivered or extended since the row was read. Its delivery count
+/// increases by one.
 pub(super) fn claim(consumer: Consumer<'_>, row: &PendingRow) -> Cmd {
     let Consumer { stream, group, name } = consumer;
     let min_idle = row.idle.map_or(0, idle_millis);

@@ -24,7 +24,6 @@ pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum time for the reply to a call that does not block.
 pub(super) const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The connection to a server or to a cluster.
 pub(super) struct Connection {
     pub(super) link: Link,
     /// The user as which the connection authenticates.
@@ -39,13 +38,11 @@ pub(super) enum Link {
 
 /// A call whose commands do not all have a reply.
 pub(super) struct Incomplete {
-    /// The outcome of each command.
     pub(super) outcomes: Vec<CallOutcome>,
     /// Why there are not more replies.
     pub(super) error: RedisError,
 }
 
-/// The outcome of a command.
 pub(super) enum CallOutcome {
     /// The server replied, possibly with an error.
     Replied(Value),
@@ -134,8 +131,8 @@ impl Connection {
         errors.iter().find_map(|(at, error)| denied(&self.user, command_at(*at)?, error))
     }
 
-    /// Sends commands in one round trip. All their keys must be in one slot. Each reply can be an error, but if the user
-    /// may not run one of the commands, the call fails.
+    /// Sends commands in one round trip. All their keys must be in one slot. Each reply can be an error, but if the
+    /// user may not run one of the commands, the call fails.
     pub(super) async fn pipeline(&self, key: &str, commands: Vec<Cmd>) -> Result<Vec<Value>, Error> {
         let pipeline = pipeline_of(commands);
         let replies = self.send(key, &pipeline, Relation::Independent).await;

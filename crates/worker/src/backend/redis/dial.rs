@@ -1,5 +1,5 @@
-//! Opens connections: to an address, or over streams that a function of the program opens. The second way is for programs
-//! that run the server in the same process.
+//! Opens connections: to an address, or over streams that a function of the program opens. The second way is for
+//! programs that run the server in the same process.
 //!
 //! This module does not know what the connections are used for.
 
@@ -33,13 +33,12 @@ type Dial = Arc<dyn Fn() -> io::Result<UnixStream> + Send + Sync>;
 /// Where connections lead to, and how they introduce themselves.
 #[derive(Clone)]
 pub(super) struct Target {
-    place: NodeAddress,
+    place: DialAddress,
     introduction: Arc<Introduction>,
 }
 
 #[derive(Clone)]
-enum NodeAddress {
-    /// A server with an address.
+enum DialAddress {
     Address {
         info: Box<ConnectionInfo>,
         /// `None` without TLS.
@@ -67,21 +66,21 @@ pub(super) struct OpenConnection {
 
 impl Target {
     pub(super) fn address(info: ConnectionInfo, tls: Option<TlsConnector>) -> Target {
-        Target { place: NodeAddress::Address { info: Box::new(info), tls }, introduction: Arc::default() }
+        Target { place: DialAddress::Address { info: Box::new(info), tls }, introduction: Arc::default() }
     }
 
     pub(super) fn streams(
         dial: impl Fn() -> io::Result<UnixStream> + Send + Sync + 'static,
         user: &str,
     ) -> Target {
-        let place = NodeAddress::Streams { dial: Arc::new(dial), user: user.to_owned() };
+        let place = DialAddress::Streams { dial: Arc::new(dial), user: user.to_owned() };
         Target { place, introduction: Arc::default() }
     }
 
     /// Returns the same target with another host and port, for another node of a cluster.
     pub(super) fn at(&self, host: String, port: u16) -> Target {
         let mut target = self.clone();
-        if let NodeAddress::Address { info, .. } = &mut target.place {
+        if let DialAddress::Address { info, .. } = &mut target.place {
             let address = match info.addr() {
                 ConnectionAddr::TcpTls { insecure, tls_params, .. } => {
                     ConnectionAddr::TcpTls { host, port, insecure: *insecure, tls_params: tls_params.clone() }
@@ -96,8 +95,8 @@ impl Target {
     /// Returns the user as which connections authenticate.
     pub(super) fn user(&self) -> &str {
         match &self.place {
-            NodeAddress::Address { info, .. } => info.redis_settings().username().unwrap_or("default"),
-            NodeAddress::Streams { user, .. } => user,
+            DialAddress::Address { info, .. } => info.redis_settings().username().unwrap_or("default"),
+            DialAddress::Streams { user, .. } => user,
         }
     }
 
@@ -137,11 +136,11 @@ impl Target {
 
     async fn open(&self, config: AsyncConnectionConfig) -> Result<OpenConnection, RedisError> {
         let (info, tls) = match &self.place {
-            NodeAddress::Streams { dial, .. } => {
+            DialAddress::Streams { dial, .. } => {
                 let info = RedisConnectionInfo::default().set_skip_set_lib_name();
                 return OpenConnection::over(open_stream(dial)?, &info, config).await;
             }
-            NodeAddress::Address { info, tls } => (info, tls),
+            DialAddress::Address { info, tls } => (info, tls),
         };
         let settings = info.redis_settings();
         match (info.addr(), tls) {

@@ -1,11 +1,11 @@
 //! Deletes entries that every group has acknowledged: all of them, or those beyond the limit of a producer.
 //!
-//! If the server has trims that keep what a group still needs (ACKED), it decides for each entry. On other servers a script
-//! finds the first entry that a group still needs, and trims the entries before it. Both are atomic: a group that is created
-//! meanwhile keeps the entries from its position on.
+//! If the server has trims that keep what a group still needs (ACKED), it decides for each entry. On other servers a
+//! script finds the first entry that a group still needs, and trims the entries before it. Both are atomic: a group
+//! that is created meanwhile keeps the entries from its position on.
 //!
-//! XACKDEL would delete with the acknowledgement. But on Redis 8.2 it takes almost twice as much of the server's time as XACK
-//! and a trim of many entries.
+//! XACKDEL would delete with the acknowledgement. But on Redis 8.2 it takes almost twice as much of the server's time
+//! as XACK and a trim of many entries.
 
 use super::super::{Error, PendingFilter, StreamId, Trim, TrimLimit};
 use super::Redis;
@@ -19,8 +19,8 @@ use super::scripts;
 const ENTRIES_PER_TRIM: u64 = 10_000;
 
 impl Redis {
-    /// Deletes the entries before the first one that a group still needs. With `gaps`, also deletes later ones that every
-    /// group has acknowledged, if the server can. Returns the number deleted.
+    /// Deletes the entries before the first one that a group still needs. With `gaps`, also deletes later ones that
+    /// every group has acknowledged, if the server can. Returns the number deleted.
     pub(super) async fn delete_acknowledged(&self, stream: &str, gaps: bool) -> Result<u64, Error> {
         if !self.has(Feature::AckedTrims, stream).await? {
             return self.trim_by_script(stream, ("ALL", "", "=")).await;
@@ -99,8 +99,8 @@ impl Redis {
         }
     }
 
-    /// Returns the smallest id that a group has not read or, unless `gaps` is set, has not acknowledged. `None` if there are
-    /// no groups.
+    /// Returns the smallest id that a group has not read or, unless `gaps` is set, has not acknowledged. `None` if
+    /// there are no groups.
     async fn first_needed(&self, stream: &str, gaps: bool) -> Result<Option<StreamId>, Error> {
         let groups = match self.connection.command(stream, command!("XINFO", "GROUPS", stream)).await {
             Err(error) if is_missing_key(&error) => return Ok(None),

@@ -53,7 +53,6 @@ pub(super) fn from_redis(error: RedisError) -> Error {
     Error::new(kind, text).with_source(error)
 }
 
-/// Converts an error reply of the server.
 pub(super) fn from_server(error: &ServerError) -> Error {
     let details = error.details().unwrap_or_default();
     Error::new(kind_of(error.code(), details), format!("{} {details}", error.code()))
@@ -64,7 +63,6 @@ pub(super) fn unexpected_reply(expected: &str) -> Error {
     Error::new(ErrorKind::Refused, format!("unexpected reply from the server: expected {expected}"))
 }
 
-/// Returns the kind of an error reply.
 pub(super) fn kind_of(code: &str, details: &str) -> ErrorKind {
     if let Some((_, kind)) = CODES.iter().find(|(known, _)| *known == code) {
         return *kind;
@@ -72,7 +70,8 @@ pub(super) fn kind_of(code: &str, details: &str) -> ErrorKind {
     if details.starts_with("max number of clients") {
         return ErrorKind::Busy;
     }
-    // A script that runs a command or names a key which the user may not use. Before version 7.2, the text is different.
+    // A script that runs a command or names a key which the user may not use. Before version 7.2, the text is
+    // different.
     if details.starts_with("ACL failure in script") || details.contains("The user executing the script can't")
     {
         return ErrorKind::Denied;
@@ -87,7 +86,6 @@ pub(super) fn kind_of(code: &str, details: &str) -> ErrorKind {
     wrapped.map_or(otherwise, |(_, kind)| *kind)
 }
 
-/// Returns whether the message of an error starts with a prefix.
 pub(super) fn starts_with(error: &Error, prefix: &str) -> bool {
     error.to_string().starts_with(prefix)
 }

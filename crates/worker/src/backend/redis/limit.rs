@@ -1,7 +1,7 @@
 //! A connection whose server may be hostile or broken: it fails if one reply takes too much memory.
 //!
-//! The client library collects a reply of any size. So this module follows the framing of the replies on their way to it,
-//! and fails the connection before a reply that exceeds [`REPLY_BYTES_MAX`] is complete. It decodes no values.
+//! The client library collects a reply of any size. So this module follows the framing of the replies on their way to
+//! it, and fails the connection before a reply that exceeds [`REPLY_BYTES_MAX`] is complete. It decodes no values.
 
 use std::io;
 use std::pin::Pin;
@@ -13,8 +13,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 const REPLY_BYTES_MAX: u64 = 256 << 20;
 /// What each value of a reply takes in memory, in addition to its bytes.
 const VALUE_BYTES: u64 = 64;
-/// Maximum length of a line: a number, a length, a simple string or an error. The library searches a line from its beginning
-/// after each read.
+/// Maximum length of a line: a number, a length, a simple string or an error. The library searches a line from its
+/// beginning after each read.
 const LINE_BYTES_MAX: usize = 64 << 10;
 /// Number of bytes of a line that can hold a type and a number.
 const NUMBER_BYTES_MAX: usize = 24;
@@ -31,8 +31,8 @@ impl<S> LimitedReplies<S> {
     }
 }
 
-/// Where in a reply the next byte is. Lines and numbers are read exactly as the library reads them: a server that could make
-/// the two disagree could hide how large a reply is.
+/// Where in a reply the next byte is. Lines and numbers are read exactly as the library reads them: a server that could
+/// make the two disagree could hide how large a reply is.
 #[derive(Debug, Default)]
 struct Framing {
     /// The beginning of the line that is not complete.
@@ -51,7 +51,6 @@ struct Framing {
 }
 
 impl Framing {
-    /// Follows bytes that arrived.
     fn read(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() && !self.is_malformed {
             if self.string_bytes_left > 0 {

@@ -6,7 +6,8 @@
 //! 3  HMGET, TIME                               retry records of released entries, and the time of the store
 //! ```
 //!
-//! XINFO STREAM returns the first and the last entry whole. If they are large, later looks ask for them only now and then.
+//! XINFO STREAM returns the first and the last entry whole. If they are large, later looks ask for them only now and
+//! then.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -107,7 +108,8 @@ impl Redis {
         Ok(replies.into_iter().map(length).collect())
     }
 
-    /// Sends commands to the nodes that own their streams. Returns a reply for each. Fails if the server does not answer.
+    /// Sends commands to the nodes that own their streams. Returns a reply for each. Fails if the server does not
+    /// answer.
     async fn ask(&self, questions: Vec<Question>) -> Result<Vec<Result<Value, Error>>, Error> {
         let mut replies = Vec::with_capacity(questions.len());
         let mut questions = questions.into_iter();
@@ -206,8 +208,8 @@ impl<'a> LookPlan<'a> {
         Ok(())
     }
 
-    /// Returns how a stream with large entries was described less than 30 seconds ago, or longer ago if this look has described
-    /// enough of them.
+    /// Returns how a stream with large entries was described less than 30 seconds ago, or longer ago if this look has
+    /// described enough of them.
     fn described_before(&mut self, stream: &str) -> Option<(Instant, StreamInfo)> {
         if self.detail.is_complete() || !self.redis.large.may_use_xlen() {
             return None;
@@ -270,7 +272,8 @@ impl<'a> LookPlan<'a> {
         Ok(info)
     }
 
-    /// Returns the number of entries ever added, from what a group has read and its lag. Redis computes the lag from it.
+    /// Returns the number of entries ever added, from what a group has read and its lag. Redis computes the lag from
+    /// it.
     fn added_by(&self, groups: &[GroupInfo]) -> Option<u64> {
         if self.redis.probe.known(Feature::Missed) == Some(true) {
             // The lag of Millstream does not include entries that were removed.
@@ -385,7 +388,6 @@ impl<'a> LookPlan<'a> {
     }
 }
 
-/// A part of the details of a group.
 #[derive(Clone, Copy)]
 enum LookPart {
     Consumers,
@@ -439,7 +441,8 @@ fn group_at(looks: &mut [Result<Option<StreamLook>, Error>], at: usize, of: usiz
     looks.get_mut(at)?.as_mut().ok()?.as_mut()?.groups.get_mut(of)
 }
 
-/// Whether the error of a reply means that the value is unknown: the user may not read it, or the key holds something else.
+/// Whether the error of a reply means that the value is unknown: the user may not read it, or the key holds something
+/// else.
 fn is_unknown(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Denied | ErrorKind::WrongType)
 }

@@ -58,7 +58,8 @@ use nodes::Nodes;
 use owning::OwnerConnections;
 use probe::{Feature, FeatureProbe};
 
-/// The consumer that owns released entries on servers without `XNACK … DELAY`, where every pending entry needs an owner.
+/// The consumer that owns released entries on servers without `XNACK … DELAY`, where every pending entry needs an
+/// owner.
 const RELEASED_CONSUMER: &str = "millstream:released";
 
 /// From this idle time on, about 50 years, an entry of [`RELEASED_CONSUMER`] can be claimed.
@@ -104,9 +105,9 @@ impl Redis {
         Redis::new(target(&info, &options)?, location).checked(&info).await
     }
 
-    /// Returns a backend for one server over streams that `dial` opens, already authenticated as `user`. `dial` is called for
-    /// each new connection, the first time with the first call, and must not block. `location` is the name of the store in
-    /// messages.
+    /// Returns a backend for one server over streams that `dial` opens, already authenticated as `user`. `dial` is
+    /// called for each new connection, the first time with the first call, and must not block. `location` is the name
+    /// of the store in messages.
     pub fn over(
         dial: impl Fn() -> io::Result<UnixStream> + Send + Sync + 'static,
         user: &str,
@@ -173,7 +174,8 @@ impl Redis {
         Ok(self)
     }
 
-    /// Returns how many commands and pipelines were sent that do not block, to all nodes of a cluster. Each waits for its reply once.
+    /// Returns how many commands and pipelines were sent that do not block, to all nodes of a cluster. Each waits for
+    /// its reply once.
     pub fn round_trips(&self) -> u64 {
         match &self.connection.link {
             Link::Server(server) => server.round_trips(),

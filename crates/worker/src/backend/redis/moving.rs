@@ -1,8 +1,9 @@
 //! Moves a group, unless it has moved since the caller looked.
 //!
-//! A script compares and moves in one step. On a server without scripts, such as Millstream's own, a transaction does: WATCH
-//! lets it fail if the stream changes after the comparison. WATCH needs a connection of its own. Any change of the stream lets
-//! the transaction fail, so on a busy stream it is tried again, and in the end the group is moved without it.
+//! A script compares and moves in one step. On a server without scripts, such as Millstream's own, a transaction does:
+//! WATCH lets it fail if the stream changes after the comparison. WATCH needs a connection of its own. Any change of
+//! the stream lets the transaction fail, so on a busy stream it is tried again, and in the end the group is moved
+//! without it.
 
 use redis::Value;
 
@@ -77,7 +78,6 @@ impl Redis {
     }
 }
 
-/// Returns the position of a group in a reply of XINFO GROUPS.
 fn position(groups: Value, stream: &str, group: &str) -> Result<StreamId, Error> {
     for found in array(groups)? {
         let found = group_info(found)?;

@@ -21,7 +21,6 @@ use crate::slots::{SLOTS, slot_of};
 /// Maximum time for a node to say which node owns which slot. The next node is asked after it.
 const MAP_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The address of a node of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct NodeAddress {
     host: String,
@@ -34,13 +33,11 @@ impl fmt::Display for NodeAddress {
     }
 }
 
-/// A node of a cluster, and the connection to it.
 pub(super) struct Node {
     pub(super) address: NodeAddress,
     pub(super) connection: ServerConnection,
 }
 
-/// The nodes of a cluster.
 pub(super) struct Nodes {
     /// Where connections to one of the nodes lead. Those to the others differ only in the address.
     base: Target,
@@ -119,7 +116,6 @@ impl Nodes {
         node
     }
 
-    /// Stores the new owner of a slot.
     pub(super) fn set_owner(&self, slot: u16, owner: &NodeAddress) {
         let mut map = self.map.write();
         let at = map.nodes.iter().position(|node| node.address == *owner);

@@ -5,8 +5,9 @@
 //! {orders}:fence:GROUP   "FENCE INSTANCE", stays        who acquired it last
 //! ```
 //!
-//! Everything is done with transactions: WATCH lets EXEC fail if another worker has acquired the stream in between. This
-//! needs no scripts, and it costs an owner's read little, because the WATCH for the next read travels with the last one:
+//! Everything is done with transactions: WATCH lets EXEC fail if another worker has acquired the stream in between.
+//! This needs no scripts, and it costs an owner's read little, because the WATCH for the next read travels with the
+//! last one:
 //!
 //! ```text
 //! MULTI · XREADGROUP · EXEC · WATCH fence · GET fence        one write, one round trip
@@ -59,7 +60,6 @@ struct OwnerConnection {
 enum TransactionFailure {
     /// The server replied with an error. A node of a cluster may name another node.
     Server(ServerError),
-    /// The connection broke.
     Broken(RedisError),
     /// The reply has another form than expected.
     Other(Error),
@@ -139,8 +139,8 @@ trait OwnerTask {
 
 /// Acquires a stream, if nobody owns it or this worker does. Returns the owner after it.
 ///
-/// The fence grows even if this worker owns the stream already. Its last ownership has ended by then, but a server that was slow
-/// may still execute a read of it, and would deliver messages that nobody expects.
+/// The fence grows even if this worker owns the stream already. Its last ownership has ended by then, but a server that
+/// was slow may still execute a read of it, and would deliver messages that nobody expects.
 struct Acquire<'a> {
     instance: &'a str,
     lease_key: &'a str,
@@ -212,7 +212,6 @@ impl OwnerTask for GiveUp<'_> {
 struct ReadOwned<'a> {
     read: &'a Read<'a>,
     fence_key: &'a str,
-    /// The value of the fence of this owner.
     expected: Value,
 }
 
@@ -251,7 +250,6 @@ impl OwnerTask for ReadOwned<'_> {
 struct SetEntriesRead<'a> {
     claimant: Claimant<'a>,
     fence_key: &'a str,
-    /// The value of the fence of this owner.
     expected: Value,
     position: StreamId,
     entries_read: u64,
@@ -342,8 +340,8 @@ impl Redis {
 
     /// Counts the unread entries of a group whose lag the server does not know, and tells the server.
     ///
-    /// A replica does not learn how many entries a group has read. When it becomes a primary, it reports no lag, or, if it once
-    /// learned the number with a copy of all data, one that is too large.
+    /// A replica does not learn how many entries a group has read. When it becomes a primary, it reports no lag, or, if
+    /// it once learned the number with a copy of all data, one that is too large.
     pub(super) async fn repair_lag_as_owner(
         &self,
         claimant: Claimant<'_>,
@@ -391,8 +389,8 @@ impl Redis {
         self.as_owner(fence_key, set).await
     }
 
-    /// Runs a task over the connection for the stream with this fence. If a node refuses commands while slots move, runs it again
-    /// over a connection to another node, or after a pause.
+    /// Runs a task over the connection for the stream with this fence. If a node refuses commands while slots move,
+    /// runs it again over a connection to another node, or after a pause.
     async fn as_owner<T: OwnerTask>(&self, fence: &str, task: T) -> Result<T::Output, Error> {
         let nodes = match &self.connection.link {
             Link::Cluster(nodes) => nodes,
@@ -412,7 +410,8 @@ impl Redis {
                 }
                 return Err(from_redis(no_owner(fence)));
             };
-            // While a slot moves, a transaction would need all its keys on one node. So the call waits until it has moved.
+            // While a slot moves, a transaction would need all its keys on one node. So the call waits until it has
+            // moved.
             if asking {
                 if route.pause().await {
                     continue;
@@ -468,7 +467,6 @@ impl OwnerConnection {
     }
 }
 
-/// The value of a lease or a fence.
 fn value(fence: u64, instance: &str) -> String {
     format!("{fence} {instance}")
 }

@@ -68,8 +68,8 @@ impl Redis {
         Ok(Claimed { deliveries: taken?, next: next_cursor(last), due_in })
     }
 
-    /// Claims idle entries without a script, in steps: list pending entries, leave out those that wait, fetch the fields
-    /// of the others, claim those that still exist.
+    /// Claims idle entries without a script, in steps: list pending entries, leave out those that wait, fetch the
+    /// fields of the others, claim those that still exist.
     ///
     /// If another consumer claims an entry in between, the entry is no longer idle, and the server does not claim it
     /// again.
@@ -101,7 +101,8 @@ impl Redis {
         Ok(Claimed { deliveries: taken, next: next_cursor(last), due_in: None })
     }
 
-    /// Claims pending entries of all consumers: lists a page of them, fetches their fields, claims those that still exist.
+    /// Claims pending entries of all consumers: lists a page of them, fetches their fields, claims those that still
+    /// exist.
     pub(super) async fn take_over_in_steps(
         &self,
         consumer: Consumer<'_>,

@@ -1,8 +1,8 @@
 //! Reads of several streams: with one command on a server, by polling on a cluster.
 //!
-//! One command cannot read streams of different slots. So on a cluster, the backend sends one command for each stream, all
-//! those for a node in one round trip, over the connections that other calls use. It does not block: without entries,
-//! it polls again after a pause that grows with the number of streams.
+//! One command cannot read streams of different slots. So on a cluster, the backend sends one command for each stream,
+//! all those for a node in one round trip, over the connections that other calls use. It does not block: without
+//! entries, it polls again after a pause that grows with the number of streams.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -82,7 +82,8 @@ impl Redis {
         Ok(found)
     }
 
-    /// Polls a cluster until a stream has entries, or cannot be read for a reason that does not pass, or the time is over.
+    /// Polls a cluster until a stream has entries, or cannot be read for a reason that does not pass, or the time is
+    /// over.
     async fn poll_until_found(
         &self,
         nodes: &Arc<Nodes>,

@@ -154,8 +154,8 @@ pub(super) fn streams(value: Value) -> Result<Vec<(Bytes, Value)>, Error> {
         .collect()
 }
 
-/// A range of slots of a cluster, and the nodes that serve them as hosts and ports: the master first, then its replicas.
-/// The host is empty if the cluster does not know it.
+/// A range of slots of a cluster, and the nodes that serve them as hosts and ports: the master first, then its
+/// replicas. The host is empty if the cluster does not know it.
 pub(super) type SlotRange = (RangeInclusive<u16>, Vec<(String, u16)>);
 
 /// Parses the reply of CLUSTER SLOTS.

@@ -28,7 +28,6 @@ const REDIRECTIONS_AT_ONCE: u32 = 4;
 /// What the commands of a call have to do with each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Relation {
-    /// Nothing.
     Independent,
     /// They take effect in order: a command is not sent again if a later one has been executed.
     Ordered,
@@ -188,11 +187,11 @@ impl Nodes {
 }
 
 impl Nodes {
-    /// Sends a command for each key, and returns their replies. Commands for one node take one round trip, and no node waits
-    /// for another.
+    /// Sends a command for each key, and returns their replies. Commands for one node take one round trip, and no node
+    /// waits for another.
     ///
-    /// For commands that are sent again soon: if a slot has moved to another node, the reply is nil. If a node cannot be
-    /// reached, the call does not wait for another one to replace it.
+    /// For commands that are sent again soon: if a slot has moved to another node, the reply is nil. If a node cannot
+    /// be reached, the call does not wait for another one to replace it.
     pub(super) async fn send_each(
         self: &Arc<Self>,
         keys: &[Arc<str>],
@@ -362,7 +361,6 @@ fn sort_out(
     (refused, first)
 }
 
-/// Returns whether the indices are the last ones of `count`.
 fn is_end(indices: &[usize], count: usize) -> bool {
     indices.first().is_some_and(|first| first + indices.len() == count)
 }

@@ -54,7 +54,6 @@ impl Script {
     }
 }
 
-/// All scripts.
 static SCRIPTS: [&Script; 9] = [
     &EXTEND,
     &RELEASE,
@@ -108,8 +107,8 @@ end
 return ours",
 );
 
-/// Releases those of the consumer's pending entries whose delivery count is as expected, and writes their retry records.
-/// Returns their number.
+/// Releases those of the consumer's pending entries whose delivery count is as expected, and writes their retry
+/// records. Returns their number.
 ///
 /// A released entry moves to the consumer [`RELEASED_CONSUMER`](super::RELEASED_CONSUMER), with an idle time that says
 /// when it [can be claimed](super::CLAIMABLE_IDLE_MS).
@@ -117,9 +116,9 @@ return ours",
 /// The record comes without its times: the script adds them by the clock of the server. The entry is released first. A
 /// server without memory refuses a script whose first write needs memory, but not a later one.
 ///
-/// KEYS: stream, hash of retry records. ARGV: group, consumer, new owner, idle time of an entry that can be claimed; then
-/// for each entry its id, its expected delivery count, its new delivery count, its delay in ms, and its record as a JSON
-/// object, or an empty text.
+/// KEYS: stream, hash of retry records. ARGV: group, consumer, new owner, idle time of an entry that can be claimed;
+/// then for each entry its id, its expected delivery count, its new delivery count, its delay in ms, and its record as
+/// a JSON object, or an empty text.
 pub(super) static RELEASE: Script = Script::new(
     r#"
 local records = redis.pcall('HLEN', KEYS[2])
@@ -149,8 +148,8 @@ return released"#,
 /// Moves only the consumer's own entries. Exception: a pending entry whose stream entry was deleted can belong to any
 /// consumer.
 ///
-/// KEYS: stream, hash of retry records, then for each entry its dead-letter stream. ARGV: group, consumer; then for each
-/// entry its id, the number of arguments that its fields take, and its fields.
+/// KEYS: stream, hash of retry records, then for each entry its dead-letter stream. ARGV: group, consumer; then for
+/// each entry its id, the number of arguments that its fields take, and its fields.
 pub(super) static DEAD_LETTER: Script = Script::new(
     r"
 local records = redis.pcall('HLEN', KEYS[2])
@@ -212,8 +211,8 @@ redis.call('XGROUP', 'DELCONSUMER', KEYS[1], ARGV[1], ARGV[2])
 return 1",
 );
 
-/// Claims idle and released pending entries, but not those that wait. A released entry has an idle time of -1 on a server
-/// with XNACK. Elsewhere it belongs to [`RELEASED_CONSUMER`](super::RELEASED_CONSUMER), and its idle time says
+/// Claims idle and released pending entries, but not those that wait. A released entry has an idle time of -1 on a
+/// server with XNACK. Elsewhere it belongs to [`RELEASED_CONSUMER`](super::RELEASED_CONSUMER), and its idle time says
 /// [how long it waits](super::CLAIMABLE_IDLE_MS).
 ///
 /// Returns the last id examined, or nil after the last pending entry; for each claimed entry its id, its delivery count
@@ -264,11 +263,11 @@ return 1",
 
 /// Trims entries before the smallest id that any group still needs. Returns the number trimmed.
 ///
-/// A group needs its first pending entry and what comes after it, and all entries after its position. Ids are compared as
-/// text, because a number in Lua has only 53 bits.
+/// A group needs its first pending entry and what comes after it, and all entries after its position. Ids are compared
+/// as text, because a number in Lua has only 53 bits.
 ///
-/// KEYS: stream. ARGV: how many entries to trim at most; then ALL, or MAXLEN or MINID with its threshold; then `=` for an
-/// exact trim or `~` for one of whole blocks. Without groups, ALL trims nothing, and the others trim as XTRIM does.
+/// KEYS: stream. ARGV: how many entries to trim at most; then ALL, or MAXLEN or MINID with its threshold; then `=` for
+/// an exact trim or `~` for one of whole blocks. Without groups, ALL trims nothing, and the others trim as XTRIM does.
 pub(super) static TRIM_ACKNOWLEDGED: Script = Script::new(
     r"
 local function plus_one(number)

@@ -12,8 +12,8 @@ use super::errors::from_redis;
 use super::reply::{array, bytes, count, text};
 
 impl Redis {
-    /// Sends a command to the server, or to every master of the cluster. Returns their replies, with the addresses of the
-    /// nodes of a cluster. Fails if one of them fails.
+    /// Sends a command to the server, or to every master of the cluster. Returns their replies, with the addresses of
+    /// the nodes of a cluster. Fails if one of them fails.
     pub(super) async fn on_every_node(&self, command: &Cmd) -> Result<Vec<(Option<String>, Value)>, Error> {
         let nodes = match &self.connection.link {
             Link::Server(_) => {

@@ -47,8 +47,8 @@ impl Redis {
 
     /// Returns the nodes that the walk has not visited yet. `None` is the only server.
     ///
-    /// The masters are sorted by their addresses, so the walk continues even if the nodes have changed. If the node of the cursor
-    /// is gone, the walk continues with the next one, and a later walk finds what it had left.
+    /// The masters are sorted by their addresses, so the walk continues even if the nodes have changed. If the node of
+    /// the cursor is gone, the walk continues with the next one, and a later walk finds what it had left.
     async fn nodes_from(&self, from: &StreamCursor) -> Result<Vec<Option<Arc<Node>>>, Error> {
         let Link::Cluster(nodes) = &self.connection.link else { return Ok(vec![None]) };
         if from.node.is_none() {

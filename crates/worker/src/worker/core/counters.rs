@@ -103,7 +103,6 @@ fn add(counter: &AtomicU64, count: u64) {
 }
 
 impl Counters {
-    /// Counts messages that were received.
     pub(crate) fn received(&self, subscription: &Subscription, count: u64) {
         add(&self.received, count);
         subscription.metrics.received.add(count);
@@ -181,7 +180,6 @@ impl Counters {
         subscription.metrics.dead_lettered(reason).increment();
     }
 
-    /// Counts messages that were released.
     pub(crate) fn released(&self, subscription: &Subscription, count: u64) {
         add(&self.released, count);
         subscription.metrics.processed(Processed::Nack).add(count);

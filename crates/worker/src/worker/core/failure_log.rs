@@ -1,8 +1,8 @@
 //! Log lines about failed attempts and dead letters: one line each, and few lines for failures that are alike.
 //!
-//! A handler can fail thousands of times a second, each time with the same error. So an error gets at most [`LINES_MAX`]
-//! lines in [`INTERVAL`]. Further failures are counted, and one line at the end of the interval has their number. Errors
-//! that differ only in numbers and ids are the same error.
+//! A handler can fail thousands of times a second, each time with the same error. So an error gets at most
+//! [`LINES_MAX`] lines in [`INTERVAL`]. Further failures are counted, and one line at the end of the interval has their
+//! number. Errors that differ only in numbers and ids are the same error.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -102,7 +102,8 @@ impl FailureLog {
         self.count(Source { kind, stream, group, error: Some(compared(error)) }, id, error)
     }
 
-    /// Counts a failure. Returns whether it gets a line. The first one that does not starts the timer that logs their number.
+    /// Counts a failure. Returns whether it gets a line. The first one that does not starts the timer that logs their
+    /// number.
     fn count(&self, source: Source, id: StreamId, error: &str) -> bool {
         let mut recent = self.recent.lock();
         let is_admitted = recent.admit(source, id, error, Instant::now());
@@ -129,12 +130,9 @@ async fn log_suppressed(recent: Arc<Mutex<RecentFailures>>) {
     }
 }
 
-/// A kind of line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum FailureKind {
-    /// A failed attempt with this outcome.
     Attempt(&'static str),
-    /// A dead letter with this reason.
     DeadLetter(&'static str),
 }
 
@@ -148,7 +146,6 @@ struct Source {
     error: Option<String>,
 }
 
-/// The failures of the current intervals.
 #[derive(Debug, Default)]
 struct RecentFailures {
     by_source: BTreeMap<Source, Recent>,

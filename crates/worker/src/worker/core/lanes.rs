@@ -6,7 +6,6 @@ use crate::outcome::Outcome;
 use crate::worker::message::{FinishedJob, Job, JobResult, LaneId, Place};
 
 impl Core {
-    /// Whether a message that fails blocks its key.
     pub(crate) fn blocks_keys(&self) -> bool {
         self.is_ordered() && self.settings.on_failure == OnFailure::Block
     }
@@ -23,8 +22,9 @@ impl Core {
 
     /// Lets the lanes of handled messages go on, then sends the messages to the settlers.
     ///
-    /// A lane goes on as soon as a handler has succeeded, before the message is acknowledged. If the worker dies in between,
-    /// the message is handled again, and then those after it. The lanes of other messages go on when they are settled.
+    /// A lane goes on as soon as a handler has succeeded, before the message is acknowledged. If the worker dies in
+    /// between, the message is handled again, and then those after it. The lanes of other messages go on when they are
+    /// settled.
     pub(crate) fn finish(&self, finished: &mut Vec<FinishedJob>) {
         if self.is_ordered() {
             let done = finished.iter_mut().filter(|finished| {

@@ -1,4 +1,5 @@
-//! The state that all rooms of a running worker share: settings, streams, the queue, counters, and how to call the store.
+//! The state that all rooms of a running worker share: settings, streams, the queue, counters, and how to call the
+//! store.
 //!
 //! It knows no task. Rooms get `&Core`; what only one room needs stays in that room.
 
@@ -70,7 +71,6 @@ pub(crate) struct Core {
     pub(crate) counters: Counters,
     pub(crate) failure_log: FailureLog,
     pub(crate) keys_in_flight: KeysInFlight,
-    /// Target number of slots.
     pub(crate) slots: watch::Sender<usize>,
     /// Cancelled when the worker drains: it reads no messages and starts no handlers.
     pub(crate) draining: CancellationToken,
@@ -85,7 +85,6 @@ pub(crate) struct Core {
     /// The handler calls that run.
     pub(crate) running: Running,
     decisions: Mutex<VecDeque<Decision>>,
-    /// The error that ends the worker.
     pub(crate) failure: Mutex<Option<Error>>,
 }
 
@@ -100,7 +99,8 @@ impl Core {
         self.stretched((lease / 4).clamp(Duration::from_millis(50), Duration::from_secs(5)))
     }
 
-    /// Returns how long a delivered message belongs to its worker: the lease of the group's policy, or else the worker's.
+    /// Returns how long a delivered message belongs to its worker: the lease of the group's policy, or else the
+    /// worker's.
     pub(crate) fn lease_of(&self, subscription: &Subscription) -> Duration {
         subscription.policy.lease().unwrap_or(self.settings.lease)
     }
@@ -135,8 +135,8 @@ impl Core {
         let _ = self.owned.set(owned);
     }
 
-    /// Returns the subscriptions for which the worker sends heartbeats: one for each stream that it was told to read, or that it
-    /// has found.
+    /// Returns the subscriptions for which the worker sends heartbeats: one for each stream that it was told to read,
+    /// or that it has found.
     pub(crate) fn announced(&self) -> Arc<[Arc<Subscription>]> {
         match self.owned.get() {
             Some(owned) => owned.iter().map(|stream| Arc::clone(&stream.root)).collect(),
@@ -250,14 +250,12 @@ impl Core {
         self.send_to_settlers(&mut finished);
     }
 
-    /// Ends the worker with an error.
     pub(crate) fn fail(&self, error: Error) {
         self.failure.lock().get_or_insert(error);
         self.draining.cancel();
         self.giving_up.cancel();
     }
 
-    /// Records a decision of the autoscaler.
     pub(crate) fn record_decision(&self, decision: Decision) {
         let mut decisions = self.decisions.lock();
         if decisions.len() == DECISIONS_MAX {
@@ -271,7 +269,6 @@ impl Core {
     }
 }
 
-/// Guard that counts a slot as busy.
 pub(crate) struct BusySlot<'a>(&'a AtomicUsize);
 
 impl Drop for BusySlot<'_> {

@@ -15,7 +15,6 @@ pub(crate) struct Running {
     calls: Mutex<HashMap<usize, Call>>,
 }
 
-/// A running handler call.
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
     pub(crate) began: Instant,

@@ -51,7 +51,6 @@ pub(crate) struct Settings {
     pub(crate) slow_after: Option<Duration>,
     /// How long to wait for another live worker with the same consumer name.
     pub(crate) consumer_wait: Duration,
-    /// The name of the handler in metrics and heartbeats.
     pub(crate) handler_name: String,
     /// Whether the worker deletes messages that every group has acknowledged.
     pub(crate) delete_done: bool,

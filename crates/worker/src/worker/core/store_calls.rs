@@ -1,5 +1,5 @@
-//! Calls to the store: repeated until they succeed, with one log line per outage. If a call finds that the group was deleted,
-//! creates it again.
+//! Calls to the store: repeated until they succeed, with one log line per outage. If a call finds that the group was
+//! deleted, creates it again.
 
 use std::time::Duration;
 

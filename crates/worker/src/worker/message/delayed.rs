@@ -1,6 +1,6 @@
 //! Messages in flight that the worker handles again later: possible duplicates, and dead letters that the store has
-//! refused. Retries are among them only if they block their keys (`settle/keep.rs`): otherwise a message that backs off waits
-//! in the store.
+//! refused. Retries are among them only if they block their keys (`settle/keep.rs`): otherwise a message that backs off
+//! waits in the store.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,6 @@ pub(crate) enum DelayedJob {
 }
 
 impl DelayedJob {
-    /// Returns the message, for its release.
     pub(crate) fn job(self) -> Job {
         match self {
             DelayedJob::PossibleDuplicate(job) | DelayedJob::DeadLetter(DeadLettering { job, .. }) => job,
@@ -44,7 +43,6 @@ impl<T> Default for Delayed<T> {
 }
 
 impl<T> Delayed<T> {
-    /// Adds an item that is due at `due`.
     pub(crate) fn push(&mut self, due: Instant, item: T) {
         self.pushed += 1;
         self.by_time.insert((due, self.pushed), item);

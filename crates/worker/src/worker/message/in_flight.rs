@@ -67,7 +67,6 @@ impl Drop for Releasing<'_> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct DeliveryTag(u64);
 
-/// One message in flight.
 #[derive(Debug)]
 struct InFlightMessage {
     tag: DeliveryTag,
@@ -75,7 +74,6 @@ struct InFlightMessage {
     /// then.
     leased_at: Instant,
     cancelled: CancellationToken,
-    /// The delivery count in the store.
     delivery: u64,
     /// The settler is settling the message. The store's reply will show whether the message still belonged to this
     /// worker.
@@ -139,8 +137,8 @@ impl InFlight {
         });
     }
 
-    /// Keeps a message that was settled in this worker alone, for another attempt. Returns its new tag, or `None` if it is no
-    /// longer in flight.
+    /// Keeps a message that was settled in this worker alone, for another attempt. Returns its new tag, or `None` if it
+    /// is no longer in flight.
     pub(crate) fn begin_again(&self, id: StreamId, tag: DeliveryTag) -> Option<DeliveryTag> {
         let mut state = self.state.lock();
         let next = DeliveryTag(state.last_tag + 1);
@@ -193,7 +191,6 @@ impl InFlight {
         Releasing { in_flight: self, releases }
     }
 
-    /// Returns all messages in flight.
     pub(crate) fn all(&self) -> Vec<InFlightRef> {
         let state = self.state.lock();
         let rows = state.by_id.iter();
@@ -249,7 +246,6 @@ impl InFlight {
         self.state.lock().by_id.is_empty()
     }
 
-    /// Cancels the handlers of all messages.
     pub(crate) fn cancel_all(&self) {
         self.state.lock().by_id.values().for_each(|row| row.cancelled.cancel());
     }

@@ -43,7 +43,6 @@ pub(crate) struct Job {
     pub(crate) cancelled: CancellationToken,
     /// Deduplication key under which the store remembers the message.
     pub(crate) key: Option<Arc<str>>,
-    /// Its place in the lane of its key.
     pub(crate) place: Place,
     /// What happens with it when it comes out of its lane.
     pub(crate) at_head: AtHead,
@@ -68,7 +67,6 @@ pub(crate) enum Place {
 /// What happens with a message when it comes out of its lane.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum AtHead {
-    /// A handler runs.
     #[default]
     Run,
     /// It backs off until this moment: its last attempt failed in another process.
@@ -112,7 +110,6 @@ impl Job {
         is_owned && !self.cancelled.is_cancelled()
     }
 
-    /// Whether a claimed message backs off.
     pub(crate) fn backs_off(&self) -> bool {
         matches!(self.at_head, AtHead::WaitUntil(_))
     }
@@ -147,8 +144,8 @@ impl FinishedJob {
         FinishedJob { job, result, run_time: Duration::ZERO }
     }
 
-    /// Returns the result of a message that was claimed too early, or that the worker no longer waits for: it backs off in the
-    /// store.
+    /// Returns the result of a message that was claimed too early, or that the worker no longer waits for: it backs off
+    /// in the store.
     pub(crate) fn return_to_store(job: Job) -> FinishedJob {
         let left = match job.at_head {
             AtHead::WaitUntil(due) => due.saturating_duration_since(Instant::now()),

@@ -14,7 +14,8 @@ pub(crate) struct LaneId {
 }
 
 impl LaneId {
-    /// Returns the lane of a key. `None` is the lane of all messages without a key; the empty key has a lane of its own.
+    /// Returns the lane of a key. `None` is the lane of all messages without a key; the empty key has a lane of its
+    /// own.
     pub(crate) fn new(subscription: SubscriptionId, key: Option<&[u8]>) -> LaneId {
         // A secret hash, because producers choose the keys.
         LaneId { subscription, hash: SecretState::default().hash_one((subscription, key)) }

@@ -1,4 +1,5 @@
-//! A message in the worker's hands: what it is, where it comes from, whether it is still in flight, and how its job ended.
+//! A message in the worker's hands: what it is, where it comes from, whether it is still in flight, and how its job
+//! ended.
 //!
 //! The other rooms pass it on. Nothing here calls the store, waits for a handler, or knows a room.
 

@@ -27,7 +27,6 @@ struct OutboxState {
 }
 
 impl Outbox {
-    /// Adds finished jobs.
     pub(crate) fn put(&self, finished: impl Iterator<Item = FinishedJob>) {
         let mut state = self.state.lock();
         let before = state.jobs.len();

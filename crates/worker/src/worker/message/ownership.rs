@@ -1,8 +1,8 @@
 //! An ownership: the time in which this worker owns a stream. It lasts as long as the worker renews its lease.
 //!
 //! The worker measures the lease with its own clock, from the moment at which it sent the last renewal that succeeded.
-//! It stops a little earlier than the store: after that moment no handler begins. So the clocks need not agree, and a lost
-//! reply does no harm. Knows nothing of the store: `renewal.rs` renews leases.
+//! It stops a little earlier than the store: after that moment no handler begins. So the clocks need not agree, and a
+//! lost reply does no harm. Knows nothing of the store: `renewal.rs` renews leases.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

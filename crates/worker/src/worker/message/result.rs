@@ -20,7 +20,8 @@ pub(crate) enum JobResult {
     Duplicate,
     /// The entry was deleted or trimmed while it was pending.
     PayloadGone,
-    /// The message has reached the delivery limit: it crashed its worker while it ran alone. No handler saw this delivery.
+    /// The message has reached the delivery limit: it crashed its worker while it ran alone. No handler saw this
+    /// delivery.
     TooManyDeliveries,
     /// The message must run alone, but other handlers kept running. No handler saw this delivery.
     CannotRunAlone,

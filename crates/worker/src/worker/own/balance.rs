@@ -1,9 +1,10 @@
-//! Assigns partitions to the workers of a group. Every worker computes the same assignment from the same heartbeats, so no worker
-//! leads. Knows nothing of stores and clocks.
+//! Assigns partitions to the workers of a group. Every worker computes the same assignment from the same heartbeats, so
+//! no worker leads. Knows nothing of stores and clocks.
 //!
 //! Each worker gets the same number of partitions, give or take one, and as few as possible move. A worker that has too
-//! many gives some up. Free partitions go to the workers that have too few, in order, so that no two workers want the same
-//! one. Heartbeats can be out of date: then two workers may want the same partition for a moment, and its lease decides.
+//! many gives some up. Free partitions go to the workers that have too few, in order, so that no two workers want the
+//! same one. Heartbeats can be out of date: then two workers may want the same partition for a moment, and its lease
+//! decides.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,8 +23,8 @@ pub(crate) fn assign(partitions: usize, held: &BTreeMap<&str, BTreeSet<usize>>, 
         return Assignment::default();
     }
     let (each, larger) = (partitions / held.len(), partitions % held.len());
-    // Some workers get one more than the others: first those that have it, so that it need not move. The order does not depend
-    // on how many partitions they have, because heartbeats show late what others have given up or acquired.
+    // Some workers get one more than the others: first those that have it, so that it need not move. The order does not
+    // depend on how many partitions they have, because heartbeats show late what others have given up or acquired.
     let mut ranked: Vec<(bool, &str)> =
         held.iter().map(|(worker, held)| (held.len() <= each, *worker)).collect();
     ranked.sort_unstable();

@@ -15,12 +15,13 @@ use crate::worker::core::Core;
 use crate::worker::stream::Subscription;
 use crate::worker::watch::heartbeat::{publish, state};
 
-/// How soon a worker sends its second heartbeat, and the next one after one failed. The first one shows no messages yet.
+/// How soon a worker sends its second heartbeat, and the next one after one failed. The first one shows no messages
+/// yet.
 const SHORT_DELAY: Duration = Duration::from_secs(1);
 /// How often the workers of a group look for heartbeats of crashed workers.
 const CLEAN_INTERVAL: Duration = Duration::from_secs(60);
-/// Number of workers from which each looks less often, so that a group reads its heartbeats at most this number of times per
-/// interval.
+/// Number of workers from which each looks less often, so that a group reads its heartbeats at most this number of
+/// times per interval.
 const CLEANERS_MAX: u32 = 10;
 
 /// Publishes a heartbeat at each interval until the task is aborted. If another worker has taken over this worker's
@@ -58,8 +59,8 @@ pub(crate) async fn beat(core: &Core, subscription: &Subscription) {
     }
 }
 
-/// Publishes one heartbeat. If the next process can have the same consumer name, first checks that no other worker has taken
-/// it over.
+/// Publishes one heartbeat. If the next process can have the same consumer name, first checks that no other worker has
+/// taken it over.
 async fn beat_once(core: &Core, subscription: &Subscription, state: WorkerState) -> Result<NameCheck, Error> {
     if core.settings.survives_restart {
         let check = consumer_name::check(core, subscription).await?;

@@ -1,7 +1,8 @@
 //! Consumer names that survive restarts: only one live worker may have such a name.
 //!
 //! A worker releases what the previous process with its name left pending. It must not do this to a process that still
-//! runs: both would get each other's messages. So before a worker starts, it looks for heartbeats with its consumer name.
+//! runs: both would get each other's messages. So before a worker starts, it looks for heartbeats with its consumer
+//! name.
 //!
 //! | the other worker | this worker |
 //! |---|---|
@@ -11,14 +12,14 @@
 //! | drains | waits |
 //! | still works after the maximum wait | ends with an error |
 //!
-//! A worker counts as silent by watching its heartbeat, not by the age of the heartbeat. After an outage of the store all
-//! heartbeats are old, and their workers may still live.
+//! A worker counts as silent by watching its heartbeat, not by the age of the heartbeat. After an outage of the store
+//! all heartbeats are old, and their workers may still live.
 //!
 //! Two workers that start at the same time each publish their heartbeat first and then look for the other's. At least
 //! one of them sees the other, and withdraws for a random time. So at most one of them starts.
 //!
-//! A worker that was frozen for so long that another one has taken its name over finds its heartbeat removed. It drops its
-//! messages, which belong to the other worker now, and ends with an error.
+//! A worker that was frozen for so long that another one has taken its name over finds its heartbeat removed. It drops
+//! its messages, which belong to the other worker now, and ends with an error.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -76,8 +77,8 @@ struct Rivals {
     dead: Vec<Heartbeat>,
 }
 
-/// Looks for other workers with this worker's consumer name. `None` if the store has no readable heartbeats for a reason
-/// that will not pass.
+/// Looks for other workers with this worker's consumer name. `None` if the store has no readable heartbeats for a
+/// reason that will not pass.
 async fn find_rivals(
     core: &Core,
     subscription: &Subscription,
@@ -206,8 +207,8 @@ pub(crate) enum NameCheck {
     TakenOver(Box<Heartbeat>),
 }
 
-/// Checks that no other worker has taken over this worker's consumer name. Reads only the worker's own heartbeat, unless
-/// that is gone.
+/// Checks that no other worker has taken over this worker's consumer name. Reads only the worker's own heartbeat,
+/// unless that is gone.
 pub(crate) async fn check(core: &Core, subscription: &Subscription) -> Result<NameCheck, Error> {
     let own = core.backend.hash_get(&subscription.workers_key, std::slice::from_ref(&core.instance)).await?;
     if own.iter().any(Option::is_some) {

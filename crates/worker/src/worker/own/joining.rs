@@ -1,5 +1,5 @@
-//! Joins the group of a stream: checks permissions, creates the group, and takes over what the previous process with the
-//! same consumer name left.
+//! Joins the group of a stream: checks permissions, creates the group, and takes over what the previous process with
+//! the same consumer name left.
 
 use std::sync::atomic::Ordering;
 
@@ -44,8 +44,8 @@ pub(crate) async fn create_group(core: &Core, subscription: &Subscription) -> Re
     if core.backend.create_group(stream, group, core.settings.start).await? {
         warn_if_never_used(core, subscription).await;
         if let Some(admin) = &core.admin {
-            // Records of a deleted group with this name would delay messages, and count attempts, of the new one. If this
-            // fails, a later search deletes them.
+            // Records of a deleted group with this name would delay messages, and count attempts, of the new one. If
+            // this fails, a later search deletes them.
             let _ = records::delete_orphaned_now(&**admin, stream, group).await;
         }
     }

@@ -4,7 +4,8 @@
 //! {"consumer":"web-3-412-0a1b2c","at_ms":1760000000000,"held":[0,3,5]}
 //! ```
 //!
-//! Members decide who should own what, never who owns it: that is what leases do. A worker that drains removes its field.
+//! Members decide who should own what, never who owns it: that is what leases do. A worker that drains removes its
+//! field.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -25,7 +26,6 @@ const FORGOTTEN_AFTER_MS: u64 = 60_000;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct MemberRecord {
-    /// Its consumer name.
     pub(crate) consumer: String,
     /// When it said this, by the clock of the store.
     pub(crate) at_ms: u64,

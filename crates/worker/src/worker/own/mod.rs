@@ -1,8 +1,9 @@
-//! Own: what belongs to this worker: its consumer name, its membership in the group, and the streams or partitions that it owns.
+//! Own: what belongs to this worker: its consumer name, its membership in the group, and the streams or partitions that
+//! it owns.
 //!
 //! * **In**: heartbeats and memberships of the other workers of the group, and leases, from the store.
-//! * **Out**: a subscription for each stream that this worker may read, to the tasks of the other rooms; the end of it when
-//!   the worker loses or leaves the stream.
+//! * **Out**: a subscription for each stream that this worker may read, to the tasks of the other rooms; the end of it
+//!   when the worker loses or leaves the stream.
 //! * **Must not know** what happens with single messages.
 
 mod balance;

@@ -1,5 +1,5 @@
-//! What workers that are gone left in the group: pending entries of the previous process with this worker's name, and idle
-//! consumers.
+//! What workers that are gone left in the group: pending entries of the previous process with this worker's name, and
+//! idle consumers.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;

@@ -1,16 +1,16 @@
-//! Ownership: one worker of a group owns a stream at a time, or each partition of a stream. Workers that order messages need
-//! it, because only one worker may know the messages of a key.
+//! Ownership: one worker of a group owns a stream at a time, or each partition of a stream. Workers that order messages
+//! need it, because only one worker may know the messages of a key.
 //!
 //! ```text
-//! members    who should own what: a hash that every worker reads, and an assignment that every worker computes (balance.rs)
+//! members    who should own what: a hash that every worker reads, and what every worker computes from it (balance.rs)
 //! lease      who owns a stream now: renewed while the worker owns it (ownership.rs, renewal.rs)
 //! fence      grows with each owner: a read of an earlier owner is refused by the store
 //! control    a stream that wakes the other workers when one of them joins, leaves, or gives up a partition
 //! ```
 //!
-//! A stream without partitions is one partition. Each ownership has a [`Subscription`] of its own: it begins by taking over all
-//! pending messages in the order of their ids, and it ends when no handler of it runs. So a stream that comes back to the
-//! same worker never meets handlers of its last ownership.
+//! A stream without partitions is one partition. Each ownership has a [`Subscription`] of its own: it begins by taking
+//! over all pending messages in the order of their ids, and it ends when no handler of it runs. So a stream that comes
+//! back to the same worker never meets handlers of its last ownership.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -52,8 +52,8 @@ const STANDBY_AFTER: Duration = Duration::from_secs(3);
 /// Number of partitions on which groups are created at the same time.
 const CONCURRENCY: usize = 16;
 
-/// Finds out which of the worker's streams have partitions. If the worker orders messages or one of them has, all of them
-/// become owned streams.
+/// Finds out which of the worker's streams have partitions. If the worker orders messages or one of them has, all of
+/// them become owned streams.
 pub(crate) async fn find_partitions(core: &Core) -> Result<(), Error> {
     let named = core.subscriptions.all();
     let mut found = Vec::with_capacity(named.len());
@@ -124,8 +124,8 @@ pub(crate) async fn begin(core: &Arc<Core>, stream: &OwnedStream) -> Result<(), 
     failure.map_or(Ok(()), Err)
 }
 
-/// Shares a stream with the other workers of the group, until the worker drains: acquires what the assignment gives to this worker,
-/// and gives up what it has too much. Sends the subscription of each ownership to `joined`.
+/// Shares a stream with the other workers of the group, until the worker drains: acquires what the assignment gives to
+/// this worker, and gives up what it has too much. Sends the subscription of each ownership to `joined`.
 pub(crate) async fn share(
     core: Arc<Core>,
     stream: Arc<OwnedStream>,
@@ -439,8 +439,8 @@ async fn acquire(core: &Core, stream: &OwnedStream, number: usize) -> Result<Acq
     Ok(Acquisition::Ours(Arc::new(subscription)))
 }
 
-/// Leaves a stream: stops reading, lets its handlers finish, returns to the store what none began with, and gives the stream
-/// up. If the stream is lost, the messages belong to another worker, and are only dropped.
+/// Leaves a stream: stops reading, lets its handlers finish, returns to the store what none began with, and gives the
+/// stream up. If the stream is lost, the messages belong to another worker, and are only dropped.
 async fn leave(core: &Arc<Core>, subscription: &Arc<Subscription>) {
     let id = subscription.origin.subscription;
     subscription.stopping.cancel();

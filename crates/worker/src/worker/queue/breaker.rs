@@ -124,7 +124,6 @@ pub(crate) enum Transition {
     Closed(OpenBreaker),
 }
 
-/// The state of the breaker.
 #[derive(Debug)]
 pub(crate) struct Breaker {
     policy: BreakerPolicy,

@@ -1,5 +1,5 @@
-//! The gates of the queue. Each answers for a job: may it run now, and if not, what wakes it. A gate knows nothing of the other
-//! gates, of the queue and of slots. [`QueueState`](super::QueueState) asks all of them.
+//! The gates of the queue. Each answers for a job: may it run now, and if not, what wakes it. A gate knows nothing of
+//! the other gates, of the queue and of slots. [`QueueState`](super::QueueState) asks all of them.
 //!
 //! ```text
 //! Mode       the worker is paused, or drains

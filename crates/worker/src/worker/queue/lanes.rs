@@ -1,5 +1,5 @@
-//! Lanes: the messages of each key in the order of their ids. A message leaves its lane only when every earlier message of
-//! its key has ended. Knows nothing of slots, handlers and stores, and does no I/O.
+//! Lanes: the messages of each key in the order of their ids. A message leaves its lane only when every earlier message
+//! of its key has ended. Knows nothing of slots, handlers and stores, and does no I/O.
 //!
 //! ```text
 //! key 17   [ 4 at work ]  9  12        9 becomes the head when 4 ends
@@ -7,9 +7,9 @@
 //! key 31   [ 7 ready ]                 the lane ends with its last message
 //! ```
 //!
-//! The head of a lane is *out*: it was given to the caller, and stays out while it is ready, at work or backing off. The
-//! caller says when it has ended. A batch can take the messages after the head too. Then the next head comes out when
-//! all of them have ended.
+//! The head of a lane is *out*: it was given to the caller, and stays out while it is ready, at work or backing off.
+//! The caller says when it has ended. A batch can take the messages after the head too. Then the next head comes out
+//! when all of them have ended.
 //!
 //! A lane knows only a hash of its key. Two keys with the same hash share a lane, which is right, only slower.
 
@@ -50,8 +50,8 @@ impl Hasher for Identity {
 /// The lanes of a worker.
 ///
 /// How to drive it: [`add`](Lanes::add) each message that was read. Each message that a method returns is out; call
-/// [`end`](Lanes::end) once when it is done, dead-lettered or lost, or [`put_back`](Lanes::put_back) if it must come out
-/// again.
+/// [`end`](Lanes::end) once when it is done, dead-lettered or lost, or [`put_back`](Lanes::put_back) if it must come
+/// out again.
 #[derive(Debug)]
 pub(crate) struct Lanes<T> {
     lanes: HashMap<LaneId, Lane<T>, BuildHasherDefault<Identity>>,

@@ -1,15 +1,16 @@
-//! Queue: messages that were read and that no handler has started; which of them may run now; and how many to read ahead.
+//! Queue: messages that were read and that no handler has started; which of them may run now; and how many to read
+//! ahead.
 //!
 //! * **In**: jobs, from `read`.
 //! * **Out**: jobs that may run now, to the slots; the number of messages that the worker should read.
 //! * **Must not know** the store, handlers, and what becomes of a job.
 //!
-//! A job runs if all gates admit it ([`gates`]). Every change of a gate wakes one slot if a job may run now. Each slot that
-//! takes a job wakes the next one, so no more slots wake than there are jobs. The queue knows the target number of slots, so
-//! a slot finds out under the same lock whether there is a job for it and whether it is surplus.
+//! A job runs if all gates admit it ([`gates`]). Every change of a gate wakes one slot if a job may run now. Each slot
+//! that takes a job wakes the next one, so no more slots wake than there are jobs. The queue knows the target number of
+//! slots, so a slot finds out under the same lock whether there is a job for it and whether it is surplus.
 //!
-//! Suspects wait apart from the other jobs, and go first, in order of their levels. If the worker orders messages by key, all
-//! jobs come into the queue through lanes: `ordered.rs`.
+//! Suspects wait apart from the other jobs, and go first, in order of their levels. If the worker orders messages by
+//! key, all jobs come into the queue through lanes: `ordered.rs`.
 
 pub(crate) mod breaker;
 mod gates;
@@ -68,7 +69,6 @@ struct QueueState {
     budget: PrefetchBudget,
 }
 
-/// The tasks of slots.
 #[derive(Debug, Default)]
 struct Slots {
     target: usize,
@@ -82,7 +82,6 @@ struct Slots {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
     Probe,
-    /// This number of suspects.
     Suspects(usize),
     Jobs,
 }
@@ -160,7 +159,8 @@ impl Queue {
         }
     }
 
-    /// Orders messages by key, with at most `window` messages of each stream in hand. Only before the queue has messages.
+    /// Orders messages by key, with at most `window` messages of each stream in hand. Only before the queue has
+    /// messages.
     pub(crate) fn order(&self, window: usize) {
         self.state.lock().ordered.get_or_insert_with(|| Ordered::new(window));
     }
@@ -319,8 +319,8 @@ impl Queue {
         self.wait_for(subscription, |_| true).await
     }
 
-    /// Waits until the queue has room for messages that are claimed. Returns how many to claim, or `None` if the queue is
-    /// closed.
+    /// Waits until the queue has room for messages that are claimed. Returns how many to claim, or `None` if the queue
+    /// is closed.
     pub(crate) async fn wait_for_room_to_claim(&self, subscription: SubscriptionId) -> Option<usize> {
         self.wait_for(Some(subscription), |room| room.may_claim).await.map(|room| room.count)
     }

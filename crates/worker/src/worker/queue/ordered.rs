@@ -9,7 +9,6 @@ use super::{Queue, QueueState};
 use crate::heartbeat::LanesInfo;
 use crate::worker::message::{AtHead, Job, LaneId, Place, SubscriptionId};
 
-/// The lanes of a queue.
 #[derive(Debug)]
 pub(super) struct Ordered {
     pub(super) lanes: Lanes<Job>,
@@ -68,8 +67,8 @@ impl QueueState {
         }
     }
 
-    /// Takes messages after the last `count` of `jobs` from their lanes, until there are `size`. A suspect and a message that
-    /// cannot run at once end the run of their key.
+    /// Takes messages after the last `count` of `jobs` from their lanes, until there are `size`. A suspect and a
+    /// message that cannot run at once end the run of their key.
     pub(super) fn take_runs(&mut self, count: usize, size: usize, jobs: &mut Vec<Job>) {
         let Some(ordered) = &mut self.ordered else { return };
         let may_join = |job: &Job| job.suspect_level.is_none() && matches!(job.at_head, AtHead::Run);
@@ -79,8 +78,8 @@ impl QueueState {
         }
     }
 
-    /// Makes a message that is ready the probe, if one is expected. A suspect that must run alone is no probe, because other
-    /// handlers may still run.
+    /// Makes a message that is ready the probe, if one is expected. A suspect that must run alone is no probe, because
+    /// other handlers may still run.
     fn promote_probe(&mut self) {
         if self.ordered.is_none() || self.mode != Mode::Open || !self.hold.is_expecting() {
             return;
@@ -116,8 +115,8 @@ impl QueueState {
 }
 
 impl Queue {
-    /// Adds messages to their lanes. Returns those that the queue does not accept: it is closed, or the worker is leaving their
-    /// stream.
+    /// Adds messages to their lanes. Returns those that the queue does not accept: it is closed, or the worker is
+    /// leaving their stream.
     pub(super) fn put_in_order(&self, state: &mut QueueState, jobs: Vec<Job>) -> Vec<Job> {
         if state.mode == Mode::Closed {
             return jobs;
@@ -246,7 +245,6 @@ impl Queue {
         }
     }
 
-    /// Whether messages are in lanes.
     pub(crate) fn has_lanes(&self) -> bool {
         self.state.lock().ordered.is_some()
     }

@@ -1,13 +1,15 @@
-//! A gate across the workers of a process: while a message that may crash the process runs alone, no other handler runs.
+//! A gate across the workers of a process: while a message that may crash the process runs alone, no other handler
+//! runs.
 //!
-//! The gate is a fair lock. Slots share it while their handlers run; a message that must run alone takes it exclusively.
-//! Who asks first is first: slots that ask after such a message wait until it has run or given up.
+//! The gate is a fair lock. Slots share it while their handlers run; a message that must run alone takes it
+//! exclusively. Who asks first is first: slots that ask after such a message wait until it has run or given up.
 
 use std::sync::Arc;
 
 use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// What the workers of one process share: see [`WorkerBuilder::process`](crate::WorkerBuilder::process). Cheap to clone.
+/// What the workers of one process share: see [`WorkerBuilder::process`](crate::WorkerBuilder::process). Cheap to
+/// clone.
 #[derive(Clone, Debug, Default)]
 pub struct Process {
     handlers: Arc<RwLock<()>>,

@@ -1,18 +1,19 @@
 //! Suspects: messages that were in hand when their worker died, was frozen, or lost its lease. One of them may crash
 //! workers. These are the rules by which workers find it: pure functions.
 //!
-//! **The promise.** A message that crashes every worker that handles it becomes a dead letter after as many crashes as there
-//! may be deliveries, at least two. No other message becomes one because of it. All others are handled meanwhile.
+//! **The promise.** A message that crashes every worker that handles it becomes a dead letter after as many crashes as
+//! there may be deliveries, at least two. No other message becomes one because of it. All others are handled meanwhile.
 //!
 //! Three things keep the promise:
 //!
-//! 1. Before a handler begins with a suspect, the worker writes this to the record of the message. Only an answer removes it.
-//!    So the number of unanswered beginnings is known after a crash. A message that was only read ahead has none.
-//! 2. The level of a suspect is 2 plus this number. The higher the level, the fewer suspects run at the same time. So each
-//!    crash leaves fewer suspects of the next level.
-//! 3. At the two highest levels, a suspect runs alone: no other handler of the process runs. With a low limit it runs alone
-//!    only at the highest level. Only a message whose worker died while it ran alone at the highest level is dead-lettered. A worker
-//!    can also be killed for another reason at that moment; so two of them must have died.
+//! 1. Before a handler begins with a suspect, the worker writes this to the record of the message. Only an answer
+//!    removes it. So the number of unanswered beginnings is known after a crash. A message that was only read ahead has
+//!    none.
+//! 2. The level of a suspect is 2 plus this number. The higher the level, the fewer suspects run at the same time. So
+//!    each crash leaves fewer suspects of the next level.
+//! 3. At the two highest levels, a suspect runs alone: no other handler of the process runs. With a low limit it runs
+//!    alone only at the highest level. Only a message whose worker died while it ran alone at the highest level is
+//!    dead-lettered. A worker can also be killed for another reason at that moment; so two of them must have died.
 //!
 //! ```text
 //! 1,000 messages at a time, limit of 5 deliveries        level  2    3    4      5
@@ -76,7 +77,6 @@ impl SuspectRules {
         record.alone = self.runs_alone(level);
     }
 
-    /// Whether a suspect of this level runs alone.
     pub(crate) fn runs_alone(self, level: u64) -> bool {
         level >= self.alone_from
     }

@@ -6,8 +6,8 @@
 //!    is dead-lettered before a handler sees it again (see `suspects.rs`).
 //! 4. With deduplication: the message must not have been processed before.
 //!
-//! If the worker orders messages by key, a message that cannot run yet takes its place in the lane of its key anyway, and
-//! is checked or settled when it comes out.
+//! If the worker orders messages by key, a message that cannot run yet takes its place in the lane of its key anyway,
+//! and is checked or settled when it comes out.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! The task that handles delayed messages when they are due: it checks possible duplicates again, dead-letters again what
-//! the store has refused, and runs the retries that block their keys.
+//! The task that handles delayed messages when they are due: it checks possible duplicates again, dead-letters again
+//! what the store has refused, and runs the retries that block their keys.
 
 use tokio::time::Instant;
 

@@ -23,7 +23,8 @@ use crate::worker::watch::heartbeat;
 pub(crate) const PATTERN_STREAMS_MAX: usize = 10_000;
 /// How often a worker looks for streams.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// If the store has many keys, the worker looks less often: after this number of times as long as listing the streams took.
+/// If the store has many keys, the worker looks less often: after this number of times as long as listing the streams
+/// took.
 const PAUSE_FACTOR: u32 = 20;
 /// The longest pause before the worker looks again.
 const PAUSE_MAX: Duration = Duration::from_secs(60);

@@ -1,11 +1,12 @@
-//! The fetcher of an owned stream: takes over what is pending, then reads new messages as long as the worker owns the stream.
+//! The fetcher of an owned stream: takes over what is pending, then reads new messages as long as the worker owns the
+//! stream.
 //!
 //! It differs from the other fetcher (`fetcher.rs`) in three ways, all because of the order of messages:
 //!
 //! * The store refuses its reads when another worker has acquired the stream.
 //! * It waits for messages without a group. So nothing is delivered to a worker that waits, froze, and lost the stream.
-//! * If a read fails, messages may be pending for this worker without its knowledge. They come first: it looks for them before it
-//!   reads new ones.
+//! * If a read fails, messages may be pending for this worker without its knowledge. They come first: it looks for them
+//!   before it reads new ones.
 
 use std::time::Duration;
 
@@ -145,7 +146,8 @@ impl OwnedReader<'_> {
         Ok(())
     }
 
-    /// Lets the store report the right lag of the group again, if it has forgotten what the group has read in a failover.
+    /// Lets the store report the right lag of the group again, if it has forgotten what the group has read in a
+    /// failover.
     async fn repair_lag(&self) {
         let Self { core, subscription, ownership, .. } = *self;
         match core.backend.repair_lag(claimant(core, subscription), ownership.fence).await {

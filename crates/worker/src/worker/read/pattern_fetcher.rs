@@ -85,7 +85,6 @@ struct StreamsOfPattern {
     version: Option<u64>,
 }
 
-/// The messages of one stream.
 struct FoundStreams {
     /// The index of the stream in the read.
     at: usize,

@@ -2,8 +2,8 @@
 //!
 //! While it is open, the queue holds: the worker reads nothing, and prefetched messages are released. One task reads
 //! a single message when a probe is due, and only this message runs. A new message is the best probe, because no
-//! handler has failed on it. Without one, the task claims a pending message that is due, each time another one. A worker
-//! that orders messages by key keeps them, and probes with the next one that can run.
+//! handler has failed on it. Without one, the task claims a pending message that is due, each time another one. A
+//! worker that orders messages by key keeps them, and probes with the next one that can run.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -30,8 +30,8 @@ pub(crate) async fn probe(core: &Core) {
             continue;
         }
         if core.queue.has_lanes() {
-            // The probe is the next message that can run. If none is in hand, the fetcher reads one: a second reader could
-            // change the order.
+            // The probe is the next message that can run. If none is in hand, the fetcher reads one: a second reader
+            // could change the order.
             tokio::select! {
                 () = core.queue.probe_found() => {}
                 () = core.draining.cancelled() => return,
@@ -72,10 +72,8 @@ async fn until_probe_is_due(core: &Core) -> bool {
     }
 }
 
-/// The position of the next probe.
 #[derive(Default)]
 struct ProbeCursor {
-    /// The next stream to read.
     stream: usize,
     /// For each stream, the id at which the next claim starts, so that each probe claims another message.
     claim_from: HashMap<Arc<str>, StreamId>,

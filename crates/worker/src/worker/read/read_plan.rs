@@ -2,9 +2,9 @@
 //!
 //! Most streams are empty most of the time, and some have a backlog. There are two kinds of reads:
 //!
-//! * A *search* names many streams and takes few messages of each. If no stream has a backlog, it blocks until a message
-//!   arrives. While other streams have a backlog, a search of all streams runs from time to time, so that a new message
-//!   of a quiet stream waits for a fraction of a second.
+//! * A *search* names many streams and takes few messages of each. If no stream has a backlog, it blocks until a
+//!   message arrives. While other streams have a backlog, a search of all streams runs from time to time, so that a new
+//!   message of a quiet stream waits for a fraction of a second.
 //! * A read of *busy* streams, those whose last read found messages, takes turns. All of them get the same share.
 //!
 //! A store may be unable to limit the messages of all streams together. So a search names no more streams than will
@@ -31,7 +31,6 @@ pub(crate) struct ReadPlan {
     streams: Vec<Arc<str>>,
     /// Streams whose last read found messages, in the order in which they are read next.
     busy: VecDeque<Arc<str>>,
-    /// The same streams.
     is_busy: HashSet<Arc<str>>,
     /// Where the next search begins.
     position: usize,
@@ -45,7 +44,6 @@ pub(crate) struct ReadPlan {
     density: f64,
 }
 
-/// A read to send.
 #[derive(Debug, PartialEq)]
 pub(crate) struct PlannedRead {
     pub(crate) streams: Vec<Arc<str>>,
@@ -74,7 +72,6 @@ impl ReadPlan {
         }
     }
 
-    /// Replaces the streams.
     pub(crate) fn set_streams(&mut self, streams: Vec<Arc<str>>) {
         let current: HashSet<&Arc<str>> = streams.iter().collect();
         self.busy.retain(|stream| current.contains(stream));

@@ -69,9 +69,8 @@ pub(crate) async fn recover(core: &Core, subscription: &Subscription) {
     }
 }
 
-/// Claims all idle messages of the group.
-pub(crate) async fn claim_all_idle(core: &Core, subscription: &Subscription) -> Result<Search, Error> {
-    let mut found = Search::default();
+pub(crate) async fn claim_all_idle(core: &Core, subscription: &Subscription) -> Result<IdleSearch, Error> {
+    let mut found = IdleSearch::default();
     while let Some(room) = room_to_claim(core, subscription).await {
         let page = claim(core, subscription, room.min(PAGE_ROWS), found.next).await?;
         subscription.metrics.reclaimed.add(page.count);
@@ -93,8 +92,8 @@ async fn room_to_claim(core: &Core, subscription: &Subscription) -> Option<usize
     }
 }
 
-/// Takes over all pending messages of the group in the order of their ids, before the worker reads new ones. So the order of
-/// each key holds across a restart.
+/// Takes over all pending messages of the group in the order of their ids, before the worker reads new ones. So the
+/// order of each key holds across a restart.
 pub(crate) async fn take_over(core: &Core, subscription: &Subscription) {
     let (mut from, mut count, mut backoff) = (StreamId::MIN, 0, StoreBackoff::new());
     loop {
@@ -133,12 +132,11 @@ pub(crate) async fn take_over(core: &Core, subscription: &Subscription) {
 
 /// What a search has found.
 #[derive(Default)]
-pub(crate) struct Search {
+pub(crate) struct IdleSearch {
     /// Number of messages that were claimed.
     count: u64,
     /// The id at which the next call continues. 0-0 after the last pending entry.
     pub(crate) next: StreamId,
-    /// How long the store took.
     store_time: Duration,
 }
 
@@ -148,7 +146,7 @@ pub(crate) async fn claim(
     subscription: &Subscription,
     count: usize,
     from: StreamId,
-) -> Result<Search, Error> {
+) -> Result<IdleSearch, Error> {
     let sent_at = Instant::now();
     let claimed =
         core.backend.autoclaim(subscription.as_consumer(), core.lease_of(subscription), from, count).await?;
@@ -161,5 +159,5 @@ pub(crate) async fn claim(
         debug!(stream = &*subscription.stream, count, "claimed idle messages");
     }
     admit(core, subscription, claimed.deliveries, sent_at).await;
-    Ok(Search { count, next: claimed.next, store_time })
+    Ok(IdleSearch { count, next: claimed.next, store_time })
 }

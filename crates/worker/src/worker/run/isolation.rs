@@ -1,4 +1,5 @@
-//! Isolation: lets a slot begin, records that handlers begin with suspects, and releases suspects that cannot run alone.
+//! Isolation: lets a slot begin, records that handlers begin with suspects, and releases suspects that cannot run
+//! alone.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -20,8 +21,8 @@ const ALONE_WAIT_MAX: Duration = Duration::from_secs(60);
 /// letter or is unreachable.
 const SETTLE_WAIT_MAX: Duration = Duration::from_secs(10);
 
-/// Lets a slot begin with jobs that it has taken. Otherwise puts the jobs back, or releases them if they cannot run alone, and
-/// returns `None`: the slot takes others.
+/// Lets a slot begin with jobs that it has taken. Otherwise puts the jobs back, or releases them if they cannot run
+/// alone, and returns `None`: the slot takes others.
 pub(crate) async fn enter<'a>(core: &'a Core, jobs: &mut Vec<Job>) -> Option<Entered<'a>> {
     let process = &core.settings.process;
     let level = jobs.first().and_then(|job| job.suspect_level);
@@ -54,7 +55,6 @@ pub(crate) async fn enter<'a>(core: &'a Core, jobs: &mut Vec<Job>) -> Option<Ent
     None
 }
 
-/// Suspects that a handler has begun with.
 pub(crate) struct BegunSuspects(Vec<(SubscriptionId, StreamId, DeliveryTag)>);
 
 /// Records that a handler begins with these suspects, before it does. If the worker dies, they reach the next level.

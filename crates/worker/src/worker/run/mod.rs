@@ -2,7 +2,8 @@
 //!
 //! * **In**: jobs that may run now, from the queue.
 //! * **Out**: finished jobs with their results, to the outboxes of the settlers; the outcomes, to the circuit breaker.
-//! * **Must not know** where messages come from, and how a result is settled. While handlers run, `lease` keeps their messages.
+//! * **Must not know** where messages come from, and how a result is settled. While handlers run, `lease` keeps their
+//!   messages.
 
 pub(crate) mod autoscaler;
 mod isolation;

@@ -1,5 +1,5 @@
-//! What the outcomes of handler calls say: the circuit breaker opens or closes, and an outcome while it is open does not count.
-//! While it is open, the queue holds, and messages that were read ahead are released.
+//! What the outcomes of handler calls say: the circuit breaker opens or closes, and an outcome while it is open does
+//! not count. While it is open, the queue holds, and messages that were read ahead are released.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -118,8 +118,8 @@ impl Core {
     }
 }
 
-/// Whether a failure says something about handlers, and not only about a bad message that fails again. A handler that could
-/// not start never saw the message.
+/// Whether a failure says something about handlers, and not only about a bad message that fails again. A handler that
+/// could not start never saw the message.
 fn is_first_attempt(job: &Job, outcome: &Outcome) -> bool {
     job.attempt().number() == 1 || matches!(outcome, Outcome::NotStarted(_))
 }

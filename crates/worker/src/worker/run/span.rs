@@ -1,7 +1,7 @@
 //! The `tracing` span around each handler call, with the traces of its messages.
 //!
-//! Names follow OpenTelemetry's conventions for messaging. This file does not export spans: the program's `tracing` layers
-//! do, and [`SpanHook`] lets them connect a span with the traces of its messages.
+//! Names follow OpenTelemetry's conventions for messaging. This file does not export spans: the program's `tracing`
+//! layers do, and [`SpanHook`] lets them connect a span with the traces of its messages.
 
 use std::future::Future;
 
@@ -13,7 +13,6 @@ use crate::worker::core::SpanHook;
 /// Maximum number of traces in the field `links` of the span of a batch.
 const LINKS_MAX: usize = 32;
 
-/// Returns the span of a call for one message.
 pub(crate) fn message_span(hook: Option<&SpanHook>, message: &Message) -> Span {
     let trace = message.trace();
     let span = info_span!(

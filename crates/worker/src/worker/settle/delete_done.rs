@@ -1,7 +1,8 @@
 //! Deletes messages that every group has acknowledged, at intervals.
 //!
-//! After acknowledgements the worker deletes up to the first message that a group still needs, which costs little. Once a
-//! minute, and when the worker ends, it also deletes the messages after it, for which the store visits every pending message.
+//! After acknowledgements the worker deletes up to the first message that a group still needs, which costs little. Once
+//! a minute, and when the worker ends, it also deletes the messages after it, for which the store visits every pending
+//! message.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -63,7 +64,8 @@ pub(crate) async fn delete_last(core: &Core, subscription: &Subscription) {
     }
 }
 
-/// Deletes messages that every group has acknowledged. With `complete`, also those after the first one that a group needs.
+/// Deletes messages that every group has acknowledged. With `complete`, also those after the first one that a group
+/// needs.
 async fn delete(core: &Core, subscription: &Subscription, complete: bool) -> Result<(), Error> {
     let stream = &*subscription.stream;
     let deleted = core.backend.delete_done(stream, complete).await?;

@@ -1,4 +1,5 @@
-//! Keeps messages that failed in their lanes, if a failure blocks the key: writes their records, and sets when they run again.
+//! Keeps messages that failed in their lanes, if a failure blocks the key: writes their records, and sets when they run
+//! again.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -55,7 +56,8 @@ pub(crate) async fn keep(core: &Core, subscription: &Subscription, kept: Vec<(Jo
     }
 }
 
-/// Writes the records of messages that back off in their lanes, so that their attempts and due times survive the worker.
+/// Writes the records of messages that back off in their lanes, so that their attempts and due times survive the
+/// worker.
 async fn write_records(core: &Core, subscription: &Subscription, kept: &[(Job, Again)]) {
     let retries = kept.iter().filter_map(|(job, again)| match again {
         Again::Retry(retry) | Again::Postpone(retry) => Some((job.id, retry)),

@@ -17,8 +17,8 @@ const RECORDS_PER_SEARCH: u64 = 2000;
 
 /// Deletes retry records of messages that are no longer pending, about once a minute, until the worker drains.
 ///
-/// The call that acknowledges or dead-letters a message deletes its record. A record stays if another program acknowledges
-/// the message, or if the group is deleted.
+/// The call that acknowledges or dead-letters a message deletes its record. A record stays if another program
+/// acknowledges the message, or if the group is deleted.
 pub(crate) async fn delete_orphaned(core: &Core, subscription: &Subscription, admin: &dyn Admin) {
     let mut pause = core.stretched(SEARCH_INTERVAL);
     loop {

@@ -1,5 +1,5 @@
-//! Decides how a message is settled: result of its job x what is known about its attempts x policy -> settlement. A pure
-//! function, and the only place that decides it.
+//! Decides how a message is settled: result of its job x what is known about its attempts x policy -> settlement. A
+//! pure function, and the only place that decides it.
 
 use std::time::Duration;
 
@@ -22,7 +22,6 @@ pub(crate) struct RetryPolicy<'a> {
     pub(crate) keeps_place: bool,
 }
 
-/// How a message is settled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Settlement {
     Acknowledge,
@@ -30,7 +29,6 @@ pub(crate) enum Settlement {
     DeadLetter(Failure, u64),
     /// Release the message. The number is the delivery count that the store should set.
     Release(Again, u64),
-    /// Keep the message in its lane.
     Keep(Again),
 }
 
@@ -61,7 +59,8 @@ pub(crate) fn decide(
         true => Settlement::Keep(again),
         false => Settlement::Release(again, deliveries),
     };
-    // In its lane, the message stays delivered: the store keeps counting this delivery, so the record does not count it too.
+    // In its lane, the message stays delivered: the store keeps counting this delivery, so the record does not count it
+    // too.
     let retry = |mut record: RetryRecord, after, deliveries| {
         if policy.keeps_place {
             record.unanswered = attempt.record.map_or(0, |record| record.unanswered);

@@ -276,7 +276,6 @@ async fn retry(core: &Core, subscription: &Subscription, jobs: Vec<ReleasedJob>)
     }
 }
 
-/// Releases messages. Returns the number released.
 async fn release(core: &Core, subscription: &Subscription, mut jobs: Vec<ReleasedJob>) -> u64 {
     if jobs.is_empty() {
         return 0;

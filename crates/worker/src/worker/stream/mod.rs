@@ -1,6 +1,7 @@
 //! A stream that the worker reads: its names, its messages in flight, its policy, and whether calls for it fail.
 //!
-//! Comes in: what the rooms learn about the stream. Goes out: the same, to the other rooms. Nothing here calls the store.
+//! Comes in: what the rooms learn about the stream. Goes out: the same, to the other rooms. Nothing here calls the
+//! store.
 
 mod next_due;
 mod outage;

@@ -31,8 +31,8 @@ impl NextDue {
         *self.at.lock() = None;
     }
 
-    /// Waits until a message is due, but at least until `earliest` and at most until `latest`. Returns whether a message
-    /// is due.
+    /// Waits until a message is due, but at least until `earliest` and at most until `latest`. Returns whether a
+    /// message is due.
     pub(crate) async fn wait(&self, earliest: Instant, latest: Instant) -> bool {
         loop {
             let at = *self.at.lock();

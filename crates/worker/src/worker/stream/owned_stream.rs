@@ -25,7 +25,6 @@ impl OwnedStream {
         partition.map_or_else(|| Arc::clone(&self.root.stream), Arc::clone)
     }
 
-    /// Returns the subscription of an ownership.
     pub(crate) fn subscription(
         &self,
         dead_letters: Option<&str>,

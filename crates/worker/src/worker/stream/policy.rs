@@ -14,7 +14,6 @@ use parking_lot::RwLock;
 
 use crate::backend::policy::Policy;
 
-/// The values that are in force in a group.
 #[derive(Debug, Default)]
 pub(crate) struct GroupPolicy(RwLock<Option<Arc<Policy>>>);
 
@@ -32,7 +31,6 @@ impl GroupPolicy {
         is_new
     }
 
-    /// Returns the lease of the group.
     pub(crate) fn lease(&self) -> Option<Duration> {
         self.get()?.lease_ms.map(Duration::from_millis)
     }
@@ -43,7 +41,6 @@ impl GroupPolicy {
         std::str::from_utf8(&key).ok().filter(|name| !name.is_empty()).map(Arc::from)
     }
 
-    /// Returns whether the server removes idle consumers.
     pub(crate) fn removes_consumers(&self) -> bool {
         self.get().is_some_and(|policy| policy.consumer_ttl_ms.is_some())
     }

@@ -26,13 +26,10 @@ pub(crate) struct Subscription {
     pub(crate) consumer: Arc<str>,
     /// The dead-letter stream that the builder sets; `None`: that of the group's policy, or else the default.
     dead_letters: Option<Arc<str>>,
-    /// The default dead-letter stream.
     default_dead_letters: Arc<str>,
-    /// The policy of the group.
     pub(crate) policy: GroupPolicy,
     /// The hash with the heartbeats of the group's workers.
     pub(crate) workers_key: String,
-    /// The hash of retry records.
     pub(crate) retry_key: String,
     /// Messages that have been read and not settled yet.
     pub(crate) in_flight: InFlight,
@@ -54,11 +51,11 @@ pub(crate) struct Subscription {
     /// Whether the previous process with this consumer name left pending entries. The worker claims them before it
     /// reads new entries.
     pub(crate) has_history: AtomicBool,
-    /// Cancelled when the worker has taken over what was pending in the group when it started. Only a worker that orders
-    /// messages does this.
+    /// Cancelled when the worker has taken over what was pending in the group when it started. Only a worker that
+    /// orders messages does this.
     pub(crate) taken_over: CancellationToken,
-    /// Whether the worker has acknowledged or dead-lettered messages since it last deleted messages that every group has
-    /// acknowledged.
+    /// Whether the worker has acknowledged or dead-lettered messages since it last deleted messages that every group
+    /// has acknowledged.
     pub(crate) has_done: AtomicBool,
     /// Whether reading has stopped for long, because messages that wait for others of their keys fill the window.
     pub(crate) is_window_full: AtomicBool,
@@ -125,8 +122,8 @@ impl Subscription {
         Subscription { workers_key: root.workers_key.clone(), ..owned }
     }
 
-    /// Returns this subscription as the root of an owned stream, which reads nothing itself. `key_field` holds the key unless
-    /// the worker was told another field.
+    /// Returns this subscription as the root of an owned stream, which reads nothing itself. `key_field` holds the key
+    /// unless the worker was told another field.
     pub(crate) fn as_root(&self, key_field: Option<&str>) -> Subscription {
         let key_field = self.origin.key_field.clone().or_else(|| key_field.map(Arc::from));
         let dead_letters = self.dead_letters.as_deref();
@@ -175,7 +172,6 @@ impl Subscription {
         }
     }
 
-    /// Returns the dead-letter stream.
     pub(crate) fn dead_letters(&self) -> Arc<str> {
         let named = self.dead_letters.clone().or_else(|| self.policy.dead_letters());
         named.unwrap_or_else(|| Arc::clone(&self.default_dead_letters))
@@ -205,7 +201,6 @@ impl Subscription {
         *self.trouble.lock() = None;
     }
 
-    /// Returns the worker as a consumer of this stream.
     pub(crate) fn as_consumer(&self) -> Consumer<'_> {
         Consumer { stream: &self.stream, group: &self.group, name: &self.consumer }
     }
@@ -228,7 +223,6 @@ impl Subscription {
         jobs.into_iter().partition(|_| in_flight.next() == Some(true))
     }
 
-    /// Delays a job until `due`.
     pub(crate) fn delay(&self, due: Instant, delayed: DelayedJob) {
         self.delayed.lock().push(due, delayed);
         self.delayed_added.notify_one();

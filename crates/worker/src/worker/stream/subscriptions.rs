@@ -29,14 +29,12 @@ impl Subscriptions {
         Subscriptions { state: RwLock::new(State { all, by_id }) }
     }
 
-    /// Adds subscriptions.
     pub(crate) fn add(&self, new: &[Arc<Subscription>]) {
         let mut state = self.state.write();
         state.all = state.all.iter().chain(new).cloned().collect();
         state.by_id.extend(new.iter().map(|one| (one.origin.subscription, Arc::clone(one))));
     }
 
-    /// Removes a subscription.
     pub(crate) fn remove(&self, subscription: &Subscription) {
         let id = subscription.origin.subscription;
         let mut state = self.state.write();
@@ -44,7 +42,6 @@ impl Subscriptions {
         state.by_id.remove(&id);
     }
 
-    /// Returns the number of streams.
     pub(crate) fn len(&self) -> usize {
         self.state.read().all.len()
     }

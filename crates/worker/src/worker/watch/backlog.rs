@@ -21,8 +21,8 @@ const CONCURRENCY: usize = 16;
 /// Maximum number of pending entries scanned for each stream.
 const PENDING_SCAN_MAX: usize = 1_000;
 
-/// Updates the gauges that come from the store. If the store does not reply in time, the last values stay; `backend_up` shows
-/// that it is unreachable.
+/// Updates the gauges that come from the store. If the store does not reply in time, the last values stay; `backend_up`
+/// shows that it is unreachable.
 pub(crate) async fn update_gauges(core: &Core, metrics: &Arc<WorkerMetrics>, streams: &[Arc<Subscription>]) {
     let pattern = core.pattern.as_ref().filter(|pattern| Arc::ptr_eq(&pattern.metrics, metrics));
     // Measuring a thousand streams takes thousands of calls.
@@ -54,7 +54,6 @@ struct Backlog {
     retrying: u64,
     /// Sum of the lengths of the dead-letter streams.
     dead_letters: u64,
-    /// Length of the longest dead-letter stream.
     longest_dead_letters: u64,
 }
 

@@ -113,7 +113,8 @@ async fn other_values_in_the_keys_own_nothing(backend: &dyn Admin) {
     assert!(backend.renew(claimant(stream, "a"), owner.fence, LONG).await.unwrap());
 }
 
-/// After a failover, some servers no longer know the lag of a group. A group that was moved into the middle of a stream is the same.
+/// After a failover, some servers no longer know the lag of a group. A group that was moved into the middle of a stream
+/// is the same.
 async fn an_owner_repairs_the_lag_of_its_group(backend: &dyn Admin) {
     let stream = &unique(backend, "owning:lag").await;
     let ids = reading::make_stream(backend, stream, 7).await;

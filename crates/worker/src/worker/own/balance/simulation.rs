@@ -1,10 +1,11 @@
 //! Simulates workers that share partitions, on virtual time. Workers join, drain, crash and freeze, and the store loses
 //! writes that it has confirmed, as a failover does. `MILLSTREAM_BALANCE_STEPS` sets the number of these disturbances.
 //!
-//! The assignment is the real one. Heartbeats, leases and wake-ups are a model of `sharing.rs`, with its times. Checked are:
+//! The assignment is the real one. Heartbeats, leases and wake-ups are a model of `sharing.rs`, with its times. Checked
+//! are:
 //!
-//! * When nothing disturbs the workers any more, every partition has one owner, nobody has two more than another, and nothing
-//!   moves any more. This takes at most three heartbeats after the last lease has expired.
+//! * When nothing disturbs the workers any more, every partition has one owner, nobody has two more than another, and
+//!   nothing moves any more. This takes at most three heartbeats after the last lease has expired.
 //! * If no write was lost, workers give up only as many partitions as they must.
 //! * At no time may two workers begin messages of a partition, if the store has not lost its lease.
 
@@ -220,7 +221,6 @@ impl Simulation {
         self.plan_turn(next, name);
     }
 
-    /// Writes a heartbeat.
     fn say(&mut self, name: &str) {
         let held = claimed(&self.workers[name]);
         if !self.loses_write() {
@@ -365,7 +365,6 @@ impl Simulation {
         }
     }
 
-    /// Disturbs the workers once.
     fn disturb(&mut self) {
         let names: Vec<String> = self
             .workers
@@ -405,8 +404,8 @@ impl Simulation {
         staying.map(|worker| worker.held.len()).collect()
     }
 
-    /// Lets the workers come to rest, and checks that they are balanced. Nothing has disturbed them since `since`. Returns the
-    /// time from then until nothing moved any more, in milliseconds.
+    /// Lets the workers come to rest, and checks that they are balanced. Nothing has disturbed them since `since`.
+    /// Returns the time from then until nothing moved any more, in milliseconds.
     fn rest(&mut self, since: u64) -> u64 {
         let until = since + ms(LEASE) + ms(STABLE_FOR) + LEAVING_MS.end + ROUNDS_MAX * ms(INTERVAL);
         self.run_until(until);
@@ -435,7 +434,6 @@ fn claimed(worker: &SimulatedWorker) -> BTreeSet<usize> {
     worker.held.keys().chain(&worker.in_progress).copied().collect()
 }
 
-/// Prints the seed of a simulation that fails.
 struct PrintSeed(u64);
 
 impl Drop for PrintSeed {

@@ -1,5 +1,5 @@
-//! Random sequences of messages, failures and batches run through lanes, while a naive model watches which message begins
-//! before which. To test the model, lanes with planted mistakes run too: it must notice each of them.
+//! Random sequences of messages, failures and batches run through lanes, while a naive model watches which message
+//! begins before which. To test the model, lanes with planted mistakes run too: it must notice each of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
