@@ -12,7 +12,7 @@ use std::error::Error;
 
 use millstream_worker::handler::{StreamName, Text};
 use millstream_worker::producer::Producer;
-use millstream_worker::{Outcome, Worker};
+use millstream_worker::{Outcome, Process, Worker};
 
 const ORDERS: &str = "example:orders";
 const RETURNS: &str = "example:returns";
@@ -32,8 +32,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
         Producer::new(backend.clone(), stream).send_all((0..count).map(|n| [("n", n.to_string())])).await?;
     }
 
-    let billing = Worker::builder(backend.clone()).stream(ORDERS).group("billing").handler(bill).build()?;
-    let analytics = Worker::builder(backend)
+    // The workers share a process: a message that crashes it runs while no other handler runs.
+    let process = Process::default();
+    let builder = || Worker::builder(backend.clone()).process(&process);
+    let billing = builder().stream(ORDERS).group("billing").handler(bill).build()?;
+    let analytics = builder()
         .stream(ORDERS)
         .stream(RETURNS)
         .group("analytics")

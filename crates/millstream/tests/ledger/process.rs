@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use millstream_worker::handler::Data;
 use millstream_worker::producer::Producer;
-use millstream_worker::{Admin, Backoff, HandlerError, Message, Outcome, Worker, WorkerName, connect};
+use millstream_worker::{
+    Admin, Backoff, HandlerError, Message, Outcome, Process, Worker, WorkerName, connect,
+};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
@@ -102,7 +104,7 @@ async fn connect_with_retries(url: &str) -> Arc<dyn Admin> {
 fn start_workers(role: &Role, backend: &Arc<dyn Admin>, draining: &CancellationToken) -> JoinSet<()> {
     let (step, times) = role.death.unzip();
     let plan = Arc::new(Plan::new(step, times.unwrap_or_default()));
-    let mut workers = JoinSet::new();
+    let (mut workers, process) = (JoinSet::new(), Process::default());
     for (name, survives_restart) in &role.workers {
         let journal = Arc::new(Journal::open(&role.journal, name));
         let context = HandlerContext {
@@ -125,6 +127,7 @@ fn start_workers(role: &Role, backend: &Arc<dyn Admin>, draining: &CancellationT
         };
         let worker = builder
             .consumer_name(name)
+            .process(&process)
             .concurrency(4)
             .retry(Backoff::exponential(Duration::from_millis(50)..Duration::from_millis(500)))
             .max_deliveries(role.max_deliveries)

@@ -53,6 +53,9 @@ use crate::metrics::Registry;
 /// 2. Take a [`handle`](Worker::handle) if you want to control it while it runs.
 /// 3. Call [`run_until`](Worker::run_until) with a future that completes when the worker should stop.
 ///
+/// If a program runs several workers, give all of them the same [`Process`] ([`WorkerBuilder::process`]). Otherwise a
+/// message that crashes the process can take the messages of the other workers with it to the dead letters.
+///
 /// Always stop a worker with that future or with [`WorkerHandle::drain`]. If a worker is dropped instead, other
 /// workers get its messages only after their leases expire.
 pub struct Worker {
