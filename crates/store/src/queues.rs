@@ -261,9 +261,15 @@ fn has_group(queues: &QueuesOfKey) -> bool {
 }
 
 impl BlockedReaders {
+    /// Returns whether no readers are blocked on any key.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.numbers.is_empty()
+    }
+
     /// Returns whether readers are blocked on a key.
     pub(crate) fn has(&self, db: u32, key: &[u8]) -> bool {
-        !self.numbers.is_empty() && self.numbers.contains_key(&DbKeyRef { db, key })
+        self.numbers.contains_key(&DbKeyRef { db, key })
     }
 
     /// Returns the keys of a database that readers are blocked on, and for each key whether group readers are among

@@ -340,7 +340,15 @@ impl<'s> Txn<'s> {
     }
 
     /// Marks `key` as ready if readers are blocked on it. They are served when this transaction ends.
+    #[inline]
     pub(crate) fn mark_ready(&mut self, db: u32, key: &[u8]) {
+        if !self.shard(key).blocked.is_empty() {
+            self.mark_ready_if_awaited(db, key);
+        }
+    }
+
+    #[inline(never)]
+    fn mark_ready_if_awaited(&mut self, db: u32, key: &[u8]) {
         if self.shard(key).blocked.has(db, key) && self.origin.serves_readers() {
             self.ready.add(db, key);
         }

@@ -165,6 +165,7 @@ impl Stream {
     }
 
     /// Acknowledges entries as [`StreamEffect::Ack`] does. The time decides only which of them came too late.
+    #[inline(always)]
     pub(crate) fn acknowledge(&mut self, group: &[u8], ids: &[StreamId], now_ms: u64) -> Acknowledged {
         match self.groups.get_mut(group) {
             Some(group) if group.rules.is_some() => group.acknowledge_with_rules(ids, now_ms),

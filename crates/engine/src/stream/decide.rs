@@ -53,7 +53,7 @@ impl ReadFrom {
 
 impl Stream {
     /// Returns the id that a new entry would get.
-    #[inline]
+    #[inline(always)]
     pub fn decide_add(&self, spec: IdSpec, fields: &[&[u8]], now_ms: u64) -> Result<StreamId, Refusal> {
         if self.entries.last_id == StreamId::MAX {
             return Err(Refusal::IdsExhausted);

@@ -107,10 +107,7 @@ pub fn add(txn: &mut Txn<'_>, key: &[u8], entry: &Addition<'_>) -> Result<Option
         return Ok(Some(id));
     }
     let has_policy = stream.is_some_and(|stream| stream.policy().is_some());
-    let id = match stream {
-        None => Stream::new().decide_add(entry.id, fields, now_ms)?,
-        Some(stream) => stream.decide_add(entry.id, fields, now_ms)?,
-    };
+    let id = decide_add(stream, entry.id, fields, now_ms)?;
     match at {
         Some(at) => txn.append_at(key, at, id, fields),
         None => txn.apply_stream(key, StreamEffect::Append { id, fields }),
@@ -125,6 +122,24 @@ pub fn add(txn: &mut Txn<'_>, key: &[u8], entry: &Addition<'_>) -> Result<Option
         keep_size(txn, key);
     }
     Ok(Some(id))
+}
+
+#[inline(always)]
+fn decide_add(
+    stream: Option<&Stream>,
+    spec: IdSpec,
+    fields: &[&[u8]],
+    now_ms: u64,
+) -> Result<StreamId, Refusal> {
+    let empty;
+    let stream = match stream {
+        Some(stream) => stream,
+        None => {
+            empty = Stream::new();
+            &empty
+        }
+    };
+    stream.decide_add(spec, fields, now_ms)
 }
 
 /// Like [`add`], for an entry with a delay. If its time has come already, adds it at once.
