@@ -36,7 +36,7 @@ answers! {
     ) {
         dead_letters: Option<String> = name.map(str::to_owned),
         items: Vec<ViewedDeadLetter> =
-            page.letters.iter().map(|letter| ViewedDeadLetter::new(letter, view)).collect(),
+            page.dead_letters.iter().map(|dead_letter| ViewedDeadLetter::new(dead_letter, view)).collect(),
         matched: u64 = page.matched,
         exact: bool = page.exact,
         next: Option<String> = page.next.map(|id| id.to_string()),

@@ -125,14 +125,15 @@ pub(super) async fn entry(Asked { app, visitor, query }: Asked<EntryQuery>) -> A
     let states = states_of(backend, stream, id).await?;
     let traceparent = entry.fields.iter().find(|(name, _)| name == "traceparent");
     let shown = traceparent.and_then(|(name, value)| app.redaction.shown(name, value));
-    let letter = DeadLetterFormat::new(stream, None, None).read(&entry).filter(|letter| !letter.is_foreign);
+    let dead_letter =
+        DeadLetterFormat::new(stream, None, None).read(&entry).filter(|dead_letter| !dead_letter.is_foreign);
     let in_group = |state| EntryInGroupJson::new(state, Some(&entry.fields), &listed);
     Ok(Json(EntryPage {
         groups: states.iter().map(in_group).collect(),
         traceparent: shown.and_then(|value| String::from_utf8(value.into_owned()).ok()),
         previous: neighbour(backend, stream, id.prev(), IdOrder::Descending).await?,
         next: neighbour(backend, stream, id.next(), IdOrder::Ascending).await?,
-        dead_letter: letter.map(|letter| ViewedDeadLetter::new(&letter, &listed)),
+        dead_letter: dead_letter.map(|dead_letter| ViewedDeadLetter::new(&dead_letter, &listed)),
         entry: ViewedEntry::new(&entry, &FieldsView::whole(&app.redaction)),
     }))
 }

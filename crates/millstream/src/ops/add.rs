@@ -28,7 +28,6 @@ use super::value::{count, counted, millis};
 
 /// Maximum number of entries added in one call.
 const CHUNK_MAX: u64 = 1000;
-/// Placeholder for the number of the message.
 const NUMBER_PLACEHOLDER: &str = "{i}";
 
 const EXAMPLES: &str = "\

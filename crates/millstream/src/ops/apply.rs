@@ -10,12 +10,16 @@ use super::failure::Failure;
 
 /// Does what a plan says. Returns an error, without any change, if the store has changed since.
 ///
-/// Commands refuse to disturb active consumers before they ask for confirmation.
+/// With `force`, the operator accepts what active consumers do meanwhile.
 pub(super) async fn apply_plan<O: Operate>(
     backend: &Arc<dyn Admin>,
     operation: &O,
     plan: &Plan<O::Effect>,
+    force: bool,
 ) -> Result<O::Effect, Failure> {
+    if force {
+        return execute(backend, operation, plan.clone(), |_| {}).await;
+    }
     match apply(operation, backend, &plan.digest, true).await? {
         Executed::Done(effect) => Ok(effect),
         Executed::Outdated(_) | Executed::InUse(_) => Err(outdated()),
@@ -53,9 +57,9 @@ mod tests {
         let plan = operation.plan(&backend, None).await.unwrap();
         let elsewhere = Start::After(StreamId::new(5, 0));
         backend.move_group("orders", "billing", elsewhere).await.unwrap();
-        let failure = apply_plan(&backend, &operation, &plan).await.unwrap_err();
+        let failure = apply_plan(&backend, &operation, &plan, false).await.unwrap_err();
         assert!(failure.to_string().contains("nothing was changed"), "{failure}");
         let plan = operation.plan(&backend, None).await.unwrap();
-        assert!(apply_plan(&backend, &operation, &plan).await.unwrap().removed);
+        assert!(apply_plan(&backend, &operation, &plan, false).await.unwrap().removed);
     }
 }

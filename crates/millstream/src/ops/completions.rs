@@ -22,7 +22,6 @@ pub(crate) struct Completions {
 }
 
 impl Completions {
-    /// Prints the completions for a command line.
     pub(crate) fn run(&self, mut command_line: Command) -> Result<(), Failure> {
         let mut text = Vec::new();
         clap_complete::generate(self.shell, &mut command_line, "millstream", &mut text);

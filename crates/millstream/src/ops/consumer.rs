@@ -159,7 +159,6 @@ pub(super) async fn all_consumers(
     Ok(merged.into_values().collect())
 }
 
-/// Returns the numbers of the partitions that a consumer owns.
 fn numbers_of(group: &GroupSnapshot, owners: &PartitionOwners, consumer: &str) -> Vec<usize> {
     owners.iter().filter(|(_, owner)| group.name_of(owner) == consumer).map(|(number, _)| *number).collect()
 }
@@ -200,14 +199,14 @@ impl RemoveConsumer {
         };
         let operation = removal_of_consumer(&backend, stream, group, consumer, heir.as_deref()).await?;
         let mut plan = operation.plan(&backend, None).await?;
-        plan.effect.whole.heir_is_new = heir_is_new;
+        plan.effect.heir_is_new = heir_is_new;
         let mut effect = plan.effect.clone();
         if !*dry_run {
             confirm.ask(&action).await?;
-            effect = apply_plan(&backend, &operation, &plan).await?;
-            effect.whole.heir_is_new = heir_is_new;
+            effect = apply_plan(&backend, &operation, &plan, false).await?;
+            effect.heir_is_new = heir_is_new;
         }
-        let removal = effect.whole.clone();
+        let removal = effect.clone();
         if common.json {
             print_json(&EffectAnswer::without_preview(effect, *dry_run))?;
             return match removal.left {

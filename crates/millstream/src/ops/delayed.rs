@@ -50,7 +50,6 @@ Examples:
 
 Pass tickets instead of --all to add only those messages.";
 
-/// Maximum length of the fields in a table.
 const FIELDS_CHARS_MAX: usize = 60;
 /// Number of messages per call when all of them are listed or changed.
 const PAGE_SIZE: usize = 1000;

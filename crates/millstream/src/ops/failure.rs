@@ -7,7 +7,6 @@ use std::process::ExitCode;
 use millstream_worker::Error;
 use millstream_worker::backend::ErrorKind;
 
-/// The error of a command.
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// The store is unreachable, cannot serve requests now, or denied access.
@@ -39,7 +38,6 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    /// Returns the exit code of the process.
     pub(crate) fn exit_code(&self) -> ExitCode {
         match self {
             // It is not an error if the reader, such as `head`, closes the pipe early.

@@ -126,7 +126,6 @@ pub(crate) fn json_line(level: &str, message: Value, fields: Map<String, Value>)
     safe_json(&format!("{}\n", Value::Object(line)))
 }
 
-/// Formats each event as a JSON object.
 struct JsonLines;
 
 impl<S, N> FormatEvent<S, N> for JsonLines
@@ -143,7 +142,6 @@ where
     }
 }
 
-/// Collects the fields of an event.
 struct JsonFields(Map<String, Value>);
 
 impl JsonFields {

@@ -120,7 +120,6 @@ pub(crate) fn is_pattern(name: &str) -> bool {
     name.contains(['*', '?', '[', '\\'])
 }
 
-/// Returns the streams that match a pattern.
 pub(crate) async fn streams(
     backend: &dyn Admin,
     pattern: &str,

@@ -90,7 +90,6 @@ impl Metrics {
     }
 }
 
-/// Collects the metrics for every request.
 struct Exporter {
     monitor: Monitor,
     pattern: String,

@@ -25,7 +25,6 @@ pub(crate) const WARN: Style = AnsiColor::Yellow.on_default();
 /// Style of errors.
 pub(crate) const BAD: Style = AnsiColor::Red.on_default().bold();
 
-/// Returns the style for a health status.
 pub(crate) fn health_style(health: Health) -> Style {
     match health {
         Health::Ok => GOOD,

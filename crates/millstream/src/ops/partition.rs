@@ -271,7 +271,7 @@ async fn remove(
             )));
         }
         confirm.ask(&format!("permanently remove {what}")).await?;
-        effect = apply_plan(&backend, &operation, &plan).await?;
+        effect = apply_plan(&backend, &operation, &plan, force).await?;
     }
     if common.json {
         return print_json(&EffectAnswer::without_preview(effect, dry_run));

@@ -108,7 +108,6 @@ pub(crate) struct StreamPolicyCommand {
     confirm: Confirm,
 }
 
-/// The value of an option.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Choice {
     Off,
@@ -117,7 +116,6 @@ enum Choice {
     Key(String),
 }
 
-/// The fields that a command changes.
 #[derive(Debug, Default)]
 struct PolicyChange {
     policy: Policy,
@@ -167,7 +165,6 @@ fn out_of_range(field: PolicyField) -> String {
     )
 }
 
-/// Returns the option that sets a field.
 fn option_of(field: PolicyField) -> &'static str {
     match field {
         PolicyField::Lease => "--lease",

@@ -105,15 +105,15 @@ impl DeadLetterSource {
     }
 
     /// Returns a dead letter by its own id, or by that of its original entry. Looks at all dead letters.
-    pub async fn find_letter(&self, backend: &dyn Admin, id: StreamId) -> Result<Option<DeadLetter>, Error> {
+    pub async fn find_by_id(&self, backend: &dyn Admin, id: StreamId) -> Result<Option<DeadLetter>, Error> {
         let own = backend.range(&self.name, Range::single(id)).await?;
-        if let Some(letter) = own.first().and_then(|entry| self.format.read(entry)) {
-            return Ok(Some(letter));
+        if let Some(dead_letter) = own.first().and_then(|entry| self.format.read(entry)) {
+            return Ok(Some(dead_letter));
         }
         let mut found = None;
-        self.for_each(backend, &Filter::default(), |letter| {
-            if letter.ids().any(|known| known == id) {
-                found = Some(letter);
+        self.for_each(backend, &Filter::default(), |dead_letter| {
+            if dead_letter.ids().any(|known| known == id) {
+                found = Some(dead_letter);
             }
             found.is_none()
         })
@@ -140,7 +140,7 @@ impl DeadLetterSource {
         mut visit: impl FnMut(DeadLetter) -> bool,
     ) -> Result<(), Error> {
         let whole = Range { order, ..Range::starting_at(StreamId::MIN, usize::MAX) };
-        let visit = |_, letter: Option<DeadLetter>| match letter.is_none_or(&mut visit) {
+        let visit = |_, dead_letter: Option<DeadLetter>| match dead_letter.is_none_or(&mut visit) {
             true => ControlFlow::Continue(()),
             false => ControlFlow::Break(()),
         };
@@ -166,9 +166,10 @@ impl DeadLetterSource {
             let page = backend.range(&self.name, range).await?;
             left -= page.len();
             for entry in &page {
-                let letter = self.format.read(entry);
-                let letter = letter.filter(|letter| is_meant(&letter.stream) && filter.matches(letter, now));
-                if visit(entry.id, letter).is_break() {
+                let dead_letter = self.format.read(entry);
+                let dead_letter = dead_letter
+                    .filter(|dead_letter| is_meant(&dead_letter.stream) && filter.matches(dead_letter, now));
+                if visit(entry.id, dead_letter).is_break() {
                     return Ok(false);
                 }
             }
@@ -191,7 +192,7 @@ fn next_after(id: StreamId, order: IdOrder) -> Option<StreamId> {
 #[non_exhaustive]
 pub struct DeadLetterPage {
     /// The dead letters.
-    pub letters: Vec<DeadLetter>,
+    pub dead_letters: Vec<DeadLetter>,
     /// Number of dead letters that match.
     pub matched: u64,
     /// Whether all entries were examined. If not, `matched` and the counts are lower bounds, for the newest entries.
@@ -207,14 +208,14 @@ pub struct DeadLetterPage {
 impl Default for DeadLetterPage {
     fn default() -> DeadLetterPage {
         let (by_reason, by_error) = Default::default();
-        DeadLetterPage { letters: Vec::new(), matched: 0, exact: true, next: None, by_reason, by_error }
+        DeadLetterPage { dead_letters: Vec::new(), matched: 0, exact: true, next: None, by_reason, by_error }
     }
 }
 
 /// Lists dead letters that are older than `after`, newest first, and counts all that match.
 ///
 /// Examines at most `scan` entries to count, and as many to fill the page. `redaction` applies to the errors that are
-/// counted; the letters are as they are in the stream.
+/// counted; the dead letters are as they are in the stream.
 pub async fn list(
     backend: &dyn Admin,
     source: &DeadLetterSource,
@@ -226,17 +227,18 @@ pub async fn list(
 ) -> Result<DeadLetterPage, Error> {
     let newest_first = Range { order: IdOrder::Descending, ..Range::starting_at(StreamId::MIN, scan) };
     let (mut matched, mut by_reason, mut by_error) = (0, TextCounts::default(), ErrorCounts::default());
-    let mut page = PageOf { letters: Vec::new(), count, next: None };
+    let mut page = PageOf { dead_letters: Vec::new(), count, next: None };
     let exact = source
-        .scan(backend, filter, newest_first, |id, letter| {
-            if let Some(letter) = &letter {
+        .scan(backend, filter, newest_first, |id, dead_letter| {
+            if let Some(dead_letter) = &dead_letter {
                 matched += 1;
-                by_reason.add(reason_of(letter));
-                let error = if letter.error.is_empty() { &letter.error_type } else { &letter.error };
-                by_error.add(&redaction.mask(error, &letter.fields));
+                by_reason.add(reason_of(dead_letter));
+                let error =
+                    if dead_letter.error.is_empty() { &dead_letter.error_type } else { &dead_letter.error };
+                by_error.add(&redaction.mask(error, &dead_letter.fields));
             }
             if after.is_none() {
-                let _ = page.add(id, letter);
+                let _ = page.add(id, dead_letter);
             }
             ControlFlow::Continue(())
         })
@@ -246,16 +248,16 @@ pub async fn list(
         Some(None) => true,
         Some(Some(last)) => {
             let older = Range { last, ..newest_first };
-            source.scan(backend, filter, older, |id, letter| page.add(id, letter)).await?
+            source.scan(backend, filter, older, |id, dead_letter| page.add(id, dead_letter)).await?
         }
     };
     let next = page.next.filter(|_| !complete || page.is_full());
-    Ok(DeadLetterPage { letters: page.letters, matched, exact, next, by_reason, by_error })
+    Ok(DeadLetterPage { dead_letters: page.dead_letters, matched, exact, next, by_reason, by_error })
 }
 
 /// Collects a page.
 struct PageOf {
-    letters: Vec<DeadLetter>,
+    dead_letters: Vec<DeadLetter>,
     count: usize,
     /// The last entry that was examined for this page.
     next: Option<StreamId>,
@@ -263,22 +265,22 @@ struct PageOf {
 
 impl PageOf {
     fn is_full(&self) -> bool {
-        self.letters.len() >= self.count
+        self.dead_letters.len() >= self.count
     }
 
-    fn add(&mut self, id: StreamId, letter: Option<DeadLetter>) -> ControlFlow<()> {
+    fn add(&mut self, id: StreamId, dead_letter: Option<DeadLetter>) -> ControlFlow<()> {
         if self.is_full() {
             return ControlFlow::Break(());
         }
-        self.letters.extend(letter);
+        self.dead_letters.extend(dead_letter);
         self.next = Some(id);
         ControlFlow::Continue(())
     }
 }
 
 /// Returns the name of the reason, or the reason as another program wrote it. Empty if there is none.
-pub fn reason_of(letter: &DeadLetter) -> &str {
-    letter.reason.map_or(&letter.reason_text, |reason| reason.as_str())
+pub fn reason_of(dead_letter: &DeadLetter) -> &str {
+    dead_letter.reason.map_or(&dead_letter.reason_text, |reason| reason.as_str())
 }
 
 /// Deletes the dead letters that match a filter.
@@ -313,8 +315,8 @@ impl Operate for PurgeDeadLetters {
     async fn plan(&self, backend: &Admins, planned: Option<&str>) -> Planned<Purge> {
         let filter = planned.map_or(self.filter.clone(), |planned| as_planned(&self.filter, planned));
         let (filter, mut ids) = (filter.fixed(SystemTime::now()), Vec::new());
-        let visit = |letter: DeadLetter| {
-            ids.push(letter.id);
+        let visit = |dead_letter: DeadLetter| {
+            ids.push(dead_letter.id);
             true
         };
         self.source.for_each(&**backend, &filter, visit).await?;

@@ -36,7 +36,7 @@ impl Operate for ResetGroup {
         let effect = groups.preview_reset(&self.stream, &self.group, to).await?;
         let seen = (&self.stream, &self.group, effect.before.last_delivered, &self.to);
         let digest = Plan::new((), effect.after.last_delivered, &seen).digest;
-        Ok(Plan { effect, digest })
+        Ok(Plan::with_digest(effect, digest))
     }
 
     async fn execute(

@@ -97,7 +97,7 @@ pub trait Effect: Clone + Debug + Send + Sync + Serialize + JsonSchema + 'static
     fn add(&mut self, _other: Self) {}
 }
 
-/// An effect as programs show it.
+/// What an operation would do, or has done.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[schemars(rename = "{E}Answer")]
 pub struct EffectAnswer<E> {
@@ -191,51 +191,9 @@ impl<O: Operate> OnParts<O> {
     }
 }
 
-/// The effects on all partitions: their sum, and each of them.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-#[schemars(rename = "{E}")]
-pub struct PartsEffect<E> {
-    /// The sum.
-    #[serde(flatten)]
-    pub whole: E,
-    /// The plan for each partition, until it is executed.
-    #[serde(skip)]
-    pub parts: Vec<Plan<E>>,
-}
-
-impl<E: Effect> Effect for PartsEffect<E> {
-    fn matched(&self) -> u64 {
-        self.whole.matched()
-    }
-
-    fn expected(&self) -> u64 {
-        self.whole.expected()
-    }
-
-    fn done(&self) -> u64 {
-        self.whole.done()
-    }
-
-    fn active_consumers(&self) -> Vec<String> {
-        self.whole.active_consumers()
-    }
-
-    fn takes_long(&self) -> bool {
-        self.whole.takes_long()
-    }
-
-    fn record(&self) -> Vec<(&'static str, Value)> {
-        self.whole.record()
-    }
-
-    fn add(&mut self, other: Self) {
-        self.whole.add(other.whole);
-        self.parts.extend(other.parts);
-    }
-}
-
+/// The effect is the sum of the effects on the partitions.
 impl<O: Operate> Operate for OnParts<O> {
-    type Effect = PartsEffect<O::Effect>;
+    type Effect = O::Effect;
 
     async fn plan(&self, backend: &Admins, planned: Option<&str>) -> Planned<Self::Effect> {
         let mut digests = planned.map(|planned| planned.split(','));
@@ -254,7 +212,7 @@ impl<O: Operate> Operate for OnParts<O> {
         }
         let whole = whole.ok_or_else(|| Error::new(ErrorKind::Refused, "there is no stream to act on"))?;
         let digests: Vec<&str> = parts.iter().map(|part| &*part.digest).collect();
-        Ok(Plan { digest: digests.join(","), effect: PartsEffect { whole: self.named(whole), parts } })
+        Ok(Plan { digest: digests.join(","), effect: self.named(whole), parts })
     }
 
     async fn execute(
@@ -264,7 +222,7 @@ impl<O: Operate> Operate for OnParts<O> {
         report: OnProgress<'_, Self::Effect>,
     ) -> Done<Self::Effect> {
         let mut done: Option<O::Effect> = None;
-        for (operation, part) in self.parts.iter().zip(plan.effect.parts) {
+        for (operation, part) in self.parts.iter().zip(plan.parts) {
             let mut operation = operation.clone();
             done.iter().for_each(|earlier| operation.after(earlier));
             let sum = |here: O::Effect| match &done {
@@ -275,9 +233,7 @@ impl<O: Operate> Operate for OnParts<O> {
                     sum
                 }
             };
-            let mut report_sum = |effect: &O::Effect| {
-                report(&PartsEffect { whole: self.named(sum(effect.clone())), parts: Vec::new() });
-            };
+            let mut report_sum = |effect: &O::Effect| report(&self.named(sum(effect.clone())));
             let executed = operation.execute(backend, part, &mut report_sum).await?;
             match (executed, &done) {
                 (Some(effect), _) => done = Some(sum(effect)),
@@ -288,6 +244,6 @@ impl<O: Operate> Operate for OnParts<O> {
                 }
             }
         }
-        Ok(done.map(|whole| PartsEffect { whole: self.named(whole), parts: Vec::new() }))
+        Ok(done.map(|whole| self.named(whole)))
     }
 }

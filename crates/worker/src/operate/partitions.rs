@@ -189,7 +189,7 @@ pub struct PartitionsRemoval {
     pub removed: bool,
 }
 
-/// The plan is out of date if the partitions have other groups or dead letters, or other numbers of entries.
+/// The plan is out of date if the partitions have other groups, or have their first entries or dead letters.
 impl Operate for RemovePartitions {
     type Effect = PartitionsRemoval;
 
@@ -211,7 +211,8 @@ impl Operate for RemovePartitions {
             }
         }
         let PartitionsRemoval { stream, partitions, entries, dead_letters, groups, .. } = removal.clone();
-        Ok(Plan::new(removal, StreamId::MIN, &(stream, partitions, entries, dead_letters, groups)))
+        let seen = (stream, partitions, entries > 0, dead_letters > 0, groups);
+        Ok(Plan::new(removal, StreamId::MIN, &seen))
     }
 
     async fn execute(

@@ -18,6 +18,8 @@ pub struct Plan<T> {
     pub effect: T,
     /// Identifies the action and what it was based on. Opaque to programs.
     pub digest: String,
+    /// The plan for each partition, if the action is about the partitions of a stream.
+    pub parts: Vec<Plan<T>>,
 }
 
 /// The result of applying a plan.
@@ -32,10 +34,14 @@ pub enum Executed<T, R> {
 }
 
 impl<T> Plan<T> {
+    pub(super) fn with_digest(effect: T, digest: String) -> Plan<T> {
+        Plan { effect, digest, parts: Vec::new() }
+    }
+
     /// Makes a plan. `seen` is what the plan depends on, including what was asked for.
     pub(super) fn new(effect: T, bound: StreamId, seen: &impl Debug) -> Plan<T> {
         let digest = format!("{bound}.{:016x}", xxh3_64(format!("{bound} {seen:?}").as_bytes()));
-        Plan { effect, digest }
+        Plan::with_digest(effect, digest)
     }
 }
 

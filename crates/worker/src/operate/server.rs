@@ -30,7 +30,7 @@ impl Operate for TakeSnapshot {
     type Effect = SnapshotTaken;
 
     async fn plan(&self, _: &Admins, _: Option<&str>) -> Planned<SnapshotTaken> {
-        Ok(Plan { effect: SnapshotTaken::default(), digest: "snapshot".to_owned() })
+        Ok(Plan::with_digest(SnapshotTaken::default(), "snapshot".to_owned()))
     }
 
     async fn execute(
@@ -70,7 +70,7 @@ impl Operate for ResetSlowLog {
             Some(_) => 0,
             None => backend.slow_log(SLOW_COMMANDS_MAX).await?.len() as u64,
         };
-        Ok(Plan { effect: SlowLogReset { reset: false, commands }, digest: "slowlog".to_owned() })
+        Ok(Plan::with_digest(SlowLogReset { reset: false, commands }, "slowlog".to_owned()))
     }
 
     async fn execute(
@@ -114,10 +114,8 @@ impl Operate for ChangeSetting {
         let info = backend.server(&[&self.name]).await?;
         let before = info.and_then(|info| info.settings.get(&self.name).cloned());
         let digest = format!("{}={}", self.name, before.as_deref().unwrap_or("?"));
-        Ok(Plan {
-            effect: SettingChange { name: self.name.clone(), before, after: self.value.clone() },
-            digest,
-        })
+        let change = SettingChange { name: self.name.clone(), before, after: self.value.clone() };
+        Ok(Plan::with_digest(change, digest))
     }
 
     async fn execute(

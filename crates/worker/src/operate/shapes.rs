@@ -236,37 +236,37 @@ answers! {
     }
 
     /// A dead letter.
-    pub struct DeadLetterJson(letter: &DeadLetter) {
+    pub struct DeadLetterJson(dead_letter: &DeadLetter) {
         #[serde(flatten)]
-        about: DeadLetterFacts = DeadLetterFacts::new(letter),
-        error: String = letter.error.clone(),
-        error_type: String = letter.error_type.clone(),
-        fields: Value = fields::object(&letter.fields),
+        about: DeadLetterFacts = DeadLetterFacts::new(dead_letter),
+        error: String = dead_letter.error.clone(),
+        error_type: String = dead_letter.error_type.clone(),
+        fields: Value = fields::object(&dead_letter.fields),
     }
 
     /// A dead letter with its fields in order. Its error quotes no hidden value.
-    pub struct ViewedDeadLetter(letter: &DeadLetter, view: &FieldsView<'_>) {
+    pub struct ViewedDeadLetter(dead_letter: &DeadLetter, view: &FieldsView<'_>) {
         #[serde(flatten)]
-        about: DeadLetterFacts = DeadLetterFacts::new(letter),
-        error: String = view.redaction.mask(&letter.error, &letter.fields),
-        error_type: String = view.redaction.mask(&letter.error_type, &letter.fields),
-        fields: Vec<FieldPair> = view.pairs(&letter.fields),
+        about: DeadLetterFacts = DeadLetterFacts::new(dead_letter),
+        error: String = view.redaction.mask(&dead_letter.error, &dead_letter.fields),
+        error_type: String = view.redaction.mask(&dead_letter.error_type, &dead_letter.fields),
+        fields: Vec<FieldPair> = view.pairs(&dead_letter.fields),
     }
 
     /// Where a dead letter comes from, and why it failed.
-    pub struct DeadLetterFacts(letter: &DeadLetter) {
-        id: String = letter.id.to_string(),
-        stream: String = letter.stream.clone(),
-        origin: Option<String> = text(letter.origin),
-        group: Option<String> = known(&letter.group),
-        consumer: Option<String> = known(&letter.consumer),
-        deliveries: Option<u64> = (letter.deliveries > 0).then_some(letter.deliveries),
+    pub struct DeadLetterFacts(dead_letter: &DeadLetter) {
+        id: String = dead_letter.id.to_string(),
+        stream: String = dead_letter.stream.clone(),
+        origin: Option<String> = text(dead_letter.origin),
+        group: Option<String> = known(&dead_letter.group),
+        consumer: Option<String> = known(&dead_letter.consumer),
+        deliveries: Option<u64> = (dead_letter.deliveries > 0).then_some(dead_letter.deliveries),
         reason: Option<String> =
-            letter.reason.map(|reason| reason.as_str().to_owned()).or(known(&letter.reason_text)),
-        first_seen_ms: Option<u64> = letter.first_seen.map(millis_since_epoch),
-        dead_at_ms: u64 = millis_since_epoch(letter.dead_at),
-        redrives: u64 = letter.redrives,
-        foreign: bool = letter.is_foreign,
+            dead_letter.reason.map(|reason| reason.as_str().to_owned()).or(known(&dead_letter.reason_text)),
+        first_seen_ms: Option<u64> = dead_letter.first_seen.map(millis_since_epoch),
+        dead_at_ms: u64 = millis_since_epoch(dead_letter.dead_at),
+        redrives: u64 = dead_letter.redrives,
+        foreign: bool = dead_letter.is_foreign,
     }
 
     /// A problem of a group.

@@ -7,7 +7,7 @@ use super::dead_letters::{self, DeadLetterSource, PurgeDeadLetters, RedriveDeadL
 use super::groups::{RemoveConsumer, RemoveGroup, ResetGroup};
 use super::idle_times::idle_times;
 use super::life::states_of;
-use super::operation::{Effect, OnParts, Operate, apply, check};
+use super::operation::{OnParts, Operate, apply, check};
 use super::pending::{self, ChangePending, PendingChange, PendingQuery, PendingSelection};
 use super::plan::Executed;
 use super::trim::{COUNTED_MAX, DeleteEntries, TrimStream};
@@ -275,17 +275,14 @@ async fn an_operation_on_partitions_is_planned_and_applied_as_one() {
     let remove = |stream| RemoveGroup { stream, group: billing(), forget: None };
     let operation = OnParts::new("all", [orders(), "others".to_owned()], remove);
     let plan = operation.plan(&backend, None).await.unwrap();
-    assert_eq!(
-        (plan.effect.whole.pending, plan.effect.parts.len(), &*plan.effect.whole.stream),
-        (3, 2, "all")
-    );
-    assert_eq!(plan.effect.active_consumers(), ["one"]);
+    assert_eq!((plan.effect.pending, plan.parts.len(), &*plan.effect.stream), (3, 2, "all"));
+    assert_eq!(plan.effect.active_consumers, ["one"]);
     let run = || apply(&operation, &backend, &plan.digest, true);
     backend.move_group("others", "billing", Start::After(StreamId::new(5, 0))).await.unwrap();
     assert!(matches!(run().await.unwrap(), Executed::Outdated(_)));
     assert_eq!(backend.groups("orders").await.unwrap().len(), 1);
     backend.move_group("others", "billing", Start::Beginning).await.unwrap();
-    assert!(matches!(run().await.unwrap(), Executed::Done(done) if done.whole.removed));
+    assert!(matches!(run().await.unwrap(), Executed::Done(done) if done.removed));
     assert!(backend.groups("orders").await.unwrap().is_empty());
     assert!(apply(&operation, &backend, "none", true).await.is_err());
 }
@@ -354,7 +351,7 @@ async fn dead_letters_are_counted_and_listed_newest_first() {
         }
     };
     let origins = |page: &dead_letters::DeadLetterPage| {
-        page.letters.iter().map(|letter| letter.origin.unwrap()).collect::<Vec<_>>()
+        page.dead_letters.iter().map(|dead_letter| dead_letter.origin.unwrap()).collect::<Vec<_>>()
     };
     let first = list(Filter::default(), None, 2, 100).await;
     assert_eq!((first.matched, first.exact, origins(&first)), (5, true, vec![ids[4], ids[3]]));
@@ -363,7 +360,7 @@ async fn dead_letters_are_counted_and_listed_newest_first() {
     let second = list(Filter::default(), first.next, 3, 100).await;
     assert_eq!((second.matched, origins(&second)), (5, vec![ids[2], ids[1], ids[0]]));
     let end = list(Filter::default(), second.next, 3, 100).await;
-    assert!(end.letters.is_empty() && end.next.is_none());
+    assert!(end.dead_letters.is_empty() && end.next.is_none());
     let timeouts = Filter { reason: Some(crate::Reason::Timeout), ..Filter::default() };
     let bounded = list(timeouts, None, 10, 2).await;
     assert_eq!((bounded.matched, bounded.exact, origins(&bounded)), (1, false, vec![ids[4]]));
@@ -429,6 +426,6 @@ async fn a_redrive_moves_only_what_its_plan_counted() {
     assert_eq!((done.progress.redriven, length(&backend, &source.name).await), (2, 1));
     assert!(matches!(run().await.unwrap(), Executed::Outdated(_)));
     let left = backend.range(&source.name, Range::starting_at(StreamId::MIN, 9)).await.unwrap();
-    assert_eq!(source.find_letter(&*backend, ids[2]).await.unwrap().unwrap().id, left[0].id);
-    assert!(source.find_letter(&*backend, ids[3]).await.unwrap().is_none());
+    assert_eq!(source.find_by_id(&*backend, ids[2]).await.unwrap().unwrap().id, left[0].id);
+    assert!(source.find_by_id(&*backend, ids[3]).await.unwrap().is_none());
 }

@@ -94,7 +94,7 @@ impl Operate for TrimStream {
         let losses: Vec<_> = losses.collect();
         let seen = ("trim", stream, self.limit, self.keep_unread, effect.matched > 0, losses);
         let digest = Plan::new((), cut.unwrap_or_default(), &seen).digest;
-        Ok(Plan { effect, digest })
+        Ok(Plan::with_digest(effect, digest))
     }
 
     async fn execute(

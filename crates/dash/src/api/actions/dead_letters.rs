@@ -4,7 +4,7 @@ use millstream_worker::Admin;
 use millstream_worker::operate::dead_letters::{
     DeadLetterSource, Purge, PurgeDeadLetters, RedriveDeadLetters, RedriveEffect,
 };
-use millstream_worker::operate::operation::{OnParts, PartsEffect};
+use millstream_worker::operate::operation::OnParts;
 use millstream_worker::operate::partitions::parts_of;
 use millstream_worker::redrive::{Destination, Redrive};
 use schemars::JsonSchema;
@@ -42,7 +42,7 @@ enum To {
 
 pub(in crate::api) async fn redrive_dead_letters(
     Acting { app, caller, body }: Acting<RedriveBody>,
-) -> Answer<Acted<PartsEffect<RedriveEffect>>> {
+) -> Answer<Acted<RedriveEffect>> {
     let about = json!({ "stream": body.stream, "dlq": body.dlq, "rate": body.rate, "limit": body.limit });
     let action = Action::new(&app, caller, "dlq/redrive", about)?;
     let operation = async |action: &Action| {
@@ -85,7 +85,7 @@ pub(in crate::api) struct PurgeBody {
 
 pub(in crate::api) async fn purge_dead_letters(
     Acting { app, caller, body }: Acting<PurgeBody>,
-) -> Answer<Acted<PartsEffect<Purge>>> {
+) -> Answer<Acted<Purge>> {
     let action = Action::new(&app, caller, "dlq/purge", json!({ "stream": body.stream, "dlq": body.dlq }))?;
     let operation = async |action: &Action| {
         let filter = body.filter.resolve(action.app())?;

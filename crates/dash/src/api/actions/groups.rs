@@ -8,7 +8,7 @@ use millstream_worker::answers;
 use millstream_worker::backend::Start;
 use millstream_worker::group_manager::{Position, ResetPlan};
 use millstream_worker::operate::groups::{ConsumerRemoval, GroupRemoval, ResetGroup};
-use millstream_worker::operate::operation::{OnParts, PartsEffect};
+use millstream_worker::operate::operation::OnParts;
 use millstream_worker::operate::partitions::{parts_of, removal_of_consumer, removal_of_group};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -121,9 +121,7 @@ impl Target {
     }
 }
 
-pub(in crate::api) async fn reset(
-    Acting { app, caller, body }: Acting<Reset>,
-) -> Answer<Acted<PartsEffect<ResetPlan>>> {
+pub(in crate::api) async fn reset(Acting { app, caller, body }: Acting<Reset>) -> Answer<Acted<ResetPlan>> {
     let about = json!({ "stream": body.stream, "group": body.group, "force": body.force });
     let action = Action::new(&app, caller, "group/reset", about)?;
     let operation = async |action: &Action| {
@@ -148,7 +146,7 @@ pub(in crate::api) struct Remove {
 
 pub(in crate::api) async fn remove(
     Acting { app, caller, body }: Acting<Remove>,
-) -> Answer<Acted<PartsEffect<GroupRemoval>>> {
+) -> Answer<Acted<GroupRemoval>> {
     let about = json!({ "stream": body.stream, "group": body.group, "force": body.force });
     let action = Action::new(&app, caller, "group/remove", about)?;
     let operation =
@@ -169,7 +167,7 @@ pub(in crate::api) struct RemoveConsumerBody {
 
 pub(in crate::api) async fn remove_consumer(
     Acting { app, caller, body }: Acting<RemoveConsumerBody>,
-) -> Answer<Acted<PartsEffect<ConsumerRemoval>>> {
+) -> Answer<Acted<ConsumerRemoval>> {
     let about = json!({
         "stream": body.stream, "group": body.group, "consumer": body.consumer, "heir": body.heir,
     });

@@ -198,7 +198,7 @@ impl Drop for Action {
     }
 }
 
-/// The two steps of an action that destroys something, in its body.
+/// Send `dry_run` first, then the `preview` of the plan.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 pub(super) struct Steps {
     #[serde(default)]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use millstream_worker::operate::operation::{OnParts, PartsEffect};
+use millstream_worker::operate::operation::OnParts;
 use millstream_worker::operate::partitions::parts_of;
 use millstream_worker::operate::pending::{
     ChangePending, PendingChange, PendingEffect, PendingQuery, PendingSelection,
@@ -41,7 +41,7 @@ struct FilterBody {
     stuck: Option<bool>,
 }
 
-type PendingChanged = Answer<Acted<PartsEffect<PendingEffect>>>;
+type PendingChanged = Answer<Acted<PendingEffect>>;
 
 pub(in crate::api) async fn claim(request: Acting<Body>) -> PendingChanged {
     let consumer = request.body.consumer.clone().filter(|name| !name.is_empty());

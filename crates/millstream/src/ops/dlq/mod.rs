@@ -31,7 +31,6 @@ use super::value::{self, ABSENT, age_of, age_or_absent, clipped, count, counted}
 
 /// Number of dead letters that `dlq ls` lists without `--count`.
 const DEFAULT_COUNT: u64 = 100;
-/// Maximum length of an error in a table.
 const ERROR_CHARS_MAX: usize = 60;
 
 pub(crate) const EXAMPLES: &str = "\
@@ -153,23 +152,26 @@ impl DlqListArgs {
         let order = if self.newest { IdOrder::Descending } else { IdOrder::Ascending };
         let mut found: Vec<(&Part, DeadLetter)> = Vec::new();
         for (part, source) in &sources.sources {
-            let mut letters = Vec::new();
-            let visit = |letter| {
-                letters.push(letter);
-                (letters.len() as u64) < limit
+            let mut dead_letters = Vec::new();
+            let visit = |dead_letter| {
+                dead_letters.push(dead_letter);
+                (dead_letters.len() as u64) < limit
             };
             source.for_each_in(&*backend, &self.selection.filter(), order, visit).await?;
-            count_redrives(&*backend, &mut letters).await;
-            found.extend(letters.into_iter().map(|letter| (part, letter)));
+            count_redrives(&*backend, &mut dead_letters).await;
+            found.extend(dead_letters.into_iter().map(|dead_letter| (part, dead_letter)));
         }
-        found.sort_by_key(|(_, letter)| letter.id);
+        found.sort_by_key(|(_, dead_letter)| dead_letter.id);
         if self.newest {
             found.reverse();
         }
         found.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
         if common.json {
             return print_json(
-                &found.iter().map(|(part, letter)| part.mark(DeadLetterJson::new(letter))).collect::<Value>(),
+                &found
+                    .iter()
+                    .map(|(part, dead_letter)| part.mark(DeadLetterJson::new(dead_letter)))
+                    .collect::<Value>(),
             );
         }
         let rows = found.iter().map(|(part, dead_letter)| {
@@ -256,7 +258,7 @@ impl PurgeArgs {
         let (matched, mut effect) = (plan.effect.matched(), plan.effect.clone());
         if !self.dry_run {
             self.confirm.ask(&format!("permanently delete {}", described(matched))).await?;
-            effect = apply_plan(&backend, &operation, &plan).await?;
+            effect = apply_plan(&backend, &operation, &plan, false).await?;
         }
         let deleted = effect.done();
         if common.json {

@@ -7,7 +7,7 @@ use clap::builder::NonEmptyStringValueParser;
 use millstream_worker::Admin;
 use millstream_worker::dead_letter::DeadLetter;
 use millstream_worker::operate::dead_letters::{RedriveDeadLetters, RedriveEffect};
-use millstream_worker::operate::operation::{EffectAnswer, OnParts, Operate, PartsEffect};
+use millstream_worker::operate::operation::{EffectAnswer, OnParts, Operate};
 use millstream_worker::redrive::{Destination, Progress, Redrive};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -30,9 +30,9 @@ Examples:
   millstream dlq redrive orders --id 1731664200000-0 --all-groups
 
 A redriven message is delivered again to the group it failed in, and to no other group. With --all-groups, it is added \
-to the stream as a new entry instead. The dead letter is deleted afterwards. Dead letters that name another stream are \
+to the stream as a new entry instead. The dead letter is deleted afterwards. Dead dead_letters that name another stream are \
 skipped.
-Dead letters of other programs may name no group: --group names it, unless the stream has only one. If the original entry \
+Dead dead_letters of other programs may name no group: --group names it, unless the stream has only one. If the original entry \
 is unknown or gone and the stream has only one group, the message is added as a new entry.
 Ctrl-C stops the redrive at any time.";
 
@@ -75,8 +75,8 @@ impl RedriveArgs {
         let operation = OnParts { name: name.clone(), parts: parts.collect() };
         let so_far = Mutex::new(Progress::default());
         let bar = progress_bar(0, "{bar:30} {human_pos}/{human_len} {msg} ({eta} left)");
-        let show = |effect: &PartsEffect<RedriveEffect>| {
-            let progress = effect.whole.progress;
+        let show = |effect: &RedriveEffect| {
+            let progress = effect.progress;
             *so_far.lock() = progress;
             bar.set_length(self.count.map_or(progress.total, |limit| limit.min(progress.total)));
             bar.set_position(progress.redriven);
@@ -91,7 +91,7 @@ impl RedriveArgs {
                 true => plan.effect,
                 false => execute(&backend, &operation, plan, show).await?,
             };
-            Ok(effect.whole.progress)
+            Ok(effect.progress)
         })
         .await;
         bar.finish_and_clear();

@@ -46,7 +46,6 @@ impl DeadLetterStream {
         (self.dlq.is_some() || !stream.ends_with(DEAD_LETTERS_SUFFIX)).then(|| stream.to_owned())
     }
 
-    /// Returns the fields of another program's dead letters.
     pub(super) fn field_map(&self) -> Option<FieldMap> {
         self.field_map.clone()
     }
@@ -103,7 +102,6 @@ impl DeadLetterStream {
         Ok(sources)
     }
 
-    /// Returns the first of these dead-letter streams that exists.
     async fn first_existing(
         &self,
         backend: &dyn Admin,
@@ -150,8 +148,8 @@ impl Sources {
             let source = self.sources.iter().find(|(of, _)| of.number == part.number);
             let Some((_, source)) = source else { return Ok(Vec::new()) };
             let mut known = BTreeSet::new();
-            let visit = |letter: DeadLetter| {
-                known.extend(letter.ids().filter(|id| ids.contains(id)));
+            let visit = |dead_letter: DeadLetter| {
+                known.extend(dead_letter.ids().filter(|id| ids.contains(id)));
                 true
             };
             source.for_each(backend, &Filter::default(), visit).await?;

@@ -53,7 +53,6 @@ pub(super) async fn run(
     groups.into_iter().try_for_each(|group| print(verdict_line(group) + &retry_line(group)))
 }
 
-/// Returns a table with a row for each partition of a group.
 fn partition_table(watched: &WatchedGroup) -> Table {
     let titles = [
         "GROUP",

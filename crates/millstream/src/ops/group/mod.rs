@@ -251,7 +251,7 @@ async fn remove(
     Target::with_group(&*backend, stream, group).await?;
     let operation = removal_of_group(&backend, stream, group).await?;
     let plan = operation.plan(&backend, None).await?;
-    let GroupRemoval { pending, consumers, active_consumers: active, .. } = &plan.effect.whole;
+    let GroupRemoval { pending, consumers, active_consumers: active, .. } = &plan.effect;
     let entries = counted(*pending, "pending entry", "pending entries");
     let consumers = counted(*consumers, "consumer", "consumers");
     let what = format!("group {} of {}, with {consumers} and {entries}", printable(group), printable(stream));
@@ -259,7 +259,7 @@ async fn remove(
     if !dry_run {
         active::refuse(group, active, force)?;
         confirm.ask(&format!("remove {what}")).await?;
-        effect = apply_plan(&backend, &operation, &plan).await?;
+        effect = apply_plan(&backend, &operation, &plan, force).await?;
     }
     if common.json {
         return print_json(&EffectAnswer::without_preview(effect, dry_run));

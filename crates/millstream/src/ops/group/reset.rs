@@ -94,7 +94,7 @@ impl ResetCommand {
         let reset = |stream| ResetGroup { stream, group: group.clone(), to: self.to.position() };
         let operation = OnParts::new(stream, streams, reset);
         let plan = operation.plan(&backend, None).await?;
-        let changes = plan.effect.parts.iter().map(|part| {
+        let changes = plan.parts.iter().map(|part| {
             let mut change = part.effect.clone();
             change.executed = self.execute;
             change
@@ -102,7 +102,7 @@ impl ResetCommand {
         let changes: Vec<ResetPlan> = changes.collect();
         if self.execute {
             active::refuse(group, &plan.effect.active_consumers(), self.force)?;
-            apply_plan(&backend, &operation, &plan).await?;
+            apply_plan(&backend, &operation, &plan, self.force).await?;
         }
         self.print(common, &target, &changes)
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use millstream_worker::Admin;
 use millstream_worker::backend::{Consumer, PendingFilter, StreamId};
-use millstream_worker::operate::operation::{Effect, OnParts, Operate, PartsEffect};
+use millstream_worker::operate::operation::{Effect, OnParts, Operate};
 use millstream_worker::operate::pending::{
     self, ChangePending, PendingChange, PendingEffect, PendingQuery, PendingSelection,
 };
@@ -173,7 +173,7 @@ fn operation(
     OnParts { name: stream.clone(), parts: parts.collect() }
 }
 
-type PendingPlan = Plan<PartsEffect<PendingEffect>>;
+type PendingPlan = Plan<PendingEffect>;
 
 /// Returns the plan. `None` if no partition has one of the entries.
 async fn planned(

@@ -66,7 +66,6 @@ Examples:
 
 Resetting the idle time keeps other consumers from claiming the entries.";
 
-/// Maximum length of an error in a table.
 const ERROR_CHARS_MAX: usize = 60;
 /// The consumer column of a released entry.
 const RELEASED: &str = "(released)";
