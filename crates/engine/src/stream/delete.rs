@@ -30,7 +30,7 @@ const VISITING_COST: u64 = 3;
 
 /// Removing a pending entry costs about as much as this many questions, and up to five times as much if each group has
 /// only one.
-const FORGETTING_COST: u64 = 20;
+const FORGETTING_COST: u64 = 40;
 
 /// The outcome of the request to delete one id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -36,14 +36,15 @@ fn connections_that_no_thread_serves_yet_are_limited() {
     let before = server.descriptors();
     // Long enough for a busy machine to open all connections while the server's only thread sleeps.
     busy.send("DEBUG SLEEP 10\r\n");
-    let mut waiting: Vec<Client> = (0..1200).map(|_| server.connect()).collect();
+    let mut waiting: Vec<Client> = (0..1500).map(|_| server.connect()).collect();
     eventually("the limit is reached", || server.descriptors() >= before + 1024);
-    // Without the limit, the server would accept the rest meanwhile.
+    // Without the limit, the server would accept all of them meanwhile.
     std::thread::sleep(Duration::from_millis(200));
     let accepted = server.descriptors() - before;
     busy.stream.set_nonblocking(true).unwrap();
     assert_eq!(busy.stream.peek(&mut [0]).map_err(|error| error.kind()), Err(std::io::ErrorKind::WouldBlock));
-    assert_eq!(accepted, 1024);
+    // The thread may have served some before it began to sleep.
+    assert!((1024..1500).contains(&accepted), "{accepted} of 1500");
     for client in &mut waiting {
         client.call("PING", "+PONG\r\n");
     }

