@@ -102,3 +102,27 @@ async fn a_logical_stream_is_one_row_and_its_pages_show_the_partitions() {
         }
     }
 }
+
+#[tokio::test]
+async fn actions_on_a_logical_stream_change_all_its_partitions() {
+    for store in stores::all().await {
+        let partitions = Partitions::plan("orders", 3, None).unwrap();
+        partitions.create(&*store.admin).await.unwrap();
+        // Creating a group creates this partition again.
+        store.admin.delete_stream(partitions.names()[1]).await.unwrap();
+        let dash = over(store.admin.clone(), Options::default()).await;
+        let create = json!({"stream": "orders", "group": "audit", "start": "earliest"});
+        assert_eq!(dash.post("/api/v1/groups", &create).await.status, 200);
+        for name in partitions.names() {
+            assert_eq!(store.admin.groups(name).await.unwrap().len(), 1, "{}: {name}", store.name);
+        }
+        let mut remove = json!({"stream": "orders", "group": "audit", "dry_run": true});
+        let plan = dash.post("/api/v1/group/remove", &remove).await.json();
+        remove["dry_run"] = json!(false);
+        remove["preview"] = plan["preview"].clone();
+        assert_eq!(dash.post("/api/v1/group/remove", &remove).await.json()["removed"], true, "{plan}");
+        for name in partitions.names() {
+            assert_eq!(store.admin.groups(name).await.unwrap().len(), 0, "{}: {name}", store.name);
+        }
+    }
+}

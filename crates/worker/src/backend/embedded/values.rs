@@ -10,7 +10,7 @@ use millstream_store::embedded as store;
 use millstream_store::embedded::{Callable, Refusal};
 use millstream_store::log::LogError;
 use millstream_store::verbs::{
-    self, Add, FromReturned, IdempotencyKey, OnKey, Owner, OwnerMark, ReturnedEntry, TrimStream, Verb,
+    self, Add, FromReturned, IdempotencyKey, OnKey, Owner, OwnerMark, ReturnedEntry, TrimStream,
 };
 use smallvec::SmallVec;
 
@@ -158,7 +158,7 @@ pub(super) fn trim_acknowledged(stream: &str, before: StreamId, exact: bool) -> 
 }
 
 /// Returns a verb that removes fields of a hash and returns how many there were.
-pub(super) fn hash_delete(key: String, fields: Vec<String>) -> impl Callable + Verb<Output = u64> {
+pub(super) fn hash_delete(key: String, fields: Vec<String>) -> impl Callable<Output = u64> {
     OnKey::change(key, 0, move |txn, key| {
         let fields: Vec<&[u8]> = fields.iter().map(String::as_bytes).collect();
         txn.hash_delete(key, &fields)
