@@ -30,7 +30,7 @@ use slab::Slot;
 /// The keys of all databases that belong to one shard.
 ///
 /// ```
-/// use millstream_engine::{BlockLimits, Effect, Keyspace};
+/// use millstream_engine::{BlockLimits, Effect, Keyspace, StringEffect};
 ///
 /// let mut keys = Keyspace::new(16, 42);
 /// let set = Effect::String(StringEffect::Set { value: b"1", expires_at_ms: Some(1_000) });
