@@ -78,7 +78,7 @@ pub(crate) fn write_readme(
     let table = markdown(&["workload".into(), "Millstream".into(), best, "ratio".into()], &lines);
     let servers = format!("{}, {}", product(&products[0].0), peers.join(", "));
     let measured = measured.replacen(';', &format!(": {servers};"), 1);
-    let link = "All measurements: [docs/benchmarks.md](docs/benchmarks.md).";
+    let link = "All measurements: [docs/benchmarks-tables.md](docs/benchmarks-tables.md).";
     replace(file, README_MARK, &format!("{table}\nMeasured {measured}. {link}\n"))
 }
 

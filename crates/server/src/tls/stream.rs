@@ -10,6 +10,10 @@ use tokio::net::TcpStream;
 
 /// Approximate memory of an idle session: keys, hashes, the client's certificate, and rustls' buffer of 4 KiB.
 const SESSION_BYTES: usize = 13 * 1024;
+/// Maximum size of a record. The session keeps the beginning of one at most.
+const RECORD_BYTES_MAX: usize = 5 + 16 * 1024 + 2048;
+/// Maximum size of the records without plaintext that one read receives.
+const RECEIVED_BYTES_MAX: usize = 64 * 1024;
 
 /// A socket whose client has completed the TLS handshake.
 pub(crate) struct TlsStream {
@@ -122,7 +126,8 @@ impl Write for Sender<'_> {
 }
 
 impl AsyncRead for TlsStream {
-    /// Reads until the socket has no more, or `into` is full: rustls receives at most 4 KiB at a time.
+    /// Reads until the socket has no more, `into` is full, or as many bytes of records were received as `into` has room
+    /// for: rustls receives at most 4 KiB at a time.
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         this.received = 0;
@@ -138,7 +143,7 @@ impl AsyncRead for TlsStream {
                 false => 0,
             };
             this.received += count;
-            this.kept += count;
+            this.kept = (this.kept + count).min(RECORD_BYTES_MAX);
             let state = this.session.process_new_packets();
             // Also if that has failed: rustls tells the client why.
             let sent = this.send_kept();
@@ -150,6 +155,15 @@ impl AsyncRead for TlsStream {
                 this.kept = plaintext - read + count;
             } else if count == 0 {
                 break;
+            }
+            // A client that sends tiny or empty records must not hold up the others of this thread.
+            match into.filled().is_empty() {
+                false if this.received >= into.capacity() => break,
+                true if this.received >= RECEIVED_BYTES_MAX => {
+                    cx.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
+                _ => {}
             }
         }
         Poll::Ready(Ok(()))

@@ -24,7 +24,7 @@ pub type Planned<E> = Result<Plan<E>, Error>;
 /// What was done. `None` if the store could not do it any more.
 pub type Done<E> = Result<Option<E>, Error>;
 
-/// What is told how far an operation is.
+/// Called with the progress of an operation.
 pub type OnProgress<'r, E> = &'r mut (dyn FnMut(&E) + Send);
 
 /// Something that an operator does with a store.
@@ -83,7 +83,7 @@ pub trait Effect: Clone + Debug + Send + Sync + Serialize + JsonSchema + 'static
         false
     }
 
-    /// Returns what a record of the operation says beside that.
+    /// Returns further members for the record of actions.
     fn record(&self) -> Vec<(&'static str, Value)> {
         Vec::new()
     }
@@ -167,7 +167,7 @@ pub async fn apply<O: Operate>(
 /// An operation on each partition of a stream, or on a single stream.
 #[derive(Clone, Debug)]
 pub struct OnParts<O> {
-    /// What the answer says that the operation is about, if there are several partitions.
+    /// What the answer says that the operation is about: the name that the operator gave.
     pub name: String,
     /// The operation on each of them. At least one.
     pub parts: Vec<O>,
@@ -184,7 +184,7 @@ impl<O: Operate> OnParts<O> {
     }
 
     fn named(&self, mut whole: O::Effect) -> O::Effect {
-        if let (true, Some(name)) = (self.parts.len() > 1, whole.name()) {
+        if let Some(name) = whole.name() {
             name.clone_from(&self.name);
         }
         whole

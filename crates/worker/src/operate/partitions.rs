@@ -93,10 +93,10 @@ pub async fn removal_of_group(
     group: &str,
 ) -> Result<OnParts<RemoveGroup>, Error> {
     let parts = parts_of(&**backend, stream, Some(group)).await?;
-    let has_several = parts.len() > 1;
+    let is_logical = matches!(Named::find(&**backend, stream).await?, Named::Partitions(_));
     let remove = |stream| RemoveGroup { stream, group: group.to_owned(), forget: None };
     let mut operation = OnParts::new(stream, parts, remove);
-    if let (true, Some(last)) = (has_several, operation.parts.last_mut()) {
+    if let (true, Some(last)) = (is_logical, operation.parts.last_mut()) {
         last.forget = Some(stream.to_owned());
     }
     Ok(operation)

@@ -30,9 +30,9 @@ Examples:
   millstream dlq redrive orders --id 1731664200000-0 --all-groups
 
 A redriven message is delivered again to the group it failed in, and to no other group. With --all-groups, it is added \
-to the stream as a new entry instead. The dead letter is deleted afterwards. Dead dead_letters that name another stream are \
+to the stream as a new entry instead. The dead letter is deleted afterwards. Dead letters that name another stream are \
 skipped.
-Dead dead_letters of other programs may name no group: --group names it, unless the stream has only one. If the original entry \
+Dead letters of other programs may name no group: --group names it, unless the stream has only one. If the original entry \
 is unknown or gone and the stream has only one group, the message is added as a new entry.
 Ctrl-C stops the redrive at any time.";
 

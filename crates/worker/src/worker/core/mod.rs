@@ -252,6 +252,8 @@ impl Core {
 
     pub(crate) fn fail(&self, error: Error) {
         self.failure.lock().get_or_insert(error);
+        // Slots that put a message back would take it again and again.
+        self.release_unstarted(self.queue.close());
         self.draining.cancel();
         self.giving_up.cancel();
     }

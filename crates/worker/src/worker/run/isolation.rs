@@ -34,25 +34,34 @@ pub(crate) async fn enter<'a>(core: &'a Core, jobs: &mut Vec<Job>) -> Option<Ent
         }
         return entered;
     }
-    tokio::select! {
-        entered = process.enter_alone() => {
-            if jobs.iter().all(|job| core.queue.lets_start(job)) {
-                return Some(entered);
-            }
-            core.release_unstarted(core.queue.put_back(jobs.drain(..)));
+    // A message that must run alone is taken alone.
+    let lost = jobs[0].cancelled.clone();
+    let entered = tokio::select! {
+        entered = process.enter_alone() => Some(entered),
+        () = sleep(ALONE_WAIT_MAX) => None,
+        () = lost.cancelled() => {
+            core.release_unstarted(jobs.drain(..));
+            return None;
         }
-        () = core.draining.cancelled() => core.release_unstarted(jobs.drain(..)),
-        () = sleep(ALONE_WAIT_MAX) => {
-            jobs.extend(core.queue.take_alone());
-            info!(
-                count = jobs.len(),
-                "released messages that may crash workers: handlers are running, and these messages must run alone"
-            );
-            let released = jobs.drain(..).map(|job| FinishedJob::without_handler(job, JobResult::CannotRunAlone));
-            core.send_to_settlers(&mut released.collect());
+        () = core.draining.cancelled() => {
+            core.release_unstarted(jobs.drain(..));
+            return None;
         }
+    };
+    if !jobs.iter().all(|job| core.queue.lets_start(job)) {
+        core.release_unstarted(core.queue.put_back(jobs.drain(..)));
+        return None;
     }
-    None
+    if entered.is_none() {
+        jobs.extend(core.queue.take_alone());
+        info!(
+            count = jobs.len(),
+            "released messages that may crash workers: handlers are running, and these messages must run alone"
+        );
+        let released = jobs.drain(..).map(|job| FinishedJob::without_handler(job, JobResult::CannotRunAlone));
+        core.send_to_settlers(&mut released.collect());
+    }
+    entered
 }
 
 pub(crate) struct BegunSuspects(Vec<(SubscriptionId, StreamId, DeliveryTag)>);
