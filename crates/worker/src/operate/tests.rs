@@ -8,6 +8,7 @@ use super::groups::{RemoveConsumer, RemoveGroup, ResetGroup};
 use super::idle_times::idle_times;
 use super::life::states_of;
 use super::operation::{OnParts, Operate, apply, check};
+use super::partitions::removal_of_group;
 use super::pending::{self, ChangePending, PendingChange, PendingQuery, PendingSelection};
 use super::plan::Executed;
 use super::trim::{COUNTED_MAX, DeleteEntries, TrimStream};
@@ -15,6 +16,8 @@ use crate::backend::{
     Acknowledgement, Admin, Consumer, Embedded, Range, Read, Release, Start, StreamId, TrimLimit,
 };
 use crate::group_manager::{GroupManager, Position};
+use crate::names::control_stream;
+use crate::partitions::Partitions;
 use crate::producer::Producer;
 use crate::redaction::Redaction;
 use crate::redrive::{Filter, Redrive};
@@ -285,6 +288,24 @@ async fn an_operation_on_partitions_is_planned_and_applied_as_one() {
     assert!(matches!(run().await.unwrap(), Executed::Done(done) if done.removed));
     assert!(backend.groups("orders").await.unwrap().is_empty());
     assert!(apply(&operation, &backend, "none", true).await.is_err());
+}
+
+/// Also if only one of them has the group.
+#[tokio::test]
+async fn removing_a_group_of_a_logical_stream_removes_what_its_workers_share() {
+    let backend: Arc<dyn Admin> = Arc::new(Embedded::in_memory());
+    let partitions = Partitions::plan("pay", 2, None).unwrap();
+    partitions.create(&*backend).await.unwrap();
+    let control = control_stream("pay", "billing");
+    for stream in [partitions.names()[1], &control] {
+        backend.create_group(stream, "billing", Start::Beginning).await.unwrap();
+    }
+    let operation = removal_of_group(&backend, "pay", "billing").await.unwrap();
+    let plan = operation.plan(&backend, None).await.unwrap();
+    assert_eq!(plan.effect.stream, "pay");
+    let done = apply(&operation, &backend, &plan.digest, false).await.unwrap();
+    assert!(matches!(done, Executed::Done(done) if done.removed));
+    assert!(backend.stream(&control).await.unwrap().is_none());
 }
 
 #[tokio::test]
